@@ -59,7 +59,7 @@ cdef bint take_monotonic(object monotonic) except -1:
 
 
 cdef int refuse_key(object key) except -1:
-    raise ArgumentTypeError(f"a key is a TopicPartition or a tuple of topic and partition, not {shown(key)}", item=key)
+    raise ArgumentTypeError(f"a key must be a TopicPartition or a tuple of topic and partition, not {shown(key)}", item=key)
 
 
 cdef inline object plain_key(object key):
@@ -77,7 +77,7 @@ cdef dict plain_keys(dict given):
         if plain is None:
             refuse_key(key)
         if plain in found:
-            raise InvalidArgumentError(f"{shown_key(*plain)} is named twice, by keys of different types", item=key)
+            raise InvalidArgumentError(f"{shown_key(*plain)} appears more than once, as keys of different types", item=key)
         found[plain] = value
     return found
 
@@ -241,7 +241,7 @@ cdef int take_value(object value, ol_item *item, size_t metadata_units_max, list
 cdef int refuse_mapping(object offsets) except -1:
     message = f"the offsets must be a mapping, not {type(offsets).__name__}"
     if isinstance(offsets, (list, tuple)) and any(hasattr(each, "topic") and key_of(each) for each in offsets):
-        message += "; {(each.topic, each.partition): each.offset for each in offsets} makes one of objects with offsets"
+        message += "; convert objects with {(each.topic, each.partition): each.offset for each in offsets}"
     raise ArgumentTypeError(message)
 
 

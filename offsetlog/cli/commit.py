@@ -58,8 +58,8 @@ def _refuse_going_back(
     reason = facts_of(store, group).in_use if back else None
     if reason is not None:
         raise RefusedError(
-            f"nothing was done: {reason}; this would move {back[0]}{' and others' if len(back) > 1 else ''} back; with "
-            "--force it is done"
+            f"nothing was done: {reason}; this would move {back[0]}{' and others' if len(back) > 1 else ''} back; add "
+            "--force to do it"
         )
 
 

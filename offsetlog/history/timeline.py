@@ -242,9 +242,9 @@ class PartitionPast:
 
     def _cleaned_error(self, floor: int, oldest: datetime | None) -> HistoryError:
         number = self.partition.number
-        message = f"commits before log offset {floor} of log partition {number} were cleaned since"
+        message = f"commits before log offset {floor} of log partition {number} were cleaned since then"
         if floor >= self.end:
-            message += ", so that only the present state is known"
+            message += "; only the present state is known"
         if oldest is not None:
             message += f"; the oldest time that can be asked for is {_text(oldest)}"
         elif floor < self.end:
@@ -257,7 +257,7 @@ class PartitionPast:
         # A record of magic 0 has no time.  One that a record with a time follows was there by then.
         message = (
             f"the records before log offset {cut} of log partition {self.partition.number} have no times, as Kafka "
-            "wrote them before 0.10, and nobody knows which of them were there at a time; name a log offset, as "
+            "wrote them before 0.10, and it is unknown which of them existed at a given time; name a log offset such as "
             "offset:12345: `offsetlog history` prints them with their commit times"
         )
         if oldest is not None:

@@ -109,7 +109,7 @@ def _open_writable(given: OpenArguments, directory: LogDirectory) -> Opened:
             create=given.create,
         )
     except LockedError as failure:
-        advice = "read_only=True opens the directory for reading all the same"
+        advice = "to read it nevertheless, open it with read_only=True"
         raise failure.advise(f"{advice}; {WAITING_ADVICE}") from None
 
 

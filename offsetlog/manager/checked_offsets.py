@@ -66,7 +66,7 @@ def checked_key(key: object) -> TopicPartition:
     named = key_of(key)
     if named is None:
         raise ArgumentTypeError(
-            f"a key is a TopicPartition or a tuple of topic and partition, not {shown(key)}", item=key
+            f"a key must be a TopicPartition or a tuple of topic and partition, not {shown(key)}", item=key
         )
     topic = _checked_name("topic", named[0], TopicError)
     if not topic:

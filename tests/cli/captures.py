@@ -34,7 +34,7 @@ from offsetlog.cli.app import COMMANDS, application, run
 from offsetlog.cli.fields import FIELDS, TABLES, Field
 from offsetlog.lifecycle import partition_opener
 from offsetlog.lifecycle.partition_opener import ReplicaOptions
-from tests.cli.live_captures import server, steady
+from tests.cli.live_captures import server, steady, without_versions
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 #: The line of the page below which everything is written by this program.
@@ -193,18 +193,30 @@ def _live(name: str, call: str, width: int) -> str:
 
 def job_pictures(source: Path, clock: ManualClock) -> Iterator[tuple[str, str]]:
     """Runs each job of Spark at each width; yields the job's name and its pictures."""
-    for name, call in JOBS.items():
-        pictures = []
-        for width in WIDTHS:
-            with tempfile.TemporaryDirectory() as directory, contextlib.chdir(directory):
-                shutil.copytree(source, "data")
+    # One directory for all: Spark's JVM stays in the one in which it began.
+    with tempfile.TemporaryDirectory() as directory, contextlib.chdir(directory):
+        for name, call in JOBS.items():
+            pictures = []
+            for width in WIDTHS:
+                _prepare(Path(directory), source)
                 clock.milliseconds = NOW
-                pq.write_table(pa.Table.from_pylist(ENDS), "ends.parquet")
-                Path("zookeeper.jsonl").write_text(ZOOKEEPER, encoding="utf-8")
                 with fixed_clock(clock):
                     shown = _shown(call, width).replace(os.path.realpath(directory), "/var/lib/offsetlog")
-            pictures.append(f"\n{width} columns:\n\n```text\n{shown}```\n")
-        yield name, "".join(pictures)
+                if name == "spark pack":
+                    shown = without_versions(shown)
+                pictures.append(f"\n{width} columns:\n\n```text\n{shown}```\n")
+            yield name, "".join(pictures)
+
+
+def _prepare(directory: Path, source: Path) -> None:
+    for old in directory.iterdir():
+        if old.is_dir():
+            shutil.rmtree(old)
+        else:
+            old.unlink()
+    shutil.copytree(source, directory / "data")
+    pq.write_table(pa.Table.from_pylist(ENDS), directory / "ends.parquet")
+    (directory / "zookeeper.jsonl").write_text(ZOOKEEPER, encoding="utf-8")
 
 
 def pictures_of(section: str) -> str:

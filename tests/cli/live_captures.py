@@ -20,6 +20,10 @@ _MEASURED = re.compile(r"\b[\d.,]+(?= ?(?:s|ms|/s|B/s|KiB/s)\b| (?:B|KiB|MiB) (?
 _COLUMN = re.compile(r"  +[\d.,]+(?= /?s\b)")
 
 
+#: A version or a size, and the platform of an archive.
+_VERSION = re.compile(r"\b\d+(\.\d+)+\b|(?<=\()[a-z]+-[\w-]+(?=\))")
+
+
 @contextlib.contextmanager
 def server(data: str) -> Iterator[tuple[str, str, str]]:
     """Runs `offsetlog serve` on free ports; yields what it prints when it is ready, its address, and its metrics'."""
@@ -38,3 +42,8 @@ def steady(text: str) -> str:
     """Returns a text without what depends on the run; a column keeps its width."""
     text = _COLUMN.sub(lambda found: "…".rjust(len(found[0])), text)
     return _DIGEST.sub("…", _MEASURED.sub("…", text))
+
+
+def without_versions(text: str) -> str:
+    """Returns a text without the versions and sizes of packages."""
+    return _VERSION.sub("…", text)

@@ -276,18 +276,18 @@ def test_a_group_with_members_needs_force(used, capsys, arguments):
 def test_a_restore_to_nothing_needs_force(data, capsys):
     # A mistyped year would delete everything of the group.
     arguments = ["restore", data, "billing", "--at=-5d"]
-    deed = " UTC, 5 d 0 h ago, when nothing of that was committed: delete 2 offsets"
+    deed = " UTC, 5 d 0 h ago, when none of these offsets was committed: delete 2 offsets"
     reason = "at that moment group 'billing' had none of its offsets, and the restore would delete 2 of them"
     before = files(data)
     for options, asked_for in (
-        ([], "with --yes and --force it is done"),
-        (["--yes"], "with --force it is done"),
-        (["--force"], "with --yes it is done"),
+        ([], "add --yes and --force to do it"),
+        (["--yes"], "add --force to do it"),
+        (["--force"], "add --yes to do it"),
     ):
         code, out, err = call(capsys, *arguments, *options)
         assert (code, out) == (1, "")
         assert deed in err
-        assert f"{asked_for}, with --dry-run only shown" in err
+        assert f"{asked_for}, or --dry-run to only show it" in err
         assert (reason in err) == ("--force" not in options)
     code, out, err = call(capsys, *arguments, "--dry-run")
     assert code == 1
@@ -298,7 +298,7 @@ def test_a_restore_to_nothing_needs_force(data, capsys):
     assert call(capsys, *arguments, "--dry-run", "--force")[0] == 0
     assert files(data) == before
     code, out, err = call(capsys, *arguments, "--yes", "--force")
-    assert (code, "(delete 2 offsets: done)" in out) == (0, True)
+    assert (code, ": delete 2 offsets" in out) == (0, True)
 
 
 def test_a_whole_group_goes_with_its_records(used, capsys):
@@ -345,8 +345,8 @@ def test_a_commit_moves_a_group_with_members_back_only_with_force(used, capsys):
     back = ["commit", used, "cl-range-fraud", "orders-in:0=0"]
     code, out, err = call(capsys, *back)
     assert (code, out) == (1, "")
-    assert "group cl-range-fraud has 2 members, who may go on committing; this would move orders-in:0 " in err
-    assert err.endswith(" -> 0 back; with --force it is done\n")
+    assert "group cl-range-fraud has 2 members that may go on committing; this would move orders-in:0 " in err
+    assert err.endswith(" -> 0 back; add --force to do it\n")
     assert state(used) == before
     assert call(capsys, "commit", used, "cl-range-fraud", "orders-in:0=9000000000")[0] == 0
     assert call(capsys, *back, "--force")[0] == 0

@@ -169,7 +169,7 @@ def test_a_log_from_the_future_needs_a_word(tmp_path, capsys):
     (folder / f"{0:020}.log").write_bytes(encode_batch(0, NOW + 90 * DAY, [(key, value)]))
     code, out, err = call(capsys, "expire", tmp_path / "data", "--retention=7d", "--partitions=1")
     assert (code, out) == (1, "")
-    assert "the newest record is of" in err
+    assert "the newest record is from" in err
     for options in (["--dry-run"], ["--within=1h"]):
         code, out, err = call(capsys, "expire", tmp_path / "data", "--retention=7d", *options)
         assert (code, err.count("\n")) == (0, 1)

@@ -42,6 +42,7 @@ def test_every_command_has_a_picture_at_each_width():
             assert f"\n{width} columns:\n\n```text\n$ offsetlog " in shown, name
         assert "Traceback" not in shown
         assert "offsetlog: Spark" not in shown
+        assert "offsetlog: there is" not in shown
 
 
 @pytest.mark.ci

@@ -122,7 +122,8 @@ def test_a_dry_run_says_that_the_number_of_partitions_is_missing(tmp_path, capsy
     arguments = ["restore", log, "cl-range-fraud", "--at=offset:2", "--force", "--dry-run"]
     code, out, err = call(capsys, *arguments)
     assert (code, "would restore" in out) == (1, True)
-    assert "offsetlog: would be refused: this is a directory of Kafka's, which does not say how many" in err
+    assert "offsetlog: would be refused: " in err
+    assert "any partitions its offsets topic has; give --partitions N" in err
     code, _, err = call(capsys, *arguments, "--partitions=8")
     assert (code, "would be refused" in err) == (0, False)
     assert files(log) == before
@@ -152,7 +153,7 @@ def test_a_log_offset_inside_the_bad_commit_is_refused(data, capsys):
     assert (code, out) == (2, "")
     assert "offset:4 ends before this commit, offset:8 after it" in err
     code, out, _ = call(capsys, "restore", data, "billing", "--at=offset:4", "--yes")
-    assert (code, "(commit 4 offsets: done)" in out) == (0, True)
+    assert (code, ": commit 4 offsets" in out) == (0, True)
 
 
 def test_a_group_whose_log_partition_is_elsewhere_is_not_unknown(tmp_path, capsys):

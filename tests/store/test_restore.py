@@ -162,7 +162,7 @@ def test_a_large_group_is_restored_at_once(path):
         assert len(store.restore("g", end)) == 1999
         assert offsets(store.fetch("g")) == {number: number for number in range(2000)}
         # Deletions take effect at once, so that they cannot be spread over batches.
-        with pytest.raises(errors.TooLargeError, match="name fewer with partitions="):
+        with pytest.raises(errors.TooLargeError, match="restore fewer positions at a time with partitions="):
             store.restore("g", 0, delete_all=True)
         assert offsets(store.fetch("g")) == {number: number for number in range(2000)}
         assert len(store.restore("g", 0, list(many)[:50], delete_all=True)) == 50
