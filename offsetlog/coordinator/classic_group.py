@@ -291,7 +291,7 @@ class ClassicGroup:
             if vote is not None:
                 votes[vote] = votes.get(vote, 0) + 1
         if not votes:
-            raise InternalError(f"group {self.group_id!r}: its members have no protocol in common")
+            raise InternalError(f"group {self.group_id!r}: the members have no protocol in common")
         return max(votes, key=lambda name: votes[name])
 
     def _read_subscriptions(self) -> frozenset[str] | None:

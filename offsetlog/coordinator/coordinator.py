@@ -652,7 +652,7 @@ class Coordinator:
 
 def _raise_all(failures: list[Exception]) -> None:
     if failures:
-        raise ExceptionGroup("steps of groups failed", failures)
+        raise ExceptionGroup("some group operations failed", failures)
 
 
 def _member_refusal(group: ClassicGroup, request: OffsetCommitRequest) -> ErrorCode | None:

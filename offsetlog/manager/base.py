@@ -280,7 +280,7 @@ class BaseOffsetManager:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         checked_timeout(timeout)
         if durability is not None and durability not in _DURABILITIES:
-            raise ConfigError(f"durability is one of {_DURABILITIES}, not {durability!r}")
+            raise ConfigError(f"durability must be one of {_DURABILITIES}, not {durability!r}")
         self._led(group)
         checked = checked_offsets(offsets, self._metadata_max_units)
         return {key: self._kept(checked[key]) for key in checked}

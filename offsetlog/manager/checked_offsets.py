@@ -32,7 +32,7 @@ def _checked_name(what: str, name: object, error: type[InvalidArgumentError]) ->
     except UnicodeEncodeError:
         raise error(f"the {what} {name!r} cannot be written as UTF-8") from None
     if size > _STRING_BYTES_MAX:
-        raise StringTooLongError(f"the {what} has {size} bytes, at most {_STRING_BYTES_MAX}")
+        raise StringTooLongError(f"the {what} has {size} bytes; the limit is {_STRING_BYTES_MAX}")
     return name
 
 
@@ -65,11 +65,11 @@ def checked_key(key: object) -> TopicPartition:
     named = key if isinstance(key, tuple) else key_of(key)
     if named is None or len(named) != 2:
         raise ArgumentTypeError(
-            f"a key is a TopicPartition or a tuple of topic and partition, not {key!r}", item=key
+            f"a key must be a TopicPartition or a tuple of topic and partition, not {key!r}", item=key
         )
     topic = _checked_name("topic", named[0], TopicError)
     if not topic:
-        raise TopicError("the topic is empty", item=key)
+        raise TopicError("the topic must not be empty", item=key)
     number = _checked_number("partition", named[1], 0, _INT32_MAX, PartitionError)
     return TopicPartition(topic, number)
 
@@ -81,13 +81,13 @@ def _checked_value(value: Any, metadata_max_units: int) -> OffsetAndMetadata:
         offset = _checked_number("offset", value, 0, _INT64_MAX, OffsetError)
         return OffsetAndMetadata(offset)
     if not 1 <= len(value) <= len(OffsetAndMetadata._fields):
-        raise ArgumentTypeError(f"a position is an int or an OffsetAndMetadata, not {value!r}")
+        raise ArgumentTypeError(f"a position must be an int or an OffsetAndMetadata, not {value!r}")
     given = OffsetAndMetadata(*value)
     _checked_number("offset", given.offset, 0, _INT64_MAX, OffsetError)
     _checked_name("metadata", given.metadata, InvalidArgumentError)
     units = utf16_units(given.metadata)
     if units > metadata_max_units:
-        text = f"the metadata has {units} UTF-16 units, at most {metadata_max_units}"
+        text = f"the metadata has {units} UTF-16 units; the limit is {metadata_max_units}"
         raise MetadataTooLargeError(text)
     _checked_number("leader epoch", given.leader_epoch, -1, _INT32_MAX, InvalidArgumentError)
     for name in ("commit_timestamp", "expire_timestamp"):
@@ -134,7 +134,7 @@ def checked_timeout(seconds: object) -> None:
         kind = type(seconds).__name__
         raise ArgumentTypeError(f"the timeout must be a number of seconds or None, not {kind}")
     if not seconds >= 0:
-        raise InvalidArgumentError(f"the timeout must be from 0 seconds, not {seconds!r}")
+        raise InvalidArgumentError(f"the timeout must be at least 0 seconds, not {seconds!r}")
 
 
 def checked_expected(
@@ -159,7 +159,7 @@ def checked_expected(
     for given, value in expected.items():
         key = checked_key(given)
         if key not in committed:
-            text = f"{key} is expected and not committed; expect only positions that the commit writes"
+            text = f"{key} is expected but not committed; expect only positions that the commit writes"
             raise InvalidArgumentError(text, item=given)
         offset = (
             value if value is None else _checked_number("offset", value, 0, _INT64_MAX, OffsetError)

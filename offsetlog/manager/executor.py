@@ -232,7 +232,7 @@ def _start(thread: threading.Thread) -> None:
     try:
         thread.start()
     except RuntimeError as failure:
-        raise CapacityError(f"no thread {thread.name} can be started: {failure}") from failure
+        raise CapacityError(f"cannot start the thread {thread.name}: {failure}") from failure
 
 
 def _run_one(work: Work) -> None:
@@ -240,4 +240,4 @@ def _run_one(work: Work) -> None:
     try:
         work()
     except BaseException:
-        _log.exception("work of the manager failed")
+        _log.exception("a background call of the manager failed")

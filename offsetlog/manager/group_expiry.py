@@ -131,7 +131,7 @@ class GroupExpiry:
     def _expire_one(self, number: int, group: GroupToExpire, now: int) -> dict[str, int]:
         partition = next((each for each in self._sweeps.active() if each.number == number), None)
         if partition is None:
-            raise NotCoordinatorError(f"log partition {number} is not led by this process, or loads")
+            raise NotCoordinatorError(f"this process does not lead log partition {number}, or is still loading it")
         rules = self._expirer.retention.rules
         counted = expire_group(partition, rules, now, group.group, group.subscribed)
         self._maintenance.record_expiry(number, counted)

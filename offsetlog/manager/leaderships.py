@@ -173,7 +173,7 @@ class Leaderships:
         slot = self._slots[number]
         if slot.role is not Role.FOLLOWER or slot.epoch != epoch:
             raise FencedLeaderEpochError(
-                f"log partition {number} does not follow leader epoch {epoch} here"
+                f"log partition {number} is not a follower of leader epoch {epoch} in this process"
             )
 
     # -------------------------------------------------------------------------------------- changing
@@ -240,7 +240,7 @@ class Leaderships:
             opens = slot.opens or (is_newer and self._must_open(number, replica))
             if fails and role is Role.FOLLOWER and not opens:
                 raise PartitionFailedError(
-                    f"log partition {number} failed; it is opened again in the next leader epoch"
+                    f"log partition {number} failed; it will be opened again in the next leader epoch"
                 )
             if opens and not slot.opens:
                 self._partitions.set_aside(number)

@@ -38,5 +38,5 @@ class Leases:
         until = self._until[number]
         if until is not None and self._now() >= until:
             raise NotCoordinatorError(
-                f"log partition {number}: the lease of the leader has ended; another may lead by now"
+                f"log partition {number}: this leader's lease has ended; another process may lead now"
             )

@@ -147,7 +147,7 @@ class LogManager:
                 self._owned.abandon()
                 raise
         except LockedError as failure:
-            raise failure.advise("stop it first: a directory belongs to one process") from None
+            raise failure.advise("stop that process first: only one may use a directory") from None
         except BaseException:
             directory.unlock()
             raise
@@ -249,7 +249,7 @@ class LogManager:
 
     def _end_waits(self) -> None:
         failure = NotCoordinatorError(
-            "the manager was stopped before this was known to be durable; it may yet count"
+            "the manager was stopped before the write was known to be durable; it may still take effect"
         )
         for parking in (*self._for_watermark, *self._for_disk):
             parking.close(failure)
@@ -312,7 +312,7 @@ class LogManager:
 
     def _gave_up(self, number: int) -> None:
         # A log that failed is opened again. Writes that were durable before are answered so.
-        failure = PartitionFailedError("the partition failed before this was known to be durable")
+        failure = PartitionFailedError("the log partition failed before the write was known to be durable")
         self._maintenance.interrupt(number)
         for parking in (self._for_watermark[number], self._for_disk[number]):
             parking.settle()

@@ -10,7 +10,7 @@ from offsetlog.errors import ClosedError, FencedLeaderEpochError, PartitionError
 def closed(*, stopped: bool) -> ClosedError:
     """Returns what refuses the calls of a manager that is not started, or was stopped."""
     if stopped:
-        return ClosedError("the manager was stopped; make another one")
+        return ClosedError("the manager was stopped; create a new one")
     return ClosedError("the manager is not started; start() it, or use it in a with statement")
 
 
@@ -27,8 +27,8 @@ def older_epoch(
     """
     comparison = "is not above" if must_be_above else "is below"
     return FencedLeaderEpochError(
-        f"log partition {partition}: leader epoch {epoch} {comparison} {known}, the newest one "
-        f"known here, which the log keeps over restarts; ask the controller for the present one"
+        f"log partition {partition}: leader epoch {epoch} {comparison} {known}, the newest "
+        f"that its log has recorded; ask the controller for the current one"
     )
 
 
@@ -39,8 +39,8 @@ def checked_partition(partition: object, count: int) -> int:
         PartitionError: there is no such partition, or it is no integer.
     """
     if isinstance(partition, bool) or not hasattr(partition, "__index__"):
-        raise PartitionError(f"a log partition is an int from 0 to {count - 1}, not {partition!r}")
+        raise PartitionError(f"a log partition must be an int from 0 to {count - 1}, not {partition!r}")
     number = index(partition)
     if not 0 <= number < count:
-        raise PartitionError(f"there is no log partition {number}: the highest is {count - 1}")
+        raise PartitionError(f"log partition {number} does not exist: the highest is {count - 1}")
     return number

@@ -58,12 +58,12 @@ def create_manager(settings: Mapping[str, Any]) -> OffsetManager:
     given: object = settings
     if not isinstance(given, Mapping):
         kind = type(given).__name__
-        raise ArgumentTypeError(f"the settings are a broker's properties by name, not {kind}")
+        raise ArgumentTypeError(f"the settings must be a mapping of a broker's properties by name, not {kind}")
     name = settings.get(STORAGE, DEFAULT)
     entries = _found().get(name)
     if entries is None:
-        known = ", ".join(sorted(_found())) or "none is installed"
-        raise ConfigError(f"{STORAGE}={name!r} is not known; there are: {known}")
+        known = ", ".join(sorted(_found())) or "none"
+        raise ConfigError(f"{STORAGE}={name!r} is not an installed manager; installed: {known}")
     entry = _only(name, entries)
     try:
         factory = entry.load()
@@ -74,5 +74,5 @@ def create_manager(settings: Mapping[str, Any]) -> OffsetManager:
     lacks = [each for each in CALLS if not hasattr(type(manager), each)]
     if lacks:
         kind = type(manager).__name__
-        raise ConfigError(f"{STORAGE}={name}: {entry.value} made a {kind}, it lacks {', '.join(lacks)}")
+        raise ConfigError(f"{STORAGE}={name}: {entry.value} returned a {kind}, which has no {', '.join(lacks)}")
     return manager

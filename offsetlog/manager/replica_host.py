@@ -586,7 +586,7 @@ class ReplicaHost:
         # The upkeep of a log finds failures, too; a leader would go on leading without answering.
         if self._failure is None and self._has_failed():
             raise PartitionFailedError(
-                f"log partition {self._partition} has failed; the next election opens its log again"
+                f"log partition {self._partition} has failed; its log will be opened again at the next election"
             )
         if view is None:
             return

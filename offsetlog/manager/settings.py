@@ -106,18 +106,18 @@ class ManagerSettings:
 
     def __post_init__(self) -> None:
         if self.partitions is not None and not 1 <= self.partitions <= PARTITIONS_MAX:
-            raise ConfigError(f"the offsets topic has from 1 to {PARTITIONS_MAX} partitions, not {self.partitions}")
+            raise ConfigError(f"the offsets topic must have 1 to {PARTITIONS_MAX} partitions, not {self.partitions}")
         if self.replication_factor < 1:
             raise ConfigError(f"the replication factor must be at least 1, not {self.replication_factor}")
         if not 1 <= self.min_insync_replicas <= self.replication_factor:
             raise ConfigError(
-                f"there must be from 1 to the replication factor {self.replication_factor} replicas in sync, "
+                f"min_insync_replicas must be from 1 to the replication factor, {self.replication_factor}, "
                 f"not {self.min_insync_replicas}"
             )
         if not self.commit_timeout > 0:
             raise ConfigError(f"the commit timeout must be above 0 seconds, not {self.commit_timeout}")
         if self.load_threads < 1:
-            raise ConfigError(f"at least one thread loads, not {self.load_threads}")
+            raise ConfigError(f"load_threads must be at least 1, not {self.load_threads}")
 
     @property
     def alone(self) -> bool:
@@ -172,12 +172,12 @@ def from_properties(properties: Mapping[str, Setting]) -> ManagerSettings:
             names the property.
     """
     if "log.dir" not in properties:
-        raise ConfigError("log.dir is missing: the directory that keeps the offsets")
+        raise ConfigError("log.dir is missing: set it to the directory that keeps the offsets")
     # Kafka has no property of these names, so that one which is not read would limit nobody.
     quotas = [each for each in PROPERTIES if each.startswith(_QUOTA)]
     for name in properties:
         if name.startswith(_QUOTA) and name not in PROPERTIES:
-            raise ConfigError(f"{name} is no quota; there are {', '.join(sorted(quotas))}")
+            raise ConfigError(f"{name} is not a quota; the quotas are {', '.join(sorted(quotas))}")
     settings = ManagerSettings(path=Path())
     # In the order of the readers: the replication factor comes before what it bounds.
     for name in (each for each in _READERS if each in properties):

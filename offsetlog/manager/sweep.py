@@ -137,7 +137,7 @@ class Sweep(Completion[int]):
 
     def stop(self) -> None:
         """Answers that the manager was stopped; what is written stays."""
-        self.fail(ClosedError("the manager is stopped; the rest is deleted at the next time"))
+        self.fail(ClosedError("the manager is stopped; the next sweep deletes the rest"))
 
     # ------------------------------------------------------------------------------------- for both
 

@@ -35,8 +35,8 @@ class PartitionTransition(Completion[int]):
         """Ends it where it has not ended: a change of a later epoch takes its place."""
         self.fail(
             FencedLeaderEpochError(
-                f"log partition {self.partition}: the change of leader epoch {self.epoch} gave way "
-                f"to one of epoch {epoch}"
+                f"log partition {self.partition}: the transition of leader epoch {self.epoch} was replaced "
+                f"by one of epoch {epoch}"
             )
         )
 

@@ -138,8 +138,8 @@ class LogWatch:
     def _take_unread(self, *, arrow: bool) -> list[Any]:
         if arrow and self._unread:
             raise InvalidArgumentError(
-                f"an iteration has read {len(self._unread)} changes that it has not returned: "
-                "go on with it, or call poll, before poll_arrow"
+                f"an iteration over this watch still holds {len(self._unread)} changes; "
+                "finish it, or call poll, before poll_arrow"
             )
         found = [item for item, _, _ in self._unread]
         self._unread.clear()

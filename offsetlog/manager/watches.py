@@ -92,7 +92,7 @@ class Watches:
                 epoch, offset = place
             except (TypeError, ValueError):
                 raise InvalidArgumentError(
-                    f"log partition {number}: a place is (leader epoch, log offset), not {place!r}"
+                    f"log partition {number}: a place must be (leader epoch, log offset), not {place!r}"
                 ) from None
             places[number] = (
                 arguments.checked_number("the leader epoch", epoch, -1, 2**31 - 1),

@@ -109,7 +109,8 @@ class Work(Completion[T]):
             answer = partial(self.fail, wrapped)
         except BaseException as interrupt:
             # An interrupt of the thread that asks: others would wait for its turn to end for ever.
-            self._end(partial(self.fail, StorageError(f"{type(interrupt).__name__} while it was asked for")))
+            text = f"{type(interrupt).__name__} while the request to ZooKeeper was being sent"
+            self._end(partial(self.fail, StorageError(text)))
             raise
         self._end(answer)
 

@@ -235,4 +235,4 @@ class NewDirectory:
 
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
         """Raises InternalError: a dry run writes nothing."""
-        raise InternalError("a dry run of a migration was asked to write")
+        raise InternalError("internal error: a dry run of a migration tried to write")

@@ -166,7 +166,7 @@ class Migration:
             if action in rules.KEPT[1:] or (self.report.dry_run and action in rules.WRITTEN):
                 decision.differences.append(Difference(target.group, *key, now, held.offset, action))
         if decision.changes and target.is_closed:
-            self._refuse_changes(decision, f"the group cannot be compared: {target.is_closed}")
+            self._refuse_changes(decision, f"the target's positions of the group cannot be read: {target.is_closed}")
         return decision
 
     def _count_dropped(self, decision: _Decision, held: Held, number: int = 1) -> None:
@@ -209,8 +209,8 @@ class Migration:
             return
         if fate is not Fate.MADE:
             reason = {
-                Fate.CHANGED: f"others changed it before each of {TRIES} writes; migrate it once more",
-                Fate.UNKNOWN: f"none of {TRIES} writes was answered, and some may have been made; migrate it once more",
+                Fate.CHANGED: f"the group was changed before each of {TRIES} writes; migrate it again",
+                Fate.UNKNOWN: f"none of {TRIES} writes was answered; some may have been applied; migrate it again",
             }.get(fate, written.reason)
             self._refuse_changes(self._decided[group], reason, written.refused)
         yield from self._finish(group)
@@ -249,5 +249,5 @@ def _refusal(
     if reason is not None:
         return Refused("", target.group, key.topic, str(key.partition), str(held.offset), reason)
     found = unreadable[key.topic, str(key.partition)]
-    reason = f"the target's value there is no offset to compare with: {found.reason}"
+    reason = f"the target's value for this position is not an offset: {found.reason}"
     return Refused(found.place, target.group, key.topic, str(key.partition), found.offset, reason)

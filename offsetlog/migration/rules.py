@@ -23,14 +23,14 @@ PARTITION_TEXT = "0|[1-9][0-9]{0,9}"
 OFFSET_TEXT = "[0-9]{1,19}"
 _PARTITION, _OFFSET = re.compile(PARTITION_TEXT).fullmatch, re.compile(OFFSET_TEXT).fullmatch
 
-NO_ROW = "it is no row of group, topic, partition and offset"
-NO_GROUP = "there is no group"
-NO_TOPIC = "there is no topic"
+NO_ROW = "not a row of group, topic, partition and offset"
+NO_GROUP = "the group is missing"
+NO_TOPIC = "the topic is missing"
 GROUP_TOO_LONG = f"the group has more than {NAME_BYTES_MAX} bytes"
 TOPIC_TOO_LONG = f"the topic has more than {NAME_BYTES_MAX} bytes"
-NO_PARTITION = f"the partition is no number from 0 to {PARTITION_MAX}"
-NO_OFFSET = f"the offset is no number from 0 to {OFFSET_MAX}"
-CONTRADICTED = "the position is there more than once, with other offsets"
+NO_PARTITION = f"the partition must be a number from 0 to {PARTITION_MAX}"
+NO_OFFSET = f"the offset must be a number from 0 to {OFFSET_MAX}"
+CONTRADICTED = "the position appears more than once, with different offsets"
 
 #: Actions that write: to a position that the target lacks, forward, and back where that was asked for.
 NEW, FORWARD, BACK = "new", "forward", "back"

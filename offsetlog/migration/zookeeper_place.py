@@ -36,8 +36,8 @@ from offsetlog.zookeeper.group_nodes import GroupNodes, read_groups
 from offsetlog.zookeeper.requests import Multi
 
 TOO_LARGE = (
-    "its {count} writes do not fit one request to ZooKeeper ({most} bytes, jute.maxbuffer), and in several they would "
-    "not be all or none; --split writes them so"
+    "the {count} writes of the group do not fit one request to ZooKeeper ({most} bytes, jute.maxbuffer); "
+    "several requests are not all-or-none; --split allows them"
 )
 
 

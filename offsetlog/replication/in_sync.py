@@ -46,10 +46,10 @@ class InSyncConfig:
         if self.ack not in ("flushed", "written"):
             raise ConfigError(f'ack must be "flushed" or "written", not {self.ack!r}')
         if self.min_insync_replicas < 1:
-            raise ConfigError(f"min_insync_replicas must be 1 or more: {self.min_insync_replicas}")
+            raise ConfigError(f"min_insync_replicas must be at least 1, not {self.min_insync_replicas}")
         for name in ("lag_time_max_ms", "join_wait_ms", "proposal_backoff_ms"):
             if getattr(self, name) < 0:
-                raise ConfigError(f"{name} must not be negative: {getattr(self, name)}")
+                raise ConfigError(f"{name} must be at least 0, not {getattr(self, name)}")
 
 
 class LeaderView:

@@ -145,13 +145,13 @@ class Connection(FrameStream, asyncio.Protocol):
 
     def _log_end(self, reason: str) -> None:
         fields = {"client": self._host, "reason": reason}
-        _log.info("%s: closed: %s", self._host, reason, extra=fields)
+        _log.info("%s: connection closed: %s", self._host, reason, extra=fields)
 
     # ----------------------------------------------------------------------------------------- frames
 
     def refuse_size(self, size: int) -> None:
         """See FrameStream."""
-        self._log_end(f"a request of {size} bytes")
+        self._log_end(f"the request has an invalid size of {size} bytes")
         self.hold(CLOSING)
 
     def refuse(self, place: Place, reason: str) -> None:
@@ -222,7 +222,7 @@ class Connection(FrameStream, asyncio.Protocol):
             return
         entries = _entries(request.message)
         if entries > ENTRIES_MAX:
-            text = f"{entries} entries in a request; at most {ENTRIES_MAX} are answered"
+            text = f"the request has {entries} entries; the limit is {ENTRIES_MAX}"
             self.refuse(place, f"API {request.api_key}: {text}")
             return
 
@@ -242,8 +242,8 @@ class Connection(FrameStream, asyncio.Protocol):
                 self.hold(WAITING)
         except Exception:
             fields = {"client": self._host, "api": request.api_key}
-            _log.exception("%s: API %d", self._host, request.api_key, extra=fields)
-            self.refuse(place, "a handler failed")
+            _log.exception("%s: the handler of API %d failed", self._host, request.api_key, extra=fields)
+            self.refuse(place, "the request handler failed")
 
     def _send_answer(self, place: Place, header: Request, began: float, message: Any) -> None:
         answer = self._encoded(message, header)
@@ -265,8 +265,8 @@ class Connection(FrameStream, asyncio.Protocol):
             return encode_response(message, request.api_version, request.correlation_id)
         except OffsetLogError as failure:
             fields = {"client": self._host, "api": request.api_key}
-            _log.warning("%s: an answer cannot be written: %s", self._host, failure, extra=fields)
-            self.end("its answer cannot be written")
+            _log.warning("%s: cannot encode the answer: %s", self._host, failure, extra=fields)
+            self.end("the answer cannot be encoded")
             return None
 
     def _refuse_version(self, frame: bytes, place: Place, reason: str) -> None:

@@ -62,7 +62,7 @@ class ConnectionLimits:
         for name in self.__slots__:
             value = getattr(self, name)
             if not value > 0:
-                raise ConfigError(f"{name} must be above 0, and is {value}")
+                raise ConfigError(f"{name} must be above 0, not {value}")
 
 
 class Arriving(Protocol):
@@ -156,9 +156,9 @@ class RequestMemory:
                 return
             if request in self._waiting:
                 if request.is_slow(now - 2 * seconds):
-                    self._end(request, f"there was no memory for its request for {2 * seconds:g} s")
+                    self._end(request, f"its request waited for memory for more than {2 * seconds:g} s")
             elif request.is_slow(now - seconds):
-                reason = f"others wait for memory, and a request was not whole after {seconds:g} s"
+                reason = f"its request was incomplete after {seconds:g} s while others waited for memory"
                 self._end(request, reason)
 
     def _end(self, request: Arriving, reason: str) -> None:
@@ -215,8 +215,8 @@ class OpenConnections:
         if most is None or most >= self.connections_max:
             return
         text = (
-            "at most %d connections are taken, and not max.connections=%d: the others of the files that "
-            "the process may open are for logs (raise ulimit -n)"
+            "accepting at most %d connections instead of max.connections=%d, because the limit on open files "
+            "leaves no more beside those reserved for logs (raise ulimit -n)"
         )
         level = logging.WARNING if most < FEW_CONNECTIONS else logging.INFO
         _log.log(level, text, most, self.connections_max, extra={"connections": most})
@@ -225,11 +225,11 @@ class OpenConnections:
     def admit(self, connection: Closable, host: str) -> bool:
         """Counts a new connection; False where that would be one too many."""
         for count, limit, which in (
-            (len(self._open), self.connections_max, "in all"),
-            (self._by_host[host], self.limits.connections_per_host_max, "of this address"),
+            (len(self._open), self.connections_max, "in total"),
+            (self._by_host[host], self.limits.connections_per_host_max, "from this address"),
         ):
             if count >= limit:
-                text = "%s: refused: there are %d connections %s"
+                text = "%s: connection refused: already %d connections %s"
                 _log.warning(text, host, count, which, extra={"client": host, "connections": count})
                 self.refused += 1
                 return False
@@ -271,7 +271,7 @@ class OpenConnections:
                 await asyncio.wait_for(self._all_gone.wait(), seconds)
         late = list(self._open)
         for connection in late:
-            connection.end("the server stops")
+            connection.end("the server is stopping")
         if late:
             # Each hears of it in the next turn of the loop.
             with suppress(TimeoutError):

@@ -59,4 +59,4 @@ class DeletedPositions:
 
 def _report(failure: OffsetLogError) -> None:
     # They expire in their time; a topic of the same name would have them until then.
-    _log.warning("positions of deleted topics are still there: %s", failure)
+    _log.warning("some positions of deleted topics could not be deleted: %s", failure)

@@ -34,7 +34,7 @@ def why_unwritable(path: Path) -> str | None:
     try:
         disk = disk_of(path)
     except OSError as failure:
-        return f"the log directory {path} cannot be read: {failure.strerror}; check its disk"
+        return f"cannot read the log directory {path}: {failure.strerror}; check its disk"
     if disk.is_read_only:
         return (
             f"the file system of {path} is read-only: no commit can be written; "
@@ -52,6 +52,6 @@ def why_short(path: Path, reserve_bytes: int) -> str | None:
     if free >= reserve_bytes:
         return None
     return (
-        f"the disk of {path} has {free} bytes left, and should have {reserve_bytes} "
-        "(disk.reserve.bytes): free some before writes fail"
+        f"the disk of {path} has {free} bytes left, less than the reserve of {reserve_bytes} "
+        "(disk.reserve.bytes); free some space before writes fail"
     )

@@ -83,12 +83,12 @@ class DiskWork:
         try:
             await handler
         except asyncio.CancelledError:
-            exchange.end("the server stops")
+            exchange.end("the server is stopping")
             raise
         except Exception:
             api = exchange.request.api_key
-            _log.exception("API %d: nothing was answered", api, extra={"api": api})
-            exchange.end("a handler failed")
+            _log.exception("the handler of API %d failed; its request gets no answer", api, extra={"api": api})
+            exchange.end("the request handler failed")
 
     async def stop(self, seconds: float) -> None:
         """Waits for what is under way, at most for some time, and gives up the rest."""

@@ -71,11 +71,11 @@ def _failure_of(group: str, error: ErrorCode) -> OffsetLogError:
         return NotCoordinatorError(f"group {group!r}: this process does not lead its log partition")
     if error is error_codes.INCONSISTENT_GROUP_PROTOCOL:
         return InvalidArgumentError(
-            f"group {group!r}: it is not a classic group, and cannot be fenced as a whole"
+            f"group {group!r} cannot be fenced as a whole: it is not a classic group"
         )
     if error is error_codes.INVALID_REQUEST:
-        return LimitError(f"group {group!r}: it is in its last generation")
-    return CommitTimeoutError(f"group {group!r}: its fence is not written yet, and may yet count")
+        return LimitError(f"group {group!r} cannot be fenced: its generation number is at its maximum")
+    return CommitTimeoutError(f"group {group!r}: the fence was not written in time; it may still take effect")
 
 
 class GroupFences:

@@ -205,7 +205,7 @@ class GroupHost:
         try:
             self.coordinator.tick(now)
         except ExceptionGroup:
-            _log.exception("deadlines of groups could not be handled; they come again")
+            _log.exception("some deadlines of groups could not be handled; they will be tried again")
         finally:
             self._arm()
 
@@ -241,7 +241,7 @@ class GroupHost:
         try:
             pending = self._begin_write(group_id, record)
         except OffsetLogError as failure:
-            text = "group %r: its record could not be written: %s"
+            text = "group %r: the group record could not be written: %s"
             _log.warning(text, group_id, failure, extra={"partition": partition, "group": group_id})
             error = write_error(failure)
             self._loop.call_soon(finished, error)
@@ -393,7 +393,7 @@ def _groups_of(
             found.append((group_id, GroupRecord.from_value(value)))
         except (CorruptionError, UnsupportedVersionError) as failure:
             _log.warning(
-                "log partition %d, group %r: its record is passed over: %s",
+                "log partition %d, group %r: ignoring an unreadable group record: %s",
                 partition, group_id, failure, extra={"partition": partition, "group": group_id},
             )
     return found

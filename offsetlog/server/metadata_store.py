@@ -226,7 +226,7 @@ class FileMetadataStore:
             # An earlier version let clients make it, and delete the brokers' log with it.
             self._topics.pop(CLUSTER_METADATA, None)
         except (ValueError, KeyError, TypeError, InvalidArgumentError) as failure:
-            raise CorruptionError(f"it is no metadata: {failure!r}", path=self._file.path) from failure
+            raise CorruptionError(f"not a metadata file of this server: {failure!r}", path=self._file.path) from failure
 
     async def _write_later(self, changes: Sequence[dict[str, Any]]) -> None:
         if changes:
@@ -258,7 +258,7 @@ def _follow(topics: dict[str, Topic], changes: Sequence[dict[str, Any]]) -> None
         elif "removed" in change:
             topics.pop(change["removed"], None)
         elif "next_producer_id" not in change:
-            raise ValueError(f"a change has only {sorted(change)}")
+            raise ValueError(f"a change has only the unknown fields {sorted(change)}")
 
 
 def _fields(topic: Topic) -> dict[str, Any]:

@@ -128,7 +128,7 @@ class Monitoring:
                 start, "404 Not Found", "not found; try /metrics, /healthz, /readyz or /groups"
             )
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
-            return _text(start, "405 Method Not Allowed", "only GET is answered")
+            return _text(start, "405 Method Not Allowed", "only GET is supported")
         if path == "/groups":
             return _groups(start, self._status)
         verdict: Verdict = _VERDICTS[path](self._status)
@@ -142,7 +142,7 @@ def _groups(start: StartResponse, status: ServerStatus) -> list[bytes]:
     try:
         commits = group_commits(status)
     except (TimeoutError, ClosedError) as failure:
-        reason = str(failure) or "requests are not handled"
+        reason = str(failure) or "the server does not respond"
         return _text(start, "503 Service Unavailable", reason)
     return _text(start, "200 OK", json.dumps({"commits": commits}), "application/json")
 

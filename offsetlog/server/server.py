@@ -121,7 +121,8 @@ class ServerSettings:
         for host in (self.host, self.metrics_host):
             if host not in (None, *LOOPBACK) and not self.allow_any_host:
                 raise ConfigError(
-                    f"there is no security yet: listening on {host or 'all addresses'} needs --allow-any-host"
+                    f"listening on {host or 'all addresses'} needs --allow-any-host: "
+                    "connections are neither authenticated nor encrypted"
                 )
 
 
@@ -213,7 +214,7 @@ class Server:
             await self._serve(loop, self._listener)
             self.status.is_listening = True
             fields = {"host": self.address[0], "port": self.address[1]}
-            _log.info("listens on %s:%d", *self.address, extra=fields)
+            _log.info("listening on %s:%d", *self.address, extra=fields)
         except BaseException:
             await self.stop()
             raise
@@ -362,7 +363,8 @@ class Server:
         If a part of it fails, the others are done all the same.
         """
         self.status.is_stopping = True
-        _log.info("stops", extra={"connections": len(self._connections)})
+        count = len(self._connections)
+        _log.info("stopping; %d connections open", count, extra={"connections": count})
         async with AsyncExitStack() as later:
             later.push_async_callback(asyncio.get_running_loop().run_in_executor, None, self._close)
             if self._topics is not None:

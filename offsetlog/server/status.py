@@ -119,7 +119,7 @@ def _refusing_partitions(status: ServerStatus) -> list[str]:
         for number in range(manager.partitions):
             why = _why_refusing(manager, number, status.groups.failed_writes.get(number))
             if why is not None:
-                found.append(f"log partition {number} takes no writes: {why}")
+                found.append(f"log partition {number} accepts no writes: {why}")
     except ClosedError:
         return []    # it began to stop meanwhile
     return found
@@ -135,14 +135,14 @@ def _why_refusing(manager: LogManager, number: int, failed_write: str | None) ->
         failure = problems[0] if problems else failure
     elif not has_failed:
         return None
-    return str(failure or failed_write or "it failed; the log of the server says why")
+    return str(failure or failed_write or "it failed; see the server's log for the reason")
 
 
 def _refusing_topics(status: ServerStatus) -> list[str]:
     if status.topics is None or status.is_stopping:
         return []
     return [
-        f"{topic}-{number} takes no records: {why}"
+        f"{topic}-{number} accepts no records: {why}"
         for (topic, number), why in sorted(status.topics.unwritable().items())
     ]
 
@@ -159,7 +159,7 @@ def readiness(status: ServerStatus) -> Verdict:
     if status.is_stopping:
         return Verdict(False, "stopping")
     if manager is None or groups is None:
-        return Verdict(False, "the log directory is being opened")
+        return Verdict(False, "the log directory is still being opened")
     try:
         count = manager.partitions
     except ClosedError:
@@ -172,7 +172,7 @@ def readiness(status: ServerStatus) -> Verdict:
         return Verdict(True, "ready")
     reasons = [f"{len(loaded)} of {count} log partitions are loaded"]
     if not status.is_listening:
-        reasons.append("it does not listen yet")
+        reasons.append("the server is not listening yet")
     reasons.extend(_how_far(status, number) for number in sorted(set(range(count)) - loaded))
     return Verdict(False, _in_lines(reasons))
 
@@ -183,7 +183,7 @@ def _how_far(status: ServerStatus, number: int) -> str:
     if failure is not None:
         return f"log partition {number} could not be loaded: {failure}"
     if not status.groups.coordinator.loads(number):
-        return f"log partition {number} waits to be loaded"
+        return f"log partition {number} is waiting to be loaded"
     try:
         return f"log partition {number}: {status.loaded_part(number):.0%} loaded"
     except OffsetLogError as failure:

@@ -41,7 +41,7 @@ class UnreadAnswers:
         while self._size > self._limit and len(self._held) > 1:
             oldest = next(iter(self._held))
             self.release(oldest)
-            oldest.end("its client does not read, and there is no more memory for answers")
+            oldest.end("the client does not read its answers, and the memory for unread answers is full")
 
     def release(self, reader: Reader) -> None:
         """Counts nothing more for a connection: its client reads, or is gone."""

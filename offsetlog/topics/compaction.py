@@ -245,7 +245,10 @@ def _dirt(
 
 def _describe(partition: PartitionLog, report: Mapping[str, Any]) -> None:
     for base, damage in report["quarantine"]:
-        _log.error("%s-%d: the segment at %d is not compacted: %s", partition.topic, partition.number, base, damage)
+        _log.error(
+            "%s-%d: the segment at offset %d is damaged and was not compacted: %s",
+            partition.topic, partition.number, base, damage,
+        )
     _log.info(
         "%s-%d: compacted up to offset %d of %d: %d bytes became %d",
         partition.topic, partition.number, report["end"], report["target"],
@@ -256,6 +259,6 @@ def _describe(partition: PartitionLog, report: Mapping[str, Any]) -> None:
 
 def _report(partition: PartitionLog, failure: OffsetLogError) -> None:
     _log.error(
-        "%s-%d: not compacted: %s", partition.topic, partition.number, failure,
+        "%s-%d: compaction failed: %s", partition.topic, partition.number, failure,
         extra={"topic": partition.topic, "number": partition.number},
     )

@@ -69,4 +69,4 @@ class DeletedDirectories:
 def _remove(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
     if path.exists():
-        _log.warning("%s: this deleted partition is not removed yet; the next start tries again", path)
+        _log.warning("%s: cannot remove the directory of a deleted partition; the next start tries again", path)

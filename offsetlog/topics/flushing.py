@@ -74,10 +74,10 @@ class Flushing:
             pass  # the topic was deleted meanwhile
         except OffsetLogError as failure:
             # The log takes nothing more then, and says so to the next producer.
-            _log.error("%s-%d: not flushed: %s", partition.topic, partition.number, failure)
+            _log.error("%s-%d: the flush failed: %s", partition.topic, partition.number, failure)
         except Exception:
             # Nobody looks at what the pool keeps of it.  The next order tries again.
-            _log.exception("%s-%d: not flushed", partition.topic, partition.number)
+            _log.exception("%s-%d: the flush failed", partition.topic, partition.number)
         finally:
             self._loop.call_soon_threadsafe(self._flushed, partition, time.monotonic() - began)
 

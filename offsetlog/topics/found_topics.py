@@ -73,15 +73,15 @@ def _is_partition(directory: LogDirectory, topic: str, number: int, names: list[
     path = directory.path / f"{topic}-{number}"
     if not _has_log(names):
         _log.warning(
-            "%s: passed over: it has neither %s nor a segment; move it out of the log directory if "
-            "it is no partition",
+            "%s: ignored: the directory has neither %s nor a segment; move it out of the log directory if "
+            "it is not a partition",
             path, PARTITION_METADATA,
         )
         directory.recovered_elsewhere.add(path.name)
         return False
     if number >= PARTITIONS_MAX:
         _log.warning(
-            "%s: passed over: the numbers of partitions are below %d; move it out of the log directory",
+            "%s: ignored: partition numbers must be below %d; move it out of the log directory",
             path, PARTITIONS_MAX,
         )
         return False

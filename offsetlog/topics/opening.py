@@ -117,7 +117,7 @@ class Openings:
         except ClosedError as failure:
             partition.refuse_once(failure)  # its topic was deleted
         except OffsetLogError as failure:
-            _log.error("%s-%d: not opened: %s", partition.topic, partition.number, failure)
+            _log.error("%s-%d: the log could not be opened: %s", partition.topic, partition.number, failure)
             # A disk that was full, or a limit of open files, may not be so the next time.
             is_damaged = isinstance(failure, CorruptionError)
             (partition.refuse if is_damaged else partition.refuse_once)(failure)
@@ -167,7 +167,7 @@ class Openings:
             partition.not_closed()
             if not isinstance(failure, OffsetLogError):
                 raise
-            _log.error("%s-%d: not closed cleanly: %s", partition.topic, partition.number, failure)
+            _log.error("%s-%d: the log was not closed cleanly: %s", partition.topic, partition.number, failure)
         else:
             partition.closed(closed)
 

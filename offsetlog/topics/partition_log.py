@@ -229,7 +229,7 @@ class PartitionLog:
                 raise ClosedError(f"{self.topic}-{self.number} was deleted")
             if self._unopened is not None:
                 raise self._last_failure or InternalError(
-                    f"{self.topic}-{self.number} is used before it is opened"
+                    f"{self.topic}-{self.number} was used before it was opened"
                 )
         return log
 
@@ -365,7 +365,7 @@ class PartitionLog:
 
     def _nothing_at(self, offset: int) -> bytes:
         if offset != 0:
-            raise OffsetOutOfRangeError(f"{self.topic}-{self.number} is empty, and {offset} is asked for")
+            raise OffsetOutOfRangeError(f"{self.topic}-{self.number} is empty; offset {offset} is out of range")
         return b""
 
     def aborted(self, begin: int, end: int) -> tuple[tuple[int, int], ...]:

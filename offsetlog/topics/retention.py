@@ -39,7 +39,7 @@ class DeletedFiles(NamedTuple):
                 if fs.exists(self.directory / name):
                     fs.remove(self.directory / name)
             except OffsetLogError as failure:
-                _log.warning("%s: this deleted file is not removed yet: %s", self.directory / name, failure)
+                _log.warning("%s: cannot remove this deleted file yet: %s", self.directory / name, failure)
 
 
 Kept = tuple[PartitionLog, TopicLog, TopicLogSettings]
@@ -72,7 +72,7 @@ def delete_old_segments(
     try:
         store_starts(starts)
     except OffsetLogError as failure:
-        _log.error("the starts of logs could not be written, so nothing is deleted: %s", failure)
+        _log.error("cannot write log start offsets, so no old segments are deleted: %s", failure)
         return []
     found = (_delete_below(*each) for each in judged)
     return [each for each in found if each.names]
@@ -112,6 +112,6 @@ def _delete_below(
 
 def _report(partition: PartitionLog, failure: OffsetLogError) -> None:
     _log.error(
-        "%s-%d: old segments are not deleted: %s", partition.topic, partition.number, failure,
+        "%s-%d: cannot delete old segments: %s", partition.topic, partition.number, failure,
         extra={"topic": partition.topic, "number": partition.number},
     )

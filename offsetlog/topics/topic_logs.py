@@ -141,7 +141,7 @@ class TopicLogs:
             if isinstance(result, TopicLog):
                 self._openings.attach(partition, result)
                 continue
-            _log.error("%s-%d: not opened: %s", *key, result)
+            _log.error("%s-%d: the log could not be opened: %s", *key, result)
             partition.refuse(result)
 
     def _open_found(
@@ -190,9 +190,9 @@ class TopicLogs:
         if unopened.recent is not None:
             log.swap_recent_batches(unopened.recent)
         if log.recovery["torn_bytes"]:
-            _log.warning("%s-%d: cut %d torn bytes", *key, log.recovery["torn_bytes"])
+            _log.warning("%s-%d: truncated %d bytes of a torn tail", *key, log.recovery["torn_bytes"])
         if not log.is_writable:
-            _log.error("%s-%d: read-only: %s", *key, log.recovery["corruption"])
+            _log.error("%s-%d: the log is read-only: %s", *key, log.recovery["corruption"])
         return log
 
     def _open_partition(self, partition: PartitionLog, unopened: Unopened | None) -> TopicLog:
@@ -348,7 +348,7 @@ class TopicLogs:
                 self._directory.write_entries(HIGH_WATERMARKS, ends)
             write_clean_stop(self._directory.path, self._directory.fs, CleanStop(stopped, self._known_producer_id))
         except StorageError as failure:
-            _log.error("checkpoints of topics were not written: %s", failure)
+            _log.error("checkpoints of topics could not be written: %s", failure)
 
     def _close_log(self, key: Key, partition: PartitionLog) -> StoppedLog | None:
         # None where there is none, or it is not clean.
@@ -372,7 +372,7 @@ class TopicLogs:
         try:
             is_clean, closed = log.is_writable, self._close(log)
         except OffsetLogError as failure:
-            _log.error("%s-%d: not closed cleanly: %s", *key, failure)
+            _log.error("%s-%d: the log was not closed cleanly: %s", *key, failure)
             return Unopened(-1, -1, 0, is_clean=False)
         return closed._replace(is_clean=is_clean)
 
@@ -420,7 +420,7 @@ class TopicLogs:
             InvalidArgumentError: it is the log of the brokers' own metadata.
         """
         if topic == CLUSTER_METADATA:
-            raise InvalidArgumentError(f"{topic} is the log of the brokers' own metadata, and no topic")
+            raise InvalidArgumentError(f"{topic} is the log of the brokers' own metadata, not a topic")
         key = (topic, number)
         partition = self._partitions.get(key)
         if partition is not None:
@@ -471,7 +471,7 @@ class TopicLogs:
             pass  # its topic was deleted
         except OffsetLogError as failure:
             place = f"{partition.topic}-{partition.number}"
-            _log.error("%s: follows its changed settings with the next start: %s", place, failure)
+            _log.error("%s: the changed settings take effect at the next start, because: %s", place, failure)
 
     def _open_logs(self) -> list[tuple[tuple[str, int], TopicLog]]:
         found = []

@@ -46,15 +46,15 @@ def parse_acl(text: str) -> Acl:
     is_known = letters and len(set(letters)) == len(letters) and set(letters) <= set(_BITS)
     if not scheme or not found or not is_known:
         raise InvalidArgumentError(
-            f"{text!r} is no entry of an ACL: give SCHEME:IDENTITY:PERMISSIONS with permissions out of cdrwa, as "
+            f"{text!r} is not an ACL entry: give SCHEME:IDENTITY:PERMISSIONS, with permissions from cdrwa, such as "
             "world:anyone:r, digest:USER:HASH:cdrwa or auth::cdrwa"
         )
     if not identity and scheme != "auth":
-        raise InvalidArgumentError(f"{text!r} names nobody; only auth::PERMISSIONS, the own credentials, needs no name")
+        raise InvalidArgumentError(f"{text!r} has no identity; only auth::PERMISSIONS (the own credentials) needs none")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidArgumentError(f"the entry {text!r} of an ACL is not UTF-8") from None
+        raise InvalidArgumentError(f"the ACL entry {text!r} is not UTF-8") from None
     return Acl(scheme, identity, sum(_BITS[letter] for letter in letters))
 
 

@@ -253,7 +253,8 @@ class ClusterClient:
             except NodeExistsError as failure:
                 if failure.node not in missing:
                     raise
-        raise NodeExistsError(f"others make and remove the nodes of {topic!r} all the time; try again", node=above)
+        text = f"the nodes of {topic!r} were created and removed during every attempt; try again"
+        raise NodeExistsError(text, node=above)
 
     def set_partition_state(
         self, topic: str, partition: int, state: PartitionState, version: int, epoch: ControllerEpoch
@@ -303,7 +304,7 @@ class ClusterClient:
         check_broker_id(broker_id)
         former = self.controller_epoch() or self._make_controller_epoch()
         if former.value == INT_MAX:
-            raise corrupt(f"the node holds {INT_MAX}, and no epoch of a controller follows it", CONTROLLER_EPOCH)
+            raise corrupt(f"the node holds {INT_MAX}, the highest controller epoch; none can follow", CONTROLLER_EPOCH)
         epoch = ControllerEpoch(former.value + 1, former.version + 1)
         record = ControllerRecord(broker_id=broker_id, timestamp_ms=self._clock())
         writes: list[Operation] = [
@@ -338,7 +339,7 @@ class ClusterClient:
             self.connection.create(CONTROLLER_EPOCH, b"%d" % FIRST_CONTROLLER_EPOCH)
         found = self.controller_epoch()
         if found is None:
-            raise NoNodeError(f"there is no node {CONTROLLER_EPOCH}: somebody removed it", node=CONTROLLER_EPOCH)
+            raise NoNodeError(f"node {CONTROLLER_EPOCH} was removed after it was created", node=CONTROLLER_EPOCH)
         return found
 
     def _was_elected(self, record: ControllerRecord, epoch: ControllerEpoch) -> bool:
@@ -356,10 +357,10 @@ class ClusterClient:
 
     def _check_epoch(self, state: PartitionState, epoch: ControllerEpoch, node: str) -> None:
         if state.controller_epoch > epoch.value:
-            text = f"the state is of controller epoch {state.controller_epoch}, and epoch {epoch.value} is checked"
+            text = f"the state has controller epoch {state.controller_epoch}, newer than this write's {epoch.value}"
             raise InvalidArgumentError(text)
         if state.controller_epoch < epoch.value:
-            text = f"{node}: the state is of controller epoch {state.controller_epoch}, and {epoch.value} is in office"
+            text = f"{node}: the state has controller epoch {state.controller_epoch}; the current one is {epoch.value}"
             raise ControllerMovedError(text, node=node, epoch=epoch.value)
 
     def _guarded(self, writes: list[Operation], epoch: ControllerEpoch) -> None:
@@ -368,7 +369,7 @@ class ClusterClient:
         except (NodeVersionError, NoNodeError) as failure:
             if failure.node != CONTROLLER_EPOCH:
                 raise
-            raise self._moved(f"the write of controller epoch {epoch.value} was refused", writes[0].node) from None
+            raise self._moved(f"a write under controller epoch {epoch.value} was refused", writes[0].node) from None
 
     def _moved(self, what: str, node: str = CONTROLLER) -> ControllerMovedError:
         """Makes the error with what stands there now."""
@@ -377,10 +378,10 @@ class ClusterClient:
             now, epoch = self.controller(), self.controller_epoch()
         except ZooKeeperUnavailableError as failure:
             # The refusal is certain, whoever is in office.
-            return ControllerMovedError(f"{what} at {node}, and who is the controller is unknown: {failure}", node=node)
+            return ControllerMovedError(f"{what} at {node}; the current controller is unknown: {failure}", node=node)
         number = None if epoch is None else epoch.value
-        who = "no broker is the controller now" if now is None else f"broker {now.broker_id} is the controller"
-        text = f"{what} at {node}: {who}, and the last epoch is {number}"
+        who = "no broker is the controller" if now is None else f"broker {now.broker_id} is the controller"
+        text = f"{what} at {node}: {who}; the current controller epoch is {'unknown' if number is None else number}"
         return ControllerMovedError(text, node=node, controller_id=None if now is None else now.broker_id, epoch=number)
 
     # ------------------------------------------------------------------------------------------------------ cluster
@@ -400,7 +401,7 @@ class ClusterClient:
         self.sync()
         found = self.cluster_id()
         if found is None:
-            raise NoNodeError(f"there is no node {CLUSTER_ID}: somebody removed it", node=CLUSTER_ID)
+            raise NoNodeError(f"node {CLUSTER_ID} was removed after it was created", node=CLUSTER_ID)
         return found
 
     # -------------------------------------------------------------------------------------------------------- nodes

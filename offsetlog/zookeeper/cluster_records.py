@@ -66,7 +66,7 @@ class Endpoint(NamedTuple):
         """
         parts = _ENDPOINT.fullmatch(text)
         if parts is None or not 0 <= int(parts[3]) <= 65535:
-            raise InvalidArgumentError(f"{text[:80]!r} is no endpoint, as in PLAINTEXT://kafka1:9092")
+            raise InvalidArgumentError(f"{text[:80]!r} is not an endpoint such as PLAINTEXT://kafka1:9092")
         listener, host, port = parts.groups()
         protocol = protocols.get(listener) if protocols else listener
         if protocol is None:
@@ -109,9 +109,9 @@ class BrokerRecord:
             raise InvalidArgumentError(f"broker {self.broker_id} must have 1 to {ENDPOINTS_MAX} endpoints")
         for each in self.endpoints:
             if not _ENDPOINT.fullmatch(str(each)) or not 0 <= each.port <= 65535:
-                raise InvalidArgumentError(f"{str(each)!r} is no endpoint, as in PLAINTEXT://kafka1:9092")
+                raise InvalidArgumentError(f"{str(each)!r} is not an endpoint such as PLAINTEXT://kafka1:9092")
         if self.rack is not None and _NOT_IN_RACKS.search(self.rack):
-            raise InvalidArgumentError(f"the rack {self.rack!r} has control characters, or is not UTF-8")
+            raise InvalidArgumentError(f"the rack {self.rack!r} contains control characters or is not UTF-8")
 
     @property
     def address(self) -> str:
@@ -163,13 +163,13 @@ class BrokerRecord:
                 version=version,
             )
         except InvalidArgumentError as failure:
-            raise corrupt(f"the node holds no registration of a broker: {failure}", node) from None
+            raise corrupt(f"the node does not hold a broker's registration: {failure}", node) from None
 
 
 def _endpoints_in(fields: Fields) -> tuple[Endpoint, ...]:
     texts = fields.texts("endpoints")
     if len(texts) > ENDPOINTS_MAX:
-        raise corrupt(f"the node names {len(texts)} endpoints; at most {ENDPOINTS_MAX} are read", fields.node)
+        raise corrupt(f"the node names {len(texts)} endpoints; the limit is {ENDPOINTS_MAX}", fields.node)
     protocols = fields.objects("listener_security_protocol_map")
     named = {name: protocols.text(name) for name in protocols.values}
     try:
@@ -220,12 +220,12 @@ class TopicRecord:
     def __post_init__(self) -> None:
         check_topic_name(self.topic)
         if self.topic_id is not None and not _UUID.fullmatch(self.topic_id):
-            raise InvalidArgumentError(f"{self.topic_id!r} is no id of a topic: 22 characters of URL-safe base64")
+            raise InvalidArgumentError(f"{self.topic_id!r} is not a topic id: 22 characters of URL-safe base64")
         for partition, assignment in self.partitions.items():
             if not 0 <= partition <= PARTITION_MAX:
-                raise InvalidArgumentError(f"{partition} is no number of a partition")
+                raise InvalidArgumentError(f"{partition} is not a partition number")
             if len(set(assignment.replicas)) != len(assignment.replicas):
-                raise InvalidArgumentError(f"partition {partition} has a replica twice: {list(assignment.replicas)}")
+                raise InvalidArgumentError(f"partition {partition} repeats a replica: {list(assignment.replicas)}")
 
     def to_json(self) -> bytes:
         """Returns the bytes of the node, version 3."""
@@ -247,7 +247,7 @@ class TopicRecord:
         fields = Fields.parse(data, node)
         partitions = fields.objects("partitions")
         if len(partitions.values) > PARTITIONS_MAX:
-            raise corrupt(f"the node has {len(partitions.values)} partitions; at most {PARTITIONS_MAX} are read", node)
+            raise corrupt(f"the node has {len(partitions.values)} partitions; the limit is {PARTITIONS_MAX}", node)
         adding, removing = fields.objects("adding_replicas"), fields.objects("removing_replicas")
         found = {
             partition_in(name, node): Assignment(
@@ -263,7 +263,7 @@ class TopicRecord:
                 version=fields.integer("version", 1),
             )
         except InvalidArgumentError as failure:
-            raise corrupt(f"the node holds no topic: {failure}", node) from None
+            raise corrupt(f"the node does not hold a topic: {failure}", node) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,7 +361,7 @@ def controller_epoch_in(data: bytes | None) -> int:
     """Returns the number in /controller_epoch.  Raises CorruptionError: there is none."""
     if data is None or not _EPOCH.fullmatch(data) or int(data) > INT_MAX:
         raise corrupt(
-            f"the node holds no epoch of a controller but {None if data is None else data[:40]!r}", CONTROLLER_EPOCH
+            f"the node must hold a controller epoch, not {None if data is None else data[:40]!r}", CONTROLLER_EPOCH
         )
     return int(data)
 
@@ -376,17 +376,17 @@ def cluster_id_in(data: bytes | None) -> str:
     fields = Fields.parse(data, CLUSTER_ID)
     version = fields.values.get("version")
     if version not in ("1", 1) or isinstance(version, bool):
-        raise UnsupportedVersionError("the id of the cluster is of an unknown version", path=CLUSTER_ID)
+        raise UnsupportedVersionError("the cluster id has an unknown version", path=CLUSTER_ID)
     found = fields.text("id")
     if not _UUID.fullmatch(found):
-        raise corrupt(f"{found[:60]!r} is no id of a cluster: 22 characters of URL-safe base64", CLUSTER_ID)
+        raise corrupt(f"{found[:60]!r} is not a cluster id, which has 22 characters of URL-safe base64", CLUSTER_ID)
     return found
 
 
 def cluster_id_json(cluster_id: str) -> bytes:
     """Returns the bytes of /cluster/id."""
     if not _UUID.fullmatch(cluster_id):
-        raise InvalidArgumentError(f"{cluster_id!r} is no id of a cluster: 22 characters of URL-safe base64")
+        raise InvalidArgumentError(f"{cluster_id!r} is not a cluster id, which has 22 characters of URL-safe base64")
     return written({"version": "1", "id": cluster_id})
 
 
@@ -401,13 +401,13 @@ def new_id() -> str:
 def check_broker_id(broker_id: int) -> None:
     """Raises InvalidArgumentError where no broker can have such an id."""
     if not 0 <= broker_id <= INT_MAX:
-        raise InvalidArgumentError(f"{broker_id!r} is no id of a broker: a number from 0 to {INT_MAX}")
+        raise InvalidArgumentError(f"{broker_id!r} is not a broker id, which is a number from 0 to {INT_MAX}")
 
 
 def check_topic_name(topic: str) -> None:
     """Raises TopicError where no node can have the name of a topic."""
     if not is_node_name(topic):
-        raise TopicError(f"the topic {topic!r} cannot stand in ZooKeeper: no node can have this name")
+        raise TopicError(f"the topic {topic!r} cannot be kept in ZooKeeper: no node can have this name")
 
 
 def broker_node(broker_id: int) -> str:

@@ -87,7 +87,7 @@ class ConnectionSettings:
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be above 0, not {getattr(self, name)!r}")
         if not self.hosts.strip() or self.hosts.lstrip().startswith("/"):
-            raise ConfigError(f"{self.hosts!r} is no list of hosts, as in zk1:2181,zk2:2181/kafka")
+            raise ConfigError(f"{self.hosts!r} is not a list of hosts such as zk1:2181,zk2:2181/kafka")
         # The thread that sends them would end over them, each time.
         if not _is_utf8(self.hosts):
             raise ConfigError(f"the list of hosts {self.hosts!r} is not UTF-8")
@@ -113,7 +113,7 @@ def _check_host(host: str) -> None:
     except UnicodeError:
         is_possible = False
     if not is_possible:
-        raise ConfigError(f"{host!r} in the list of hosts is no name of a host, as zk1:2181")
+        raise ConfigError(f"{host!r} in the list of hosts is not a host name such as zk1:2181")
 
 
 class Answer(Generic[T]):
@@ -249,7 +249,7 @@ class ZooKeeperConnection:
                 raise self.refusal or self._unreachable(client)
             with self._lock:
                 if self._closing.is_set():
-                    raise ClosedError("the connection to ZooKeeper was closed while it was started")
+                    raise ClosedError("the connection to ZooKeeper was closed during its start")
                 self._client = client
         except BaseException:
             client.handler.break_connection()
@@ -273,7 +273,7 @@ class ZooKeeperConnection:
         return False
 
     def _unreachable(self, client: Any) -> ZooKeeperUnavailableError:
-        text = f"no ZooKeeper answers at {self.settings.hosts} within {self.settings.connection_timeout:g} s"
+        text = f"ZooKeeper at {self.settings.hosts} did not answer within {self.settings.connection_timeout:g} s"
         failure = client.handler.failure
         return ZooKeeperUnavailableError(text if failure is None else f"{text}; the last connection failed: {failure}")
 
@@ -296,7 +296,7 @@ class ZooKeeperConnection:
                 use_ssl=self._tls is not None,
             )
         except ValueError as failure:
-            text = f"{settings.hosts!r} is no list of hosts, as in zk1:2181,zk2:2181/kafka: {failure}"
+            text = f"{settings.hosts!r} is not a list of hosts such as zk1:2181,zk2:2181/kafka: {failure}"
             raise ConfigError(text) from None
         client.add_listener(partial(self._state_changed, client))
         return client
@@ -310,7 +310,7 @@ class ZooKeeperConnection:
                 threading.Thread(target=self._replace, args=(client,), name="offsetlog-zookeeper", daemon=True).start()
                 return
             except RuntimeError:
-                _log.exception("the end of a client of ZooKeeper waits for a thread")
+                _log.exception("cannot start the thread that replaces a failed ZooKeeper client; trying again")
                 if self._closing.wait(REPLACE_SECONDS):
                     return
 
@@ -329,13 +329,13 @@ class ZooKeeperConnection:
             if self._client is not ended:
                 return True
             try:
-                _log.warning("the client of ZooKeeper at %s ended; a new session begins", self.settings.hosts)
+                _log.warning("the client of ZooKeeper at %s failed; starting a new session", self.settings.hosts)
                 # It has its place before its threads begin, since they may end at once.
                 self._client = new = self._new_client()
                 new.start_async()
                 return True
             except Exception:
-                _log.exception("no client of ZooKeeper can be made now")
+                _log.exception("cannot create a ZooKeeper client; trying again")
                 self._client = ended
         if new is not None:
             new.discard()
@@ -415,7 +415,7 @@ class ZooKeeperConnection:
     def _answered(self, result: Any) -> None:
         if result.exception is None:
             self._refusals = 0
-            _log.warning("ZooKeeper at %s takes the credentials again", self.settings.hosts)
+            _log.warning("ZooKeeper at %s accepts the credentials again", self.settings.hosts)
             self._notify("connected")
 
     @property
@@ -425,7 +425,7 @@ class ZooKeeperConnection:
             return None
         schemes = ", ".join(sorted(dict(self.settings.auth)))
         text = f"ZooKeeper at {self.settings.hosts} refuses the credentials of this connection ({schemes})"
-        return ZooKeeperError(f"{text}; correct them, or have the servers take such", node="/")
+        return ZooKeeperError(f"{text}; correct them, or configure the servers to accept this scheme", node="/")
 
     def _open(self) -> Any:
         client = self._client
@@ -530,7 +530,7 @@ class ZooKeeperConnection:
 
     def _read(self, node: str, result: Any, read: Callable[[Any], U]) -> Answer[U]:
         def overdue() -> OffsetLogError:
-            text = f"no ZooKeeper answered within {self.settings.request_timeout:g} s"
+            text = f"ZooKeeper did not answer within {self.settings.request_timeout:g} s"
             return ZooKeeperUnavailableError(text, node=node)
 
         return Answer(
@@ -559,7 +559,7 @@ class ZooKeeperConnection:
         """Makes all writes of a request, or none, as `multi_async`."""
         if multi.size > self.settings.request_bytes_max:
             raise TooLargeError(
-                f"{len(multi.nodes)} writes make a request of {multi.size} bytes, and ZooKeeper takes at most "
+                f"{len(multi.nodes)} writes make a request of {multi.size} bytes; ZooKeeper accepts at most "
                 f"{self.settings.request_bytes_max} (jute.maxbuffer)"
             )
         client = self._asked()
@@ -597,7 +597,7 @@ class ZooKeeperConnection:
         node = nodes[0]
 
         def unknown(why: str) -> OffsetLogError:
-            text = f"{why} after a write to {node} was sent: it may or may not have been made"
+            text = f"{why} after a write to {node} was sent; the write may or may not have been applied"
             return UnknownOutcomeError(text, node=node)
 
         def failed(failure: BaseException, at: str = node) -> OffsetLogError:
@@ -612,9 +612,9 @@ class ZooKeeperConnection:
                 if code not in (kinds.RolledBackError.code, kinds.RuntimeInconsistency.code):
                     raise failed(kinds.EXCEPTIONS.get(code, kinds.ZookeeperError)(), at)
             if codes:
-                raise unknown("ZooKeeper answered with errors that name none of the writes")
+                raise unknown("ZooKeeper answered with an error for none of the writes in particular")
 
         def overdue() -> OffsetLogError:
-            return unknown(f"no ZooKeeper answered within {self.settings.request_timeout:g} s")
+            return unknown(f"ZooKeeper did not answer within {self.settings.request_timeout:g} s")
 
         return Answer(result, read, failed, overdue, self.settings.request_timeout)

@@ -82,7 +82,7 @@ def partition_in(name: str, node: str) -> int:
         CorruptionError: it is no number of a partition; the path is that of the node.
     """
     if not _PARTITION.fullmatch(name) or int(name) > PARTITION_MAX:
-        raise CorruptionError("the name of the node is no number of a partition", path=node)
+        raise CorruptionError("the name of the node is not a partition number", path=node)
     return int(name)
 
 
@@ -94,7 +94,7 @@ def offset_in(data: bytes | None, node: str) -> int:
     """
     if data is None or not _NUMBER.fullmatch(data) or int(data) > OFFSET_MAX:
         shown = "null" if data is None else f"{len(data)} bytes, {data[:40]!r}"
-        raise CorruptionError(f"the node holds no offset but {shown}", path=node)
+        raise CorruptionError(f"the node must hold an offset, not {shown}", path=node)
     return int(data)
 
 
@@ -208,7 +208,7 @@ def groups_in(connection: ZooKeeperConnection) -> list[str]:
         return connection.children(CONSUMERS)
     except NoNodeError:
         reason = (
-            f"ZooKeeper has no node {CONSUMERS} below the root of {connection.settings.hosts!r}; is the root right?"
+            f"ZooKeeper has no node {CONSUMERS} below the root of {connection.settings.hosts!r}; check the root"
         )
         raise InvalidArgumentError(reason) from None
 

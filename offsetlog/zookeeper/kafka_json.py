@@ -44,15 +44,15 @@ class Fields:
             CorruptionError: they are no object of JSON, or too many; the path is that of the node.
         """
         if data is None:
-            raise corrupt("the node is empty, where Kafka keeps JSON", node)
+            raise corrupt("the node is empty, but must hold JSON", node)
         if len(data) > RECORD_BYTES_MAX:
-            raise corrupt(f"the node has {len(data)} bytes; at most {RECORD_BYTES_MAX} are read", node)
+            raise corrupt(f"the node has {len(data)} bytes; the limit is {RECORD_BYTES_MAX}", node)
         try:
             values = json.loads(data.decode(), parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
-            raise corrupt(f"the node holds no JSON but {data[:60]!r}", node) from None
+            raise corrupt(f"the node must hold JSON, not {data[:60]!r}", node) from None
         if not isinstance(values, dict):
-            raise corrupt(f"the node holds no object of JSON but {data[:60]!r}", node)
+            raise corrupt(f"the node must hold a JSON object, not {data[:60]!r}", node)
         return cls(values, node)
 
     def has(self, name: str) -> bool:
@@ -68,7 +68,7 @@ class Fields:
         """Returns a string.  Raises CorruptionError."""
         value = self._value(name)
         if not isinstance(value, str):
-            raise corrupt(f"the field {name!r} is no string but {_shown(value)}", self.node)
+            raise corrupt(f"the field {name!r} must be a string, not {_shown(value)}", self.node)
         return self._encodable(value, name)
 
     def number_in_text(self, name: str, default: int | None = None) -> int:
@@ -82,7 +82,7 @@ class Fields:
         """Returns an object, empty where there is none.  Raises CorruptionError."""
         value = self._value(name, {})
         if not isinstance(value, dict):
-            raise corrupt(f"the field {name!r} is no object but {_shown(value)}", self.node)
+            raise corrupt(f"the field {name!r} must be an object, not {_shown(value)}", self.node)
         return Fields(value, self.node)
 
     def integers(self, name: str, default: list[int] | None = None) -> tuple[int, ...]:
@@ -95,19 +95,19 @@ class Fields:
         values = self._list(name, None)
         for each in values:
             if not isinstance(each, str):
-                raise corrupt(f"the field {name!r} has no string but {_shown(each)}", self.node)
+                raise corrupt(f"the field {name!r} must hold strings, not {_shown(each)}", self.node)
         return tuple(self._encodable(each, name) for each in values)
 
     def _encodable(self, text: str, name: str) -> str:
         # JSON can escape half a character, which nobody could print or write again.
         if _SURROGATE.search(text):
-            raise corrupt(f"the field {name!r} has half a character in {_shown(text)}", self.node)
+            raise corrupt(f"the field {name!r} has half a surrogate pair in {_shown(text)}", self.node)
         return text
 
     def _list(self, name: str, default: list[int] | None) -> list[Any]:
         values = self._value(name, default)
         if not isinstance(values, list):
-            raise corrupt(f"the field {name!r} is no list but {_shown(values)}", self.node)
+            raise corrupt(f"the field {name!r} must be a list, not {_shown(values)}", self.node)
         return values
 
     def _value(self, name: str, default: Any = None) -> Any:
@@ -120,7 +120,7 @@ class Fields:
 
     def _checked_integer(self, value: Any, where: str, low: int, high: int) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise corrupt(f"{where} is no number from {low} to {high} but {_shown(value)}", self.node)
+            raise corrupt(f"{where} must be a number from {low} to {high}, not {_shown(value)}", self.node)
         return value
 
 
@@ -140,7 +140,7 @@ def written(fields: Mapping[str, Any]) -> bytes:
         return text.encode()
     except UnicodeEncodeError as failure:
         shown = text[max(0, failure.start - 20) : failure.end + 20]
-        raise InvalidArgumentError(f"no node can have a text that is not UTF-8, as in {shown!r}") from None
+        raise InvalidArgumentError(f"a node cannot hold text that is not UTF-8: {shown!r}") from None
 
 
 def mutable_map(entries: Iterable[tuple[str, Any]], buckets: int = 16) -> dict[str, Any]:
@@ -199,11 +199,11 @@ def _java_hash(name: str) -> int:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > 64:
-        return "a larger one"
+        return "a number of more than 64 bits"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}..."

@@ -65,11 +65,11 @@ class Client(KazooClient):  # type: ignore[misc]
         try:
             self.stop()
         except Exception:
-            _log.exception("the session of a client of ZooKeeper could not be ended")
+            _log.exception("the session of a ZooKeeper client could not be ended")
         try:
             self.close()
         except Exception:
-            _log.exception("the rest of a client of ZooKeeper could not be freed")
+            _log.exception("the resources of a ZooKeeper client could not be freed")
 
     def end(self, patience: float) -> None:
         """Ends the client, without its session's consent where no server gives that within `patience` seconds.

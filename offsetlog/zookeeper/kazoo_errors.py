@@ -64,25 +64,25 @@ class KazooErrors:
         """
         kinds = self._kinds
         table: tuple[tuple[Any, type[ZooKeeperError], str], ...] = (
-            (kinds.NoNodeError, NoNodeError, "there is no node {0}, or none above it"),
-            (kinds.NodeExistsError, NodeExistsError, "there is a node {0} already"),
-            (kinds.BadVersionError, NodeVersionError, "the node {0} was changed meanwhile"),
-            (kinds.NotEmptyError, NodeNotEmptyError, "the node {0} has nodes below it"),
+            (kinds.NoNodeError, NoNodeError, "node {0} or its parent does not exist"),
+            (kinds.NodeExistsError, NodeExistsError, "node {0} already exists"),
+            (kinds.BadVersionError, NodeVersionError, "node {0} has been changed since it was read"),
+            (kinds.NotEmptyError, NodeNotEmptyError, "node {0} has child nodes"),
             (kinds.SessionExpiredError, SessionExpiredError, "the session with ZooKeeper expired"),
             (kinds.ConnectionLoss, ZooKeeperUnavailableError, "the connection to ZooKeeper broke"),
             (kinds.ConnectionClosedError, ZooKeeperUnavailableError, "the connection to ZooKeeper is closed"),
-            (kinds.SessionMovedError, ZooKeeperUnavailableError, "the session moved to another server meanwhile"),
-            (kinds.OperationTimeoutError, ZooKeeperUnavailableError, "ZooKeeper gave up on a request"),
+            (kinds.SessionMovedError, ZooKeeperUnavailableError, "the session has moved to another server"),
+            (kinds.OperationTimeoutError, ZooKeeperUnavailableError, "ZooKeeper timed out on a request"),
             (self._numbered(REQUEST_TIMEOUT), ZooKeeperUnavailableError, "ZooKeeper did not answer a request in time"),
-            (self._numbered(THROTTLED), ZooKeeperUnavailableError, "ZooKeeper has too many requests"),
+            (self._numbered(THROTTLED), ZooKeeperUnavailableError, "ZooKeeper is overloaded with requests"),
             (
                 self._numbered(QUOTA_EXCEEDED),
                 ZooKeeperError,
-                "the quota above the node {0} does not allow that",
+                "the write would exceed a quota that holds for node {0}",
             ),
             (kinds.AuthFailedError, ZooKeeperError, "ZooKeeper refuses the credentials of this connection"),
-            (kinds.NoAuthError, ZooKeeperError, "ZooKeeper does not let this connection do that to {0}"),
-            (kinds.InvalidACLError, ZooKeeperError, "ZooKeeper refuses the ACL for {0}; are there credentials for it?"),
+            (kinds.NoAuthError, ZooKeeperError, "the ACL of {0} does not permit this operation to this connection"),
+            (kinds.InvalidACLError, ZooKeeperError, "ZooKeeper refuses the ACL for {0}; check the credentials"),
         )
         for kind, ours, text in table:
             if isinstance(failure, kind):

@@ -137,7 +137,7 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
             try:
                 call(*given, **named)
             except Exception:
-                _log.exception("the thread of a client of ZooKeeper ended")
+                _log.exception("a thread of a ZooKeeper client failed")
             finally:
                 if not self.has_ended:
                     self.has_ended = True
@@ -179,7 +179,7 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
                 secure.note = self._refused
             with self._lock:
                 if self._is_broken:
-                    raise OSError("the client is being ended")
+                    raise OSError("the client is shutting down")
                 self._connection = made
             made.connect(address)
         except BaseException as failure:

@@ -57,7 +57,7 @@ def ensure_root(connection: ZooKeeperConnection) -> None:
         for each in _paths(root.split("/")):
             make_node(above, each)
     connection.sync_async().result()
-    _log.warning("ZooKeeper at %s had no node /%s; it was made", servers, root)
+    _log.warning("ZooKeeper at %s had no node /%s; created it", servers, root)
 
 
 def _paths(names: Iterable[str]) -> Iterator[str]:

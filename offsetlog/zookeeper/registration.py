@@ -98,7 +98,7 @@ class BrokerRegistration:
 
         with self._condition:
             if not self._condition.wait_for(is_over, timeout):
-                raise TimeoutError(f"broker {self.record.broker_id} was not registered in time")
+                raise TimeoutError(f"broker {self.record.broker_id} was not registered within the timeout")
             if self._failure is not None:
                 raise self._failure
             assert self._epoch is not None
@@ -152,7 +152,7 @@ class BrokerRegistration:
     def _claim(self, watch: Watch[Node | None]) -> None:
         deadline = time.monotonic() + self._wait
         patience = self._connection.settings.request_timeout
-        silent = ZooKeeperUnavailableError(f"no ZooKeeper answered within {patience:g} s", node=self.node)
+        silent = ZooKeeperUnavailableError(f"ZooKeeper did not answer within {patience:g} s", node=self.node)
         holder: Node | None = None
         while True:
             left = patience if holder is None else max(0.0, deadline - time.monotonic())
@@ -303,7 +303,7 @@ class BrokerRegistration:
             for each in removed:
                 each.result()
         except OffsetLogError:
-            _log.debug("the node of broker %d was not removed", self.record.broker_id, exc_info=True)
+            _log.debug("the node of broker %d could not be removed", self.record.broker_id, exc_info=True)
 
 
 def _moment_of(time_ms: int) -> str:

@@ -142,7 +142,7 @@ class Multi:
         while True:
             kind, is_end, _ = HEADER.unpack_from(answer, offset)
             if is_end and not codes:
-                raise ValueError("the answer has no result of any of the writes")
+                raise ValueError("the answer has no result for any of the writes")
             # A server answers either that all were made, or each with an error.
             if is_end or kind != OP_ERROR:
                 return codes
@@ -247,7 +247,7 @@ def _begin(kind: int, answer: bytes, offset: int) -> tuple[int | None, int]:
     found, is_end, _ = HEADER.unpack_from(answer, offset)
     offset += HEADER.size
     if is_end or found not in (kind, OP_ERROR):
-        raise ValueError(f"the answer has a result of kind {found}, and not {kind}")
+        raise ValueError(f"the answer has a result of kind {found}, not {kind}")
     if found == OP_ERROR:
         return _NUMBER.unpack_from(answer, offset)[0], offset + _NUMBER.size
     return None, offset

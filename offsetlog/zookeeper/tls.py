@@ -44,8 +44,8 @@ class TlsSettings:
                 raise ConfigError(f"the password of the keystore {self.keystore!r} is not UTF-8") from None
             except (OSError, ValueError) as failure:
                 text = (
-                    f"the keystore {self.keystore!r} has no private key with its certificate in PEM that can be read, "
-                    f"or the password is another: {failure}"
+                    f"the keystore {self.keystore!r} has no readable private key and certificate in PEM, "
+                    f"or the password is wrong: {failure}"
                 )
                 raise ConfigError(text) from failure
         context.check_hostname = self.checks_hostname

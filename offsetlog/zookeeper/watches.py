@@ -103,7 +103,7 @@ class Watch(Generic[T]):
         with self._condition:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not self._condition.wait_for(lambda: self._is_due or self._is_closed, left):
-                raise TimeoutError("nothing changed in time")
+                raise TimeoutError("nothing changed within the timeout")
             if self._is_closed:
                 raise ClosedError("the watch is closed")
             # Before the read: a change after it is due again.
@@ -115,7 +115,7 @@ class Watch(Generic[T]):
             self._condition.wait_for(lambda: self._is_due or self._is_closed, max(0.0, left))
             self._is_due = True
             if deadline is not None and time.monotonic() >= deadline:
-                raise TimeoutError("no ZooKeeper answered in time")
+                raise TimeoutError("ZooKeeper did not answer within the timeout")
 
     def _changed(self, _: object = None) -> None:
         with self._condition:
@@ -145,7 +145,7 @@ class Watcher(Generic[T]):
     ) -> None:
         self._watch = watch
         self._callback = callback
-        self._failed = failed or (lambda failure: _log.warning("a watched node cannot be read: %s", failure))
+        self._failed = failed or (lambda failure: _log.warning("cannot read a watched node: %s", failure))
         self._thread = threading.Thread(target=self._run, name="offsetlog-zookeeper-watch", daemon=True)
         self._thread.start()
 

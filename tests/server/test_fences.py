@@ -200,7 +200,7 @@ def test_a_group_of_another_kind_and_one_in_its_last_generation_are_refused(runn
     on_loop(running, plant)
     with pytest.raises(InvalidArgumentError, match="not a classic group"):
         manager.fence(GROUP)
-    with pytest.raises(LimitError, match="last generation"):
+    with pytest.raises(LimitError, match="at its maximum"):
         manager.fence(found[0])
 
 

@@ -233,7 +233,7 @@ def test_directories_that_only_look_like_partitions_are_passed_over_and_reported
         assert topics == {"__consumer_offsets": 50, "orders": 2, "found": 3}
         assert fetch(client, 0).high_watermark == 1
     for name in ("backup-20261125", "notes-3", "orders-7", "huge-100000"):
-        assert f"{name}: passed over: " in caplog.text
+        assert f"{name}: ignored: " in caplog.text
     assert os.listdir(data / "notes-3") == ["notes.txt"]
 
 

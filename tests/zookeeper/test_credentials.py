@@ -185,7 +185,8 @@ def test_no_password_stands_in_an_error_or_in_what_is_printed():
     assert "secret" not in repr(settings)
     assert "secret" not in repr(from_properties({"zookeeper.connect": "h", "zookeeper.auth.digest": "u:secret"}))
     for wrong in ("secret", ":secret", "secret:", ""):
-        with pytest.raises(errors.ConfigError, match=r"zookeeper\.auth\.digest must be as user:password") as caught:
+        form = r"zookeeper\.auth\.digest must have the form user:password"
+        with pytest.raises(errors.ConfigError, match=form) as caught:
             from_properties({"zookeeper.connect": "h", "zookeeper.auth.digest": wrong})
         assert "secret" not in str(caught.value)
 

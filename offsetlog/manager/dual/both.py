@@ -140,7 +140,7 @@ class Both:
                 if not back:
                     raise
                 self._note_unfollowed(group, before, values)
-                raise _different(group, "has what was committed", back, failure) from failure
+                raise _different(group, "has the committed positions", back, failure) from failure
             self._differences.count(commits=1, rewinds=1 if back else 0)
             self._differences.note_equal(group, back)
         return position, forward
@@ -257,7 +257,7 @@ class Both:
                 self._log.delete(group, keys, timeout=timeout)
             except OffsetLogError as failure:
                 self._note_unfollowed(group, found, {})
-                raise _different(group, "has no longer what was deleted", gone, failure) from failure
+                raise _different(group, "no longer has the deleted positions", gone, failure) from failure
             self._differences.note_equal(group, gone)
             return len(found)
 
@@ -273,7 +273,7 @@ class Both:
                 written = self._log.delete_group(group, timeout=timeout)
             except OffsetLogError as failure:
                 self._note_unfollowed(group, found, {})
-                raise _different(group, "has nothing of the group any more", {}, failure) from failure
+                raise _different(group, "no longer has the group", {}, failure) from failure
             self._differences.forget(lambda name: name == group)
             return max(removed, written)
 
@@ -301,7 +301,7 @@ class Both:
             except OffsetLogError as failure:
                 self._note_unfollowed(group, keys, {})
                 gone: dict[TopicPartition, int | None] = dict.fromkeys(keys)
-                raise _different(group, "has no longer what was deleted", gone, failure) from failure
+                raise _different(group, "no longer has the deleted positions", gone, failure) from failure
             self._differences.forget_positions(group, keys)
             return deleted
 
@@ -352,7 +352,7 @@ class Both:
     def _back(self, group: str, keys: Collection[TopicPartition] | None) -> Iterator[set[TopicPartition]]:
         """Holds positions while they may be taken back, all for None; see `ZooKeeperQueue.held` for what it gives."""
         if self._queue.is_away:
-            text = f"group {group!r}: ZooKeeper does not answer, and has to take this first"
+            text = f"group {group!r}: ZooKeeper does not answer, but this call must reach it first"
             raise ZooKeeperUnavailableError(f"{text}; nothing was written; try again once it does", node="/")
         held = None if keys is None else frozenset(keys)
         with self.looks.going_back(group), self._queue.held(group, held, self._patience) as lowered:
@@ -376,6 +376,6 @@ def _different(
     more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
     which = f" ({shown}{more})" if shown else ""
     return DifferenceError(
-        f"group {group!r}: ZooKeeper {state}{which}, and the log may not: {failure}; fetches answer what the log has; "
-        "make the same call again"
+        f"group {group!r}: ZooKeeper {state}{which}, but the log may not have changed: {failure}; "
+        "fetches return the log's positions; make the same call again"
     )

@@ -84,4 +84,4 @@ class Calls:
 
 
 def _stopped() -> NotCoordinatorError:
-    return NotCoordinatorError("the manager was stopped before it was answered; nothing was written")
+    return NotCoordinatorError("the manager was stopped before the call was answered; nothing was written")

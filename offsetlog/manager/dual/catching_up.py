@@ -60,7 +60,7 @@ def unknown_partitions(before: Sequence[Leadership], after: Sequence[Leadership]
         if second.failure is not None:
             found[number] = second.failure
         elif first.failure is not None or {*first.epochs} != {*second.epochs}:
-            text = f"log partition {number} was not led here all the time, and is now; make the same call again"
+            text = f"this process did not lead log partition {number} during the whole call; make the same call again"
             found[number] = CoordinatorLoadingError(text)
     return found
 

@@ -152,7 +152,7 @@ class DualManager(BaseOffsetManager):
         self.log.start()
         self._count = self.log.partitions
         if self.zookeeper.partitions != self._count:
-            text = f"the log has {self._count} partitions, and ZooKeeper {self.zookeeper.partitions}"
+            text = f"the log manager has {self._count} partitions, the ZooKeeper manager {self.zookeeper.partitions}"
             self.close()
             raise ConfigError(f"{text}; give both the same offsets.topic.num.partitions")
         self._expiry.attach(lambda timeout: self.expire_async(timeout=timeout))
@@ -467,7 +467,7 @@ class DualManager(BaseOffsetManager):
             self._led(group)
             asked = None if keys is None else list(dict.fromkeys(checked_key(key) for key in keys))
         if self._queue.is_away and self._both.looks.count >= FETCHES_AWAY_MAX:
-            text = f"ZooKeeper does not answer, and {FETCHES_AWAY_MAX} fetches wait for it; try again once it does"
+            text = f"ZooKeeper does not answer, and {FETCHES_AWAY_MAX} fetches already wait; try again once it does"
             raise ZooKeeperUnavailableError(text, node="/")
         found = self._both.fetch_beside(group, asked, lambda: self._turns.is_busy(group) or self._queue.is_busy(group))
         if found is None:
@@ -549,7 +549,7 @@ class DualManager(BaseOffsetManager):
             try:
                 expired.result(0)
             except OffsetLogError as failure:
-                _log.warning("positions could not expire: %s", failure)
+                _log.warning("the check for expired positions failed: %s", failure)
             with suppress(ClosedError):
                 self._expire_later()
 

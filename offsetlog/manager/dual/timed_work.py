@@ -48,7 +48,7 @@ class TimedWork(Work[T]):
         """
         with self._lock:
             if self._is_given_up:
-                raise CommitTimeoutError("it was given up")
+                raise CommitTimeoutError("the call timed out before its work began")
             self._is_begun = True
 
     def give_up(self) -> None:
@@ -61,7 +61,7 @@ class TimedWork(Work[T]):
     def overdue(self) -> OffsetLogError:
         """Returns the error of work that was not begun in time."""
         text = f"earlier calls for the same positions took longer than {self.seconds:g} s"
-        return CommitTimeoutError(f"{text}; nothing was written, and nothing will be; try again")
+        return CommitTimeoutError(f"{text}; nothing was written or will be; try again")
 
 
 class PendingCommit(TimedWork[Position]):

@@ -59,6 +59,10 @@ _OF_ONE_POSITION = (RewindError, CorruptionError, TooLargeError)
 _log = logging.getLogger(__name__)
 
 
+def _unsent(failure: BaseException) -> StorageError:
+    return StorageError(f"{type(failure).__name__} while the commit was being sent to ZooKeeper: {failure}")
+
+
 def is_outage(failure: OffsetLogError) -> bool:
     """Whether ZooKeeper did not answer, and may when it is asked again."""
     return isinstance(failure, (CommitTimeoutError, ZooKeeperUnavailableError))
@@ -255,7 +259,7 @@ class ZooKeeperQueue:
         except BaseException as failure:
             # Others would wait for its positions for ever.
             for write in (each for each in left if not each.landed.done()):
-                self._end(write, StorageError(f"{type(failure).__name__} while it was sent: {failure}"))
+                self._end(write, _unsent(failure))
             raise
 
     def _send_one(self, write: Write) -> None:
@@ -319,7 +323,7 @@ class ZooKeeperQueue:
             kept = [] if write.is_dropped else self._keep_late(write.group, write.offsets)
             return [*kept, *(self._go_away() if is_proof else [])]
         if not isinstance(failure, (NotCoordinatorError, ClosedError)):
-            _log.warning("ZooKeeper does not follow the log in group %r: %s", write.group, failure)
+            _log.warning("group %r: a commit could not be copied from the log to ZooKeeper: %s", write.group, failure)
         return []
 
     # ------------------------------------------------------------------------------------------------------------- away
@@ -408,7 +412,7 @@ class ZooKeeperQueue:
                 failure = raised
             except BaseException as raised:
                 self._stop_late()
-                self._end(write, StorageError(f"{type(raised).__name__} while it was sent: {raised}"), was_late=True)
+                self._end(write, _unsent(raised), was_late=True)
                 raise
             self._end(write, failure, was_late=True)
             if failure is not None and is_outage(failure):
@@ -567,7 +571,7 @@ class ZooKeeperQueue:
             try:
                 each.landed.result(max(0.0, deadline - time.monotonic()))
             except CommitTimeoutError:
-                text = f"group {each.group!r}: no ZooKeeper answered within {timeout:g} s a commit that was sent before"
+                text = f"group {each.group!r}: ZooKeeper did not answer an earlier commit within {timeout:g} s"
                 raise ZooKeeperUnavailableError(f"{text}; nothing was written", node="/") from None
 
     def settle(self, group: str, timeout: float) -> None:

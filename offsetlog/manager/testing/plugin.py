@@ -21,16 +21,16 @@ _harnesses = pytest.StashKey[list[ManagerHarness]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds `--offset-manager`, and the setting `offset_manager` of a configuration file."""
-    text = "package.module:name of a harness, its class, or a list of several"
-    group = parser.getgroup("offsetlog", "the contract of offset managers")
+    text = "a harness, its class, or a list of several, named as package.module:name"
+    group = parser.getgroup("offsetlog", "the contract tests of offset managers")
     group.addoption("--offset-manager", action="append", default=[], metavar="NAME", help=text)
     parser.addini("offset_manager", text, type="args", default=[])
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Finds the harnesses that the command line or the configuration names."""
-    needs = "needs(*capabilities): a test of the contract of managers that have all of them"
-    lacks = "lacks(*capabilities): a test of the contract of managers that have none of them"
+    needs = "needs(*capabilities): a contract test for managers that have all of these capabilities"
+    lacks = "lacks(*capabilities): a contract test for managers that have none of these capabilities"
     config.addinivalue_line("markers", needs)
     config.addinivalue_line("markers", lacks)
     named = config.getoption("--offset-manager") or config.getini("offset_manager")
@@ -52,7 +52,7 @@ def _listed(found: Any, where: str) -> list[ManagerHarness]:
     for each in listed:
         if not isinstance(each, ManagerHarness):
             kind = type(each).__name__
-            raise pytest.UsageError(f"{where} is no ManagerHarness, nor a list of them, but {kind}")
+            raise pytest.UsageError(f"{where} must be a ManagerHarness or a list of them, not {kind}")
     return list(listed)
 
 
@@ -74,7 +74,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if not harnesses:
         # As an error of collection it would be repeated for each test.
         pytest.exit(
-            f"{metafunc.module.__name__}: no manager to test: name a harness with "
+            f"{metafunc.module.__name__}: no manager to test; name a harness with "
             f"--offset-manager, or list harnesses in {MODULE_VARIABLE}",
             returncode=pytest.ExitCode.USAGE_ERROR,
         )

@@ -41,7 +41,7 @@ class Caller:
     def answer(self) -> object:
         """Returns what the call returned; raises what it raised."""
         self._thread.join(self._patience)
-        assert self._answers, "the call is not answered"
+        assert self._answers, "the call was not answered"
         if isinstance(self._answers[0], OffsetLogError):
             raise self._answers[0]
         return self._answers[0]
@@ -54,7 +54,7 @@ def wait_until(is_so: Callable[[], bool], patience: float) -> None:
         if is_so():
             return
         pause.wait(0.001)
-    raise AssertionError(f"not so within {patience} s")
+    raise AssertionError(f"the condition did not hold within {patience} s")
 
 
 def serve(replicas: ReplicaSet, call: Callable[[], T]) -> object:

@@ -61,4 +61,4 @@ def _text(data: bytes | None, path: str) -> str:
     try:
         return (data or b"").decode()
     except UnicodeDecodeError:
-        raise CorruptionError("the node holds no text", path=path) from None
+        raise CorruptionError("the node does not hold text", path=path) from None

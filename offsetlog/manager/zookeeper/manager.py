@@ -239,17 +239,17 @@ class ZooKeeperManager(BaseOffsetManager):
         seconds = self.settings.commit_timeout if timeout is None else timeout
 
         def failure(work: Work[Any]) -> OffsetLogError:
-            text = f"no ZooKeeper answered within {seconds:g} s"
+            text = f"ZooKeeper did not answer within {seconds:g} s"
             if work.is_sent:
-                text = f"{text} after a write to {work.node} was sent: it may or may not have been made"
+                text = f"{text} after a write to {work.node} was sent; the write may or may not have been applied"
                 return UnknownOutcomeError(text, node=work.node)
-            return CommitTimeoutError(f"{text}; nothing was written, and nothing will be")
+            return CommitTimeoutError(f"{text}; nothing was written or will be")
 
         return seconds, failure
 
     def _unread(self) -> tuple[float, Callable[[Work[Any]], OffsetLogError]]:
         seconds = self.settings.commit_timeout
-        return seconds, lambda _: ZooKeeperUnavailableError(f"no ZooKeeper answered within {seconds:g} s", node="/")
+        return seconds, lambda _: ZooKeeperUnavailableError(f"ZooKeeper did not answer within {seconds:g} s", node="/")
 
     def _check_led(self, group: str) -> None:
         with self._running():
@@ -581,7 +581,7 @@ class ZooKeeperManager(BaseOffsetManager):
             try:
                 swept.result(0)
             except OffsetLogError as failure:
-                _log.warning("positions in ZooKeeper could not expire: %s", failure)
+                _log.warning("the check for expired positions in ZooKeeper failed: %s", failure)
             self._expire_later()
 
         with contextlib.suppress(ClosedError):  # it is being stopped

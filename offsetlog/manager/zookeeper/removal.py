@@ -172,7 +172,7 @@ def _check_empty(positions: Mapping[str, NodeStat]) -> None:
     """Raises NodeNotEmptyError, with its path, where a position has nodes below it, which no consumer makes."""
     for node, stat in positions.items():
         if stat.children:
-            raise NodeNotEmptyError(f"the position {node} has nodes below it; remove them by hand", node=node)
+            raise NodeNotEmptyError(f"the position {node} has child nodes; remove them by hand", node=node)
 
 
 # ------------------------------------------------------------------------------------------------------- a whole group
@@ -200,7 +200,7 @@ class Tree:
         ids = f"{ids_node(self.group)}/"
         consumers = [node for node, stat in self.nodes.items() if node.startswith(ids) or stat.ephemeral_owner]
         if consumers:
-            raise _occupied(self.group, f"{consumers[0]} is there")
+            raise _occupied(self.group, f"{consumers[0]} exists")
 
     def removal(self) -> list[Operation]:
         """Returns the writes that remove it; each position must be as it was read."""
@@ -213,8 +213,8 @@ def _occupied(group: str, why: str) -> GroupNotEmptyError:
 
 
 def _changed(group: str, node: str | None, deleted: int) -> GroupNotEmptyError:
-    so_far = f", after {deleted} of its positions were deleted" if deleted else ""
-    return _occupied(group, f"{node} was changed meanwhile{so_far}")
+    so_far = f" after {deleted} of its positions were deleted" if deleted else ""
+    return _occupied(group, f"{node} changed during the deletion{so_far}")
 
 
 def read_tree(session: Session, work: Work[Any], group: str) -> Steps[Tree]:
@@ -310,7 +310,7 @@ def expire_group(
         now = clock()
         newest = max((each.stat.modified_ms for each in nodes), default=0)
         if newest > now + CLOCK_TOLERANCE_MS:
-            text = f"group {group!r} has a position of {newest} ms, and the clock says {now} ms; nothing of it expired"
+            text = f"group {group!r}: a position changed at {newest} ms, later than the clock's {now}; nothing expired"
             raise ClockError(text, now=now, newest=newest)
         old = [each for each in nodes if now - each.stat.modified_ms > retention_ms]
         if not old:

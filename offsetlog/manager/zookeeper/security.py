@@ -36,7 +36,7 @@ def _auth(properties: Mapping[str, Setting]) -> tuple[tuple[str, str], ...]:
         return ()
     user, colon, password = str(properties[DIGEST]).partition(":")
     if not (user and colon and password):
-        raise ConfigError(f"{DIGEST} must be as user:password")
+        raise ConfigError(f"{DIGEST} must have the form user:password")
     return (("digest", f"{user}:{password}"),)
 
 
@@ -45,7 +45,7 @@ def _tls(properties: Mapping[str, Setting]) -> TlsSettings | None:
         return None
     for name in (f"{_PREFIX}crl.enable", f"{_PREFIX}ocsp.enable"):
         if flag(name, properties.get(name, False)):
-            raise ConfigError(f"{name}: whether a certificate was revoked is not checked here; leave it out")
+            raise ConfigError(f"{name} is not supported: revocation of certificates is not checked; leave it out")
     password = properties.get(f"{_PREFIX}keystore.password")
     return TlsSettings(
         truststore=_file(properties, f"{_PREFIX}truststore"),
@@ -67,7 +67,7 @@ def _file(properties: Mapping[str, Setting], store: str) -> str | None:
         named = f"{store}.location" if kind is None else f"{store}.type"
         raise ConfigError(
             f"{named}: {location!r} must be in PEM; `keytool -importkeystore -deststoretype PKCS12` and "
-            f"`openssl pkcs12` make that of a file of Java"
+            f"`openssl pkcs12` convert a Java keystore"
         )
     return location
 

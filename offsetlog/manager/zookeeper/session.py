@@ -192,5 +192,5 @@ def _found(answer: Answer[T]) -> T | None:
 
 def root_is_missing(connection: ZooKeeperConnection) -> ZooKeeperError:
     """Returns the error of a root that is not there any more; the start made it."""
-    text = f"the root of {connection.settings.hosts!r} is gone: somebody removed it; create it, or start again"
+    text = f"the root of {connection.settings.hosts!r} does not exist any more; create it, or start the manager again"
     return ZooKeeperError(text, node="/")

@@ -38,7 +38,7 @@ class ZooKeeperSettings:
 
     def __post_init__(self) -> None:
         if not 1 <= self.partitions <= PARTITIONS_MAX:
-            raise ConfigError(f"the offsets topic has from 1 to {PARTITIONS_MAX} partitions, not {self.partitions}")
+            raise ConfigError(f"the offsets topic must have 1 to {PARTITIONS_MAX} partitions, not {self.partitions}")
         if not self.commit_timeout > 0:
             raise ConfigError(f"the commit timeout must be above 0 seconds, not {self.commit_timeout}")
         if not self.retention_check_interval_ms > 0:
@@ -68,7 +68,7 @@ def from_properties(properties: Mapping[str, Setting]) -> ZooKeeperSettings:
     """
     hosts = properties.get("zookeeper.connect")
     if not isinstance(hosts, str):
-        raise ConfigError("zookeeper.connect is missing: the servers of ZooKeeper, as in zk1:2181,zk2:2181/kafka")
+        raise ConfigError("zookeeper.connect is missing: name ZooKeeper's servers, such as zk1:2181,zk2:2181/kafka")
     try:
         reached = ConnectionSettings(hosts=hosts)
     except ConfigError as failure:

@@ -35,7 +35,7 @@ async def make_topics(node: NodeState, names: Sequence[str]) -> None:
         try:
             await node.metadata.put_topics(_new_topics(node, names))
         except StorageError as failure:
-            _log.error("topics are not made: %s", failure)
+            _log.error("topics could not be created: %s", failure)
 
 
 def _new_topics(node: NodeState, names: Sequence[str]) -> list[Topic]:

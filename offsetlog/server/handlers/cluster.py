@@ -214,7 +214,7 @@ def describe_cluster(node: NodeState, exchange: Exchange) -> None:
             error_codes.MISMATCHED_ENDPOINT_TYPE if is_known
             else error_codes.UNSUPPORTED_ENDPOINT_TYPE
         )
-        reason = f"this is a broker, and endpoints of type {request.endpoint_type} are asked for"
+        reason = f"this node is a broker; it does not list endpoints of type {request.endpoint_type}"
         exchange.reply(DescribeClusterResponse(error_code=error.code, error_message=reason))
         return
     asks_for_operations = request.include_cluster_authorized_operations
@@ -260,10 +260,10 @@ def _coordinator(
     node: NodeState, key_type: int, key: str
 ) -> FindCoordinatorResponseCoordinator:
     if key_type not in (GROUP, TRANSACTION):
-        return _nobody(key, error_codes.INVALID_REQUEST, f"there is no key type {key_type}")
+        return _nobody(key, error_codes.INVALID_REQUEST, f"{key_type} is not a key type")
     found: Node | None = node.placement.coordinator_of(key)
     if found is None:
-        return _nobody(key, error_codes.COORDINATOR_NOT_AVAILABLE, "nobody coordinates it now")
+        return _nobody(key, error_codes.COORDINATOR_NOT_AVAILABLE, "no node is the coordinator at present")
     return FindCoordinatorResponseCoordinator(
         key, found.node_id, found.host, found.port, error_message=""
     )

@@ -367,7 +367,7 @@ def _diverging(
         return None
     end = log.end_offset_for_epoch(asked.last_fetched_epoch)
     if end.epoch < 0:
-        raise OffsetOutOfRangeError(f"no epoch up to {asked.last_fetched_epoch} is known")
+        raise OffsetOutOfRangeError(f"the log knows no leader epoch up to {asked.last_fetched_epoch}")
     if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
         return FetchResponseResponsePartitionDivergingEpoch(end.epoch, end.end_offset)
     return None

@@ -295,7 +295,7 @@ def _failed(batch: _Batch, failure: OffsetLogError) -> _Place:
     else:
         name, number = batch.topic.name, batch.number
         fields = {"topic": name, "number": number}
-        _log.error("%s-%d: nothing was appended: %s", name, number, failure, extra=fields)
+        _log.error("%s-%d: the batch could not be appended: %s", name, number, failure, extra=fields)
     return _Place(Answer(batch.number, error.code, base_offset=-1))
 
 
@@ -335,7 +335,7 @@ def _answer_nobody(exchange: Exchange, places: Places) -> None:
         exchange.reply_nothing()
         return
     # The producer hears of it in no other way.
-    exchange.end(f"error {failed.answer.error_code} of a producer that waits for no answer")
+    exchange.end(f"a produce request with acks=0 failed with error {failed.answer.error_code}")
 
 
 def _wait(waiting: list[_Place], timeout_ms: int, reply: Callable[[], None]) -> None:
