@@ -84,8 +84,8 @@ def settings_of(
         allow_any_host: see ServerSettings.
 
     Raises:
-        ConfigError: there is no such property, its value is out of its domain, or does not go with
-            another; names where it was given.  Also if there is no log directory.
+        ConfigError: a property is unknown, its value is out of range, or it contradicts another;
+            the message names its place.  Also if no log directory is given.
     """
     if path is None and "log.dirs" not in given:
         raise ConfigError("no log directory is given: name it as PATH, or set log.dirs in the --config file")

@@ -43,8 +43,8 @@ class Connection(FrameStream, asyncio.Protocol):
     the answers that it has.
 
     Args:
-        node: of which the handlers answer.
-        connections: those of the server, with their limits.
+        node: the node whose handlers answer.
+        connections: the server's open connections, with their limits.
     """
 
     def __init__(self, node: NodeState, connections: OpenConnections) -> None:
@@ -111,14 +111,14 @@ class Connection(FrameStream, asyncio.Protocol):
         self.release(SLOW_READER)
 
     def is_idle(self, since: float) -> bool:
-        """Whether no request has been whole since then, and none waits for memory or its answer."""
+        """Whether no whole request has arrived since then, and none waits for memory or its answer."""
         is_waiting = bool(self.places) and not self.held & SLOW_READER
         return self.last_request < since and not is_waiting and not self.held & NO_MEMORY
 
     def close(self) -> None:
-        """Takes no more requests, and ends the connection when those that it has are answered.
+        """Accepts no more requests, and ends the connection when the accepted ones are answered.
 
-        One that waits for others is not: its client asks again elsewhere.
+        A request that waits for other clients gets no answer: its client repeats it elsewhere.
         """
         if self.transport is None:
             return
@@ -155,9 +155,9 @@ class Connection(FrameStream, asyncio.Protocol):
         self.hold(CLOSING)
 
     def refuse(self, place: Place, reason: str) -> None:
-        """Ends the connection in place of an answer, when the requests before it are answered.
+        """Ends the connection instead of answering, once earlier requests are answered.
 
-        At once where others follow it: their answers would come in its place.
+        If later requests follow, it ends at once: their answers would be taken for this one's.
         """
         if self.transport is None:
             return
@@ -191,7 +191,7 @@ class Connection(FrameStream, asyncio.Protocol):
             self._connections.memory.release(self)
 
     def parked(self, size: int) -> None:
-        """See FrameStream: no more is read than what waits for the flush, while memory is short."""
+        """See FrameStream: while memory is short, nothing is read beyond what waits for the flush."""
         self._parked_bytes += size
         if not self._connections.memory.add(size):
             self.hold(PARKED)

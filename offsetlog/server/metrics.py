@@ -1,4 +1,4 @@
-"""The metrics of a server for Prometheus, read from its parts when somebody asks.
+"""The metrics of a server for Prometheus, read from its parts at each request.
 
 `METRICS` is the one list; docs/server.md has it as a table that is made from it.
 """
@@ -174,7 +174,7 @@ def _bound(bound: float) -> str:
 
 
 class ServerCollector(Collector):
-    """Reads the metrics of a server.  Any thread but that of the server's event loop.
+    """Reads the metrics of a server, on any thread except that of its event loop.
 
     Args:
         status: of the server.

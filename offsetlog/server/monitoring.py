@@ -1,4 +1,4 @@
-"""HTTP for those who watch a server: /metrics, /healthz, /readyz and /groups."""
+"""Serves /metrics, /healthz, /readyz and /groups over HTTP."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ class _SixServer(_HttpServer):
 
 
 class Monitoring:
-    """Answers over HTTP from a thread of its own, from now until `stop`.
+    """Answers HTTP requests on its own thread until `stop`.
 
     Args:
         status: of the server.
-        host, port: where it listens; port 0 for any that is free.
+        host, port: the address to listen on; port 0 takes a free one.
 
     Raises:
-        OSError: the port is taken, or there is no such address here.
+        OSError: the port is in use, or the address is not one of this machine.
     """
 
     def __init__(self, status: ServerStatus, host: str, port: int) -> None:
@@ -108,7 +108,7 @@ class Monitoring:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """The address it listens on."""
         host, port = self._server.server_address[:2]
         return str(host), int(port)
 

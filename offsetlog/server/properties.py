@@ -1,6 +1,6 @@
-"""The properties of a server, by Kafka's names: the values of each, and a file of them.
+"""The properties of a server, by Kafka's names: their allowed values, and how a file of them is read.
 
-`PROPERTIES` is the one list; docs/server.md has it as a table that is made from it.
+`PROPERTIES` is the only list; the table in docs/server.md is generated from it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _LISTENER = re.compile(r"(PLAINTEXT|http)://(?:\[([0-9a-fA-F:.]+)\]|([^\s\[\]:,/
 
 
 class Given(NamedTuple):
-    """A property as it was given.
+    """A property as the user gave it.
 
     Attributes:
         text: its value.
-        place: the file and line, or the option of the command.
+        place: its file and line, or its command-line option.
     """
 
     text: str
@@ -38,7 +38,7 @@ class Given(NamedTuple):
 
 
 class Address(NamedTuple):
-    """A host, "" for all of this machine, and a port, 0 for a free one."""
+    """A host ("" for all addresses of this machine) and a port (0 for a free one)."""
 
     host: str
     port: int
@@ -52,15 +52,15 @@ class Property:
     """One property.
 
     Attributes:
-        meaning: for the table, without the full stop.
-        default: as it would be given; "" for none.
-        places: the settings that it changes: "part.field", "manager" for one that the manager reads.
-        smallest, largest: of a whole number.
-        choices: of a text; none for a number.
-        form: its kind, if it is neither.
-        divisor: how much of it is one unit of the setting, as 1000 where that is in seconds.
-        factor: how many units of the setting it is, as 60000 for minutes where that is in ms.
-        of_topic: the setting of topics whose type and domain it has, if that is a list or a fraction.
+        meaning: its description in the table, without a full stop.
+        default: its default as text; "" for none.
+        places: the settings that it changes, as "part.field"; "manager" if the manager reads it.
+        smallest, largest: bounds of a whole number.
+        choices: allowed texts; empty for a number.
+        form: the kind of value, if it is neither a number nor a text.
+        divisor: units of the property in one unit of the setting: 1000 for ms if the setting is in seconds.
+        factor: units of the setting in one unit of the property: 60000 for minutes if the setting is in ms.
+        of_topic: the setting of topics whose type and range it shares, if that is a list or a fraction.
     """
 
     meaning: str
@@ -76,7 +76,7 @@ class Property:
 
     @property
     def allowed(self) -> str:
-        """Its allowed values, in words."""
+        """The allowed values, in words."""
         if self.form:
             return self.form
         if self.choices:
@@ -85,7 +85,7 @@ class Property:
 
     @property
     def kind(self) -> Kind:
-        """Its type, as DescribeConfigs names it."""
+        """The type, as DescribeConfigs names it."""
         if self.of_topic:
             return TOPIC_CONFIGS[self.of_topic].kind
         if self.form or (self.choices and self.choices != BOOLEAN):
@@ -95,10 +95,10 @@ class Property:
         return Kind.INT if self.largest <= INT_MAX else Kind.LONG
 
     def read(self, text: str) -> Value:
-        """Returns the value that a text says.
+        """Parses a text and returns its value.
 
         Raises:
-            ValueError: it may not be that.
+            ValueError: the value is not allowed.
         """
         if self.form in (LISTENER, HTTP_LISTENER):
             return _address(text, self.form)
@@ -113,7 +113,7 @@ class Property:
         raise ValueError
 
     def in_units(self, value: Value) -> Value | float:
-        """Returns a value in units of its setting; below 0 it is no amount, and stays."""
+        """Converts a value to units of its setting; a negative value is a marker and stays as it is."""
         if isinstance(value, bool) or not isinstance(value, int):
             return value
         if self.divisor > 1:
@@ -382,7 +382,7 @@ def value_of(name: str, given: Given) -> Value:
     """Returns the value of a property.
 
     Raises:
-        ConfigError: there is no such property, or it may not have that value.
+        ConfigError: the property is unknown, or the value is not allowed.
     """
     found = PROPERTIES.get(name)
     if found is None:
@@ -404,12 +404,12 @@ def value_of(name: str, given: Given) -> Value:
 
 
 def read_properties(path: Path) -> dict[str, Given]:
-    """Reads a file of properties, in Java's form and UTF-8; names and values are checked as well.
+    """Reads a Java properties file in UTF-8, and checks names and values.
 
     Raises:
-        ConfigError: the file is no such file, a name is unknown or there twice, or a value is out of
-            its domain; names the file and the line.  Also where a package is missing.
-        OSError: it cannot be read.
+        ConfigError: the file has another format, a name is unknown or appears more than once, or a
+            value is not allowed; the message names the file and line.  Also if a package is missing.
+        OSError: the file cannot be read.
     """
     found: dict[str, Given] = {}
     entries = _entries(path)

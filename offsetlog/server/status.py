@@ -1,6 +1,6 @@
-"""A server as it is seen from outside: whether it is healthy, and whether it is ready.
+"""Health and readiness of a server.
 
-The server says which of its parts there are; everything else is read from them when it is asked for.
+The server registers its parts as they start; everything else is read from them on request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REASONS_NAMED = 20
 
 
 class Verdict(NamedTuple):
-    """An answer to "is it healthy" and "is it ready", and why, in lines."""
+    """Whether the server is healthy or ready, and the reasons, one per line."""
 
     good: bool
     text: str
@@ -38,18 +38,18 @@ class Verdict(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ServerStatus:
-    """The parts of a server as they come to be.  Any thread reads; the event loop writes.
+    """The parts of a server that have started.  Any thread may read; only the event loop writes.
 
     Attributes:
-        loop: on which the server runs.
-        connections: the open ones.
-        requests: the counters.
-        manager, front, groups, topics: None until they are there.
+        loop: the event loop of the server.
+        connections: the open connections.
+        requests: counters of requests.
+        manager, front, groups, topics: None until they have started.
         is_listening: whether clients can connect.
         is_stopping: whether it was asked to stop.
-        directory: the log directory; None: its disk is not looked at.
-        disk_reserve_bytes: how much of its disk should be free.
-        started_at: in seconds since 1970.
+        directory: the log directory; None: its disk is not checked.
+        disk_reserve_bytes: bytes of its disk that should stay free.
+        started_at: start time, in seconds since 1970.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -66,7 +66,7 @@ class ServerStatus:
     started_at: float = field(default_factory=time.time)
 
     def loaded_part(self, partition: int) -> float:
-        """How much of a log partition is loaded, from 0 to 1; raises as `OffsetManager.state`."""
+        """Returns the loaded share of a log partition, from 0 to 1; raises as `OffsetManager.state`."""
         assert self.manager is not None
         if self.manager.state(partition) is PartitionState.ACTIVE:
             return 1.0
@@ -86,7 +86,7 @@ def _in_lines(reasons: list[str]) -> str:
 
 
 def health(status: ServerStatus) -> Verdict:
-    """Whether the process answers, its logs take writes, and its disk has room for more.
+    """Checks that the process responds, its logs accept writes, and its disk has room.
 
     Not to be called on the event loop.
     """
@@ -151,9 +151,9 @@ def _refusing_topics(status: ServerStatus) -> list[str]:
 
 
 def readiness(status: ServerStatus) -> Verdict:
-    """Whether it listens, all log partitions are loaded, and its disk is not read-only.
+    """Checks that the server listens, all log partitions are loaded, and its disk is not read-only.
 
-    Says how far it is.  A disk that is only short of room still takes writes.
+    The reasons show the progress.  A disk that is only short of room still accepts writes, so it counts as ready.
     """
     manager, groups = status.manager, status.groups
     if status.is_stopping:
@@ -196,8 +196,8 @@ def _how_far(status: ServerStatus, number: int) -> str:
 def group_commits(status: ServerStatus) -> dict[str, int]:
     """Returns how many commits each group has made; not to be called on the event loop.
 
-    At most 65,536 groups are counted (`offsetlog._native.front`), since the start or since there
-    was last no room.  Requests go on between parts of the answer.
+    Counts at most 65,536 groups (`offsetlog._native.front`), from the start of the server or from
+    when the table was last full.  The loop serves requests between parts of the answer.
 
     Raises:
         TimeoutError: the event loop is stuck.

@@ -57,7 +57,7 @@ NO_ERROR = "NONE"
 
 
 def served_versions() -> tuple[ApiVersionsResponseApiKey, ...]:
-    """The APIs and versions of which clients are advised."""
+    """Returns the APIs and versions that clients are advised to use."""
     return tuple(
         ApiVersionsResponseApiKey(
             api.key, 0 if api.key == PRODUCE else api.advertised_from, api.last_version
@@ -68,7 +68,7 @@ def served_versions() -> tuple[ApiVersionsResponseApiKey, ...]:
 
 
 def api_versions(node: NodeState, exchange: Exchange) -> None:
-    """Answers with what is served."""
+    """Answers with the served APIs and versions."""
     request = exchange.request.message
     is_named = SOFTWARE.fullmatch(request.client_software_name) and SOFTWARE.fullmatch(
         request.client_software_version
@@ -80,7 +80,7 @@ def api_versions(node: NodeState, exchange: Exchange) -> None:
 
 
 def unsupported_api_versions() -> ApiVersionsResponse:
-    """The answer, in version 0, to an ApiVersions of a version that is not served."""
+    """Returns the answer, in version 0, to an ApiVersions request of an unserved version."""
     own = tuple(each for each in served_versions() if each.api_key == 18)
     return ApiVersionsResponse(error_code=error_codes.UNSUPPORTED_VERSION.code, api_keys=own)
 
@@ -89,7 +89,7 @@ def unsupported_api_versions() -> ApiVersionsResponse:
 
 
 def metadata(node: NodeState, exchange: Exchange) -> None:
-    """Answers with the nodes, and with topics that are asked for; may make those."""
+    """Answers with the nodes and the requested topics; may create those."""
     request: MetadataRequest = exchange.request.message
     names = names_to_make(node, request)
     if names:
@@ -155,7 +155,7 @@ def _all_topics(node: NodeState) -> list[MetadataResponseTopic]:
 
 
 def _topics_asked_for(node: NodeState, request: MetadataRequest) -> list[MetadataResponseTopic]:
-    """Each once: those that are there, then the others.  Where one is asked for by id, names do not count."""
+    """Returns each requested topic once, existing ones first.  If one is requested by id, names are ignored."""
     asked = tuple(dict.fromkeys(request.topics or ()))
     by_id = [each.topic_id for each in asked if any(each.topic_id)]
     if by_id:

@@ -56,7 +56,7 @@ class _RefusedError(Exception):
 
 
 def describe_configs(node: NodeState, exchange: Exchange) -> None:
-    """Answers with the settings of topics and of this node, once where the same is asked for again."""
+    """Answers with the settings of topics and of this node; a repeated resource is answered once."""
     request: DescribeConfigsRequest = exchange.request.message
     asked = tuple(dict.fromkeys(request.resources))
     if any(each.resource_type not in KNOWN_TYPES for each in asked):
@@ -185,7 +185,7 @@ def _text(value: object) -> str:
 
 
 def incremental_alter_configs(node: NodeState, exchange: Exchange) -> None:
-    """Changes the settings of topics, those of one topic all or none, or says whether it would."""
+    """Changes settings of topics, all or none for each topic, or only validates the change."""
     node.disk.answer(exchange, _alter_configs(node, exchange))
 
 

@@ -62,7 +62,7 @@ class _Found(NamedTuple):
 
 
 def fetch(node: NodeState, exchange: Exchange) -> None:
-    """Answers with records, when there are enough of them or the client has waited as long as it will."""
+    """Answers with records, once there are enough or the client's wait has ended."""
     request: FetchRequest = exchange.request.message
     # No session is ever kept, so none can be gone on with.
     if request.session_epoch not in FULL_FETCH:
@@ -133,14 +133,14 @@ class _Fetch:
     # ------------------------------------------------------------------------------------------- waiting
 
     def begin(self) -> None:
-        """Answers at once, or begins to wait; what the disk has is read on another thread."""
+        """Answers at once, or begins to wait; records on disk are read on another thread."""
         if self._is_warm():
             self._answer_or_wait(self._read_enough())
         else:
             self._begin_reading(self._read_enough, self._answer_or_wait)
 
     async def begin_cold(self) -> None:
-        """Reads on another thread; then as `begin`."""
+        """Reads on another thread, then continues as `begin`."""
         self._pin()
         await self._read_cold(self._read_enough, self._answer_or_wait)
 
@@ -351,7 +351,7 @@ def _place(
 
 
 def epoch_error(asked: int, own: int) -> ErrorCode | None:
-    """Why a client with another leader epoch than ours is refused; None where it is not (-1: any)."""
+    """Returns the error for a client whose leader epoch differs from ours, or None (-1 matches any)."""
     if asked in (-1, own):
         return None
     return (
@@ -382,7 +382,7 @@ def _refused(asked: FetchRequestTopicPartition, error: ErrorCode) -> Answer:
 
 
 def next_offset(records: bytes) -> int:
-    """The offset after the last of whole batches (docs/format/batches.md §2.1)."""
+    """Returns the offset after the last of these whole batches (docs/format/batches.md §2.1)."""
     position = last = 0
     while position < len(records):
         last = position

@@ -79,7 +79,7 @@ Places = list[tuple[str, list[Answer | _TimeQuestion]]]
 
 
 def list_offsets(node: NodeState, exchange: Exchange) -> None:
-    """Answers with offsets by time, the ends of logs among them; what has to be read is read on another thread."""
+    """Answers with offsets by time, or the ends of logs; reads from disk run on another thread."""
     request: ListOffsetsRequest = exchange.request.message
     wanted = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
     unopened = _unopened(node, wanted)

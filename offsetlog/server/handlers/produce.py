@@ -78,19 +78,19 @@ class _Place:
     awaited: int = -1
 
     def is_done(self) -> bool:
-        """Whether the records are as safe as they are to be."""
+        """Whether the records are as safe as the request requires."""
         partition = self.partition
         if partition is None or self.awaited < 0:
             return True
         return partition.log is not None and partition.watermark >= self.awaited
 
     def is_settled(self) -> bool:
-        """Whether waiting longer is of no use."""
+        """Whether the wait can end."""
         partition = self.partition
         return self.is_done() or partition is None or partition.log is None or partition.has_failed
 
     def error(self) -> ErrorCode | None:
-        """Why the records are not safe, at the end of the waiting; None where they are."""
+        """Returns the error if the records are not safe at the end of the wait, else None."""
         if self.is_done() or self.partition is None:
             return None
         if self.partition.log is None:
@@ -117,7 +117,7 @@ _Placed = list[list[_Place | _Batch]]
 
 
 def produce(node: NodeState, exchange: Exchange) -> None:
-    """Appends one batch a partition, and answers when the records are as safe as was asked for."""
+    """Appends one batch per partition, and answers when the records are as safe as requested."""
     request: ProduceRequest = exchange.request.message
     asked = _asked(request)
     placed = _placed(node, exchange, asked, _refusal(request))

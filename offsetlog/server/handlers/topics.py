@@ -60,7 +60,7 @@ def is_valid_name(name: str) -> bool:
 
 
 def new_topic(name: str, partitions: int, own: dict[str, str] | None = None) -> Topic:
-    """A topic with an id of its own."""
+    """Makes a topic with a new id."""
     return Topic(name, random_topic_id(), partitions, MappingProxyType(own or {}))
 
 
@@ -75,7 +75,7 @@ class _RefusedError(Exception):
 
 
 def create_topics(node: NodeState, exchange: Exchange) -> None:
-    """Makes topics, or says whether it would."""
+    """Creates topics, or only validates the request."""
     node.disk.answer(exchange, _create_topics(node, exchange))
 
 
@@ -93,9 +93,9 @@ async def _create_topics(node: NodeState, exchange: Exchange) -> None:
 
 @asynccontextmanager
 async def making(node: NodeState, names: Collection[str]) -> AsyncIterator[None]:
-    """Keeps topics from being changed by others, while topics of these names are made.
+    """Locks out other changes of topics while topics of these names are created.
 
-    It waits until the positions of earlier topics of these names are gone: they go by name.
+    First waits until the positions of deleted topics of these names are gone, since they are deleted by name.
     """
     while True:
         await node.deleted_positions.settle(names)
@@ -336,7 +336,7 @@ async def _delete(
 
 
 def create_partitions(node: NodeState, exchange: Exchange) -> None:
-    """Adds partitions to topics, or says whether it would."""
+    """Adds partitions to topics, or only validates the request."""
     node.disk.answer(exchange, _create_partitions(node, exchange))
 
 
