@@ -1,6 +1,6 @@
-"""The settings that a topic can have, as Kafka 4.3.0 has them: kind, default, domain, what each is for.
+"""The settings of topics in Kafka 4.3.0, with kind, default, allowed values and purpose.
 
-All of them are checked and kept; the server acts on those with `is_used`.
+All are checked and stored; the server acts on those with `is_used`.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class TopicConfig:
 
     Attributes:
         kind: the type of its value.
-        default: where a topic has none of its own.
+        default: the value for topics without one of their own.
         documentation: its purpose.
-        broker_name: the broker's setting that is its default, "" for none.
-        smallest, largest: of a number.
-        choices: of a text or the parts of a list; none for any.
+        broker_name: the broker's setting that provides its default, "" for none.
+        smallest, largest: bounds of a number.
+        choices: allowed texts, or parts of a list; empty for any.
         is_used: whether the server acts on it.
     """
 
@@ -58,7 +58,7 @@ class TopicConfig:
     is_used: bool = False
 
     def explained(self) -> str:
-        """Its purpose, and whether it has an effect here."""
+        """Returns its purpose, and a note if it has no effect here."""
         return self.documentation if self.is_used else f"{self.documentation} It is stored but has no effect yet."
 
 
@@ -205,7 +205,7 @@ def check(name: str, value: str) -> None:
     """Checks the value of a setting.
 
     Raises:
-        ConfigError: there is no such setting, or it cannot have the value.
+        ConfigError: the setting is unknown, or the value is not allowed.
     """
     config = TOPIC_CONFIGS.get(name)
     if config is None:
@@ -252,10 +252,10 @@ _CHECKS = {
 
 
 def parts(value: str) -> list[str]:
-    """The parts of a list, as they are written."""
+    """Returns the parts of a list as written."""
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
 def effective(own: Mapping[str, str]) -> dict[str, str]:
-    """All settings of a topic by name, its own and the defaults."""
+    """Returns all settings of a topic by name: its own, and defaults for the rest."""
     return {name: own.get(name, config.default) for name, config in TOPIC_CONFIGS.items()}
