@@ -84,7 +84,7 @@ class ReplicaProgress:
         self.goal, self.goal_at = leader_log_end, now
 
     def was_caught_up(self, now: int, within_ms: int) -> bool:
-        """Returns whether it was caught up within the last `ms` milliseconds."""
+        """Returns whether it was caught up within the last `within_ms` milliseconds."""
         return self.caught_up_at is not None and now - self.caught_up_at <= within_ms
 
     def is_refused(self, now: int) -> bool:

@@ -1,4 +1,4 @@
-"""Credentials for an ensemble, which stand in a file: a command line can be read by everybody on the machine."""
+"""Reads credentials for an ensemble from a file, since every user of a machine can read command lines."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _BYTES_MAX = 1 << 16
 
 
 def read_auth_file(path: Path) -> tuple[tuple[str, str], ...]:
-    """Reads lines of SCHEME:CREDENTIAL, as digest:USER:PASSWORD; empty ones, and those that begin with #, say nothing.
+    """Reads lines of SCHEME:CREDENTIAL, such as digest:USER:PASSWORD; ignores empty lines and those with #.
 
     Returns:
-        Scheme and credential of each, as `ConnectionSettings.auth` takes them.
+        Pairs of scheme and credential, for `ConnectionSettings.auth`.
 
     Raises:
-        InvalidArgumentError: it cannot be read, others than its owner may read it or write to it, or a line is none.
-            The message holds nothing of what is secret.
+        InvalidArgumentError: the file cannot be read, users other than its owner may access it, or a line has another
+            form.  The message contains no credential.
     """
     try:
         with open(path, "rb") as file:

@@ -1,8 +1,7 @@
 """The nodes in which Kafka keeps a cluster in ZooKeeper: paths, values and their JSON.
 
-The versions of Kafka 0.8.2 to 3.9 are read, whatever fields they have besides; what is written has the version and the
-bytes of Kafka 3.9 (docs/format/brokers.md §15.2.1).  A node that holds anything else is a CorruptionError with its
-path.
+Reads the versions of Kafka 0.8.2 to 3.9 and ignores additional fields; writes the version and bytes of Kafka 3.9
+(docs/format/brokers.md §15.2.1).  A node with other content raises CorruptionError with its path.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ _NOT_IN_RACKS = re.compile("[\u0000-\u001f\u007f\ud800-\udfff]")
 
 
 class Endpoint(NamedTuple):
-    """One address at which a broker is reached.
+    """One address at which clients reach a broker.
 
     Attributes:
-        listener: its name, as "PLAINTEXT" or "INTERNAL".
-        host: a name or an address.
+        listener: its name, such as "PLAINTEXT" or "INTERNAL".
+        host: a host name or IP address.
         port: from 0 to 65535.
-        security_protocol: of the connections: "PLAINTEXT", "SSL", "SASL_PLAINTEXT" or "SASL_SSL".
+        security_protocol: "PLAINTEXT", "SSL", "SASL_PLAINTEXT" or "SASL_SSL".
     """
 
     listener: str
@@ -55,14 +54,14 @@ class Endpoint(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, protocols: Mapping[str, str] | None = None) -> Endpoint:
-        """Reads an endpoint as "PLAINTEXT://kafka1:9092".
+        """Parses an endpoint such as "PLAINTEXT://kafka1:9092".
 
         Args:
-            text: which.
+            text: the endpoint.
             protocols: the security protocol of each listener; without it, a listener is named by its protocol.
 
         Raises:
-            InvalidArgumentError: it is none, or its listener has no protocol.
+            InvalidArgumentError: the text is not an endpoint, or its listener has no security protocol.
         """
         parts = _ENDPOINT.fullmatch(text)
         if parts is None or not 0 <= int(parts[3]) <= 65535:
@@ -84,15 +83,15 @@ class BrokerRecord:
 
     Attributes:
         broker_id: its id.
-        endpoints: where it is reached, at least one.
-        rack: where it stands, or None.
-        features: the versions that it supports, by name, as {"x": {"min_version": 1, "max_version": 3}}.
+        endpoints: its addresses, at least one.
+        rack: its rack, or None.
+        features: supported versions by feature, such as {"x": {"min_version": 1, "max_version": 3}}.
         jmx_port: -1 for none.
-        timestamp_ms: when it registered, ms since 1970; -1 where the node has no time.
-        version: of the JSON that was read, 1 to 5; what is written has version 5.
+        timestamp_ms: when it registered, ms since 1970; -1 if the node has no time.
+        version: version of the JSON that was read, 1 to 5; version 5 is written.
 
     Raises:
-        InvalidArgumentError: a value that no node can have.
+        InvalidArgumentError: a value cannot be stored in a node.
     """
 
     broker_id: int
@@ -115,11 +114,11 @@ class BrokerRecord:
 
     @property
     def address(self) -> str:
-        """The first endpoint, as "kafka1:9092"."""
+        """The first endpoint, such as "kafka1:9092"."""
         return str(self.endpoints[0]).partition("://")[2]
 
     def to_json(self) -> bytes:
-        """Returns the bytes of the node, version 5; old clients find the first PLAINTEXT endpoint beside them."""
+        """Returns the bytes of the node, version 5, with the first PLAINTEXT endpoint repeated for old clients."""
         plain = next((each for each in self.endpoints if each.security_protocol == "PLAINTEXT"), None)
         entries: dict[str, object] = {
             "version": 5,
@@ -139,10 +138,10 @@ class BrokerRecord:
 
     @classmethod
     def from_json(cls, broker_id: int, data: bytes | None) -> BrokerRecord:
-        """Reads a node of version 1 to 5, or later where it has the same fields.
+        """Parses a node of version 1 to 5, or of a later one that has the same fields.
 
         Raises:
-            CorruptionError: it holds no registration of a broker.
+            CorruptionError: the node does not hold a broker's registration.
         """
         node = broker_node(broker_id)
         fields = Fields.parse(data, node)
@@ -192,8 +191,8 @@ class Assignment(NamedTuple):
 
     Attributes:
         replicas: their ids, the preferred leader first.
-        adding: those that a reassignment adds; they stand in `replicas` too.
-        removing: those that it removes; likewise.
+        adding: replicas that a reassignment adds; `replicas` contains them too.
+        removing: replicas that it removes; likewise.
     """
 
     replicas: tuple[int, ...]
@@ -203,13 +202,13 @@ class Assignment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecord:
-    """A topic as it stands in /brokers/topics/TOPIC.
+    """A topic as stored in /brokers/topics/TOPIC.
 
     Attributes:
         topic: its name.
         partitions: the brokers of each partition.
         topic_id: 22 characters of base64, None in clusters before Kafka 2.8.
-        version: of the JSON that was read, 1 to 3; what is written has version 3.
+        version: version of the JSON that was read, 1 to 3; version 3 is written.
     """
 
     topic: str
@@ -242,7 +241,7 @@ class TopicRecord:
 
     @classmethod
     def from_json(cls, topic: str, data: bytes | None) -> TopicRecord:
-        """Reads a node of any version.  Raises CorruptionError: it holds no topic."""
+        """Parses a node of any version.  Raises CorruptionError if it does not hold a topic."""
         node = topic_node(topic)
         fields = Fields.parse(data, node)
         partitions = fields.objects("partitions")
@@ -268,14 +267,14 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """The leader of a partition, as /brokers/topics/TOPIC/partitions/N/state has it.
+    """The state of a partition, as stored in /brokers/topics/TOPIC/partitions/N/state.
 
     Attributes:
         leader: the id of a broker, NO_LEADER for none.
         leader_epoch: the number of this leadership.
         isr: the replicas that are in sync.
-        controller_epoch: of the controller that decided it.
-        recovery_state: 1 where the leader was elected uncleanly and recovers, 0 otherwise.
+        controller_epoch: epoch of the controller that set it.
+        recovery_state: 1 if the leader was elected uncleanly and is recovering, 0 otherwise.
     """
 
     leader: int
@@ -307,7 +306,7 @@ class PartitionState:
 
     @classmethod
     def from_json(cls, topic: str, partition: int, data: bytes | None) -> PartitionState:
-        """Reads a node.  Raises CorruptionError: it holds no state of a partition."""
+        """Parses a node.  Raises CorruptionError if it does not hold a partition's state."""
         fields = Fields.parse(data, state_node(topic, partition))
         return cls(
             leader=fields.integer("leader", NO_LEADER),
@@ -320,13 +319,13 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRecord:
-    """The broker that decides who leads, as /controller has it.
+    """The broker that is the controller, as stored in /controller.
 
     Attributes:
         broker_id: its id.
-        timestamp_ms: when it was elected, ms since 1970; -1 where the node has no time.
-        kraft_epoch: of a KRaft controller that took over, -1 for none.
-        version: of the JSON that was read, 1 or 2; what is written has version 2.
+        timestamp_ms: when it was elected, ms since 1970; -1 if the node has no time.
+        kraft_epoch: epoch of a KRaft controller that took over, -1 for none.
+        version: version of the JSON that was read, 1 or 2; version 2 is written.
     """
 
     broker_id: int
@@ -347,7 +346,7 @@ class ControllerRecord:
 
     @classmethod
     def from_json(cls, data: bytes | None) -> ControllerRecord:
-        """Reads a node.  Raises CorruptionError: it holds no controller."""
+        """Parses a node.  Raises CorruptionError if it does not hold a controller."""
         fields = Fields.parse(data, CONTROLLER)
         return cls(
             broker_id=fields.integer("brokerid"),
@@ -358,7 +357,7 @@ class ControllerRecord:
 
 
 def controller_epoch_in(data: bytes | None) -> int:
-    """Returns the number in /controller_epoch.  Raises CorruptionError: there is none."""
+    """Parses /controller_epoch.  Raises CorruptionError if it does not hold a number."""
     if data is None or not _EPOCH.fullmatch(data) or int(data) > INT_MAX:
         raise corrupt(
             f"the node must hold a controller epoch, not {None if data is None else data[:40]!r}", CONTROLLER_EPOCH
@@ -367,10 +366,10 @@ def controller_epoch_in(data: bytes | None) -> int:
 
 
 def cluster_id_in(data: bytes | None) -> str:
-    """Returns the id in /cluster/id.
+    """Parses the id in /cluster/id.
 
     Raises:
-        CorruptionError: it holds none.
+        CorruptionError: the node does not hold a cluster id.
         UnsupportedVersionError: its version is not "1".
     """
     fields = Fields.parse(data, CLUSTER_ID)
@@ -391,7 +390,7 @@ def cluster_id_json(cluster_id: str) -> bytes:
 
 
 def new_id() -> str:
-    """Makes the id of a cluster or a topic: 22 characters of a random UUID, never one that begins with a dash."""
+    """Makes a cluster or topic id: a random UUID in 22 characters that does not begin with a dash."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         if not text.startswith("-"):
@@ -399,13 +398,13 @@ def new_id() -> str:
 
 
 def check_broker_id(broker_id: int) -> None:
-    """Raises InvalidArgumentError where no broker can have such an id."""
+    """Raises InvalidArgumentError if the value is not a valid broker id."""
     if not 0 <= broker_id <= INT_MAX:
         raise InvalidArgumentError(f"{broker_id!r} is not a broker id, which is a number from 0 to {INT_MAX}")
 
 
 def check_topic_name(topic: str) -> None:
-    """Raises TopicError where no node can have the name of a topic."""
+    """Raises TopicError if no node can have the topic's name."""
     if not is_node_name(topic):
         raise TopicError(f"the topic {topic!r} cannot be kept in ZooKeeper: no node can have this name")
 

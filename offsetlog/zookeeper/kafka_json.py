@@ -25,7 +25,7 @@ _IN_ORDER_MAX = 4
 
 
 class Fields:
-    """An object of JSON in a node, whose fields are read one by one.
+    """A JSON object in a node, whose fields are read one by one.
 
     Args:
         values: the fields.
@@ -41,7 +41,7 @@ class Fields:
         """Reads the bytes of a node.
 
         Raises:
-            CorruptionError: they are no object of JSON, or too many; the path is that of the node.
+            CorruptionError: they are not a JSON object, or too many; has the node's path.
         """
         if data is None:
             raise corrupt("the node is empty, but must hold JSON", node)
@@ -56,11 +56,11 @@ class Fields:
         return cls(values, node)
 
     def has(self, name: str) -> bool:
-        """Whether there is a field that is not null."""
+        """Whether a field exists and is not null."""
         return self.values.get(name) is not None
 
     def integer(self, name: str, low: int = 0, high: int = INT_MAX, default: int | None = None) -> int:
-        """Returns a number.  Raises CorruptionError where it lacks without a default, or is out of its bounds."""
+        """Returns a number.  Raises CorruptionError if it is out of bounds, or missing without a default."""
         value = self._value(name, default)
         return self._checked_integer(value, f"the field {name!r}", low, high)
 
@@ -72,21 +72,21 @@ class Fields:
         return self._encodable(value, name)
 
     def number_in_text(self, name: str, default: int | None = None) -> int:
-        """Returns a number that stands in a string, or as itself, as times do.  Raises CorruptionError."""
+        """Returns a number stored as a string or a number, as times are.  Raises CorruptionError."""
         value = self._value(name, default)
         if isinstance(value, str) and value.isascii() and value.removeprefix("-").isdecimal() and len(value) < 20:
             value = int(value)
         return self._checked_integer(value, f"the field {name!r}", -1, LONG_MAX)
 
     def objects(self, name: str) -> Fields:
-        """Returns an object, empty where there is none.  Raises CorruptionError."""
+        """Returns an object, empty if it is missing.  Raises CorruptionError."""
         value = self._value(name, {})
         if not isinstance(value, dict):
             raise corrupt(f"the field {name!r} must be an object, not {_shown(value)}", self.node)
         return Fields(value, self.node)
 
     def integers(self, name: str, default: list[int] | None = None) -> tuple[int, ...]:
-        """Returns a list of numbers that are not below 0, as ids of brokers are.  Raises CorruptionError."""
+        """Returns a list of non-negative numbers, such as broker ids.  Raises CorruptionError."""
         values = self._list(name, default)
         return tuple(self._checked_integer(each, f"the field {name!r}", 0, INT_MAX) for each in values)
 
@@ -125,12 +125,12 @@ class Fields:
 
 
 def corrupt(text: str, node: str) -> CorruptionError:
-    """Makes the error of a node's bytes."""
+    """Makes the CorruptionError of a node."""
     return CorruptionError(text, path=node)
 
 
 def written(fields: Mapping[str, Any]) -> bytes:
-    """Returns the bytes of an object, with its fields in the order in which they stand.
+    """Returns the bytes of an object, with its fields in the given order.
 
     Raises:
         InvalidArgumentError: a text in it is not UTF-8.
@@ -144,7 +144,7 @@ def written(fields: Mapping[str, Any]) -> bytes:
 
 
 def mutable_map(entries: Iterable[tuple[str, Any]], buckets: int = 16) -> dict[str, Any]:
-    """Returns entries in the order of a mutable map of Scala 2.13 that starts with so many buckets."""
+    """Returns entries in the order of a mutable map of Scala 2.13 with this initial number of buckets."""
     given = dict(entries)
     size = 0
     for size in range(1, len(given) + 1):

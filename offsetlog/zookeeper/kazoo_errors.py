@@ -1,4 +1,4 @@
-"""kazoo's errors as ours, and which of them say that a write was not made."""
+"""Translates kazoo's errors to ours, and knows which of them mean that a write was not applied."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class KazooErrors:
     """The meaning of kazoo's errors.
 
     Args:
-        kinds: the module of kazoo that has them.
+        kinds: kazoo's module of exceptions.
     """
 
     def __init__(self, kinds: Any) -> None:
         self._kinds = kinds
 
     def is_refusal(self, failure: BaseException) -> bool:
-        """Whether a server has said that a write was not made.
+        """Whether an error means that a server did not apply a write.
 
         An error of the connection, or within the server, says nothing of that: where two clients had one session, a
         server of 3.9 has answered a write that it made with MarshallingError.
@@ -56,10 +56,10 @@ class KazooErrors:
         return self._kinds.EXCEPTIONS.get(code, ())
 
     def refusal_of(self, failure: BaseException, node: str) -> ZooKeeperError:
-        """Returns our error for one of kazoo's.
+        """Returns our error for an error of kazoo.
 
         Args:
-            failure: which.
+            failure: kazoo's error.
             node: the path of the node concerned.
         """
         kinds = self._kinds

@@ -21,7 +21,7 @@ def wait_for_sockets(
 
     Raises:
         ValueError: a socket is closed, or the timeout is negative.
-        TypeError: the timeout is no number.
+        TypeError: the timeout is not a number.
     """
     if timeout is not None and timeout < 0:
         raise ValueError("timeout must be non-negative")
