@@ -1,4 +1,4 @@
-"""The arguments of a manager in Python, checked by the rules of the engine."""
+"""Checks arguments of managers in Python, by the rules of the engine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def checked_group(group: object) -> str:
     """Returns the name of a group.
 
     Raises:
-        GroupError: it cannot be written as UTF-8.
+        GroupError: the name cannot be written as UTF-8.
         ArgumentTypeError, StringTooLongError.
     """
     return _checked_name("group", group, GroupError)
@@ -57,7 +57,7 @@ def _checked_number(
 
 
 def checked_key(key: object) -> TopicPartition:
-    """Returns a topic and its partition.
+    """Returns the key as a TopicPartition.
 
     Raises:
         TopicError, PartitionError, ArgumentTypeError, StringTooLongError.
@@ -98,15 +98,15 @@ def _checked_value(value: Any, metadata_max_units: int) -> OffsetAndMetadata:
 def checked_offsets(
     offsets: Mapping[Key, Committed], metadata_max_units: int
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Returns what a commit was given, each value as an OffsetAndMetadata.
+    """Returns the checked offsets of a commit, each value as an OffsetAndMetadata.
 
     Args:
-        offsets: by topic and partition.
-        metadata_max_units: UTF-16 units that the metadata of one may have.
+        offsets: values by topic and partition.
+        metadata_max_units: the longest metadata of one position, in UTF-16 units.
 
     Raises:
-        InvalidArgumentError: there is nothing, or one of its kinds for a key or a value, which the
-            attribute `item` names.
+        InvalidArgumentError: the mapping is empty; or a subclass for a wrong key or value, whose key
+            is in the attribute `item`.
     """
     if not isinstance(offsets, Mapping):
         raise ArgumentTypeError(f"the offsets must be a mapping, not {type(offsets).__name__}")
@@ -123,7 +123,7 @@ def checked_offsets(
 
 
 def checked_timeout(seconds: object) -> None:
-    """Refuses a timeout that is no number of seconds from 0, nor None.
+    """Checks that a timeout is None or a number of seconds of at least 0.
 
     Raises:
         InvalidArgumentError, ArgumentTypeError.
@@ -140,14 +140,14 @@ def checked_timeout(seconds: object) -> None:
 def checked_expected(
     expected: object, committed: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> dict[TopicPartition, int | None]:
-    """Returns what a commit expects to be committed now, an empty mapping for nothing.
+    """Returns the checked expectations of a commit, an empty mapping for none.
 
     Args:
-        expected: by key an offset, or None for no position; or None.
+        expected: an offset by key, None for a key without a position; or None for no expectations.
         committed: the positions that the commit writes; no others can be expected.
 
     Raises:
-        InvalidArgumentError: one of its kinds.
+        InvalidArgumentError: a subclass of it, by the fault.
     """
     if expected is None:
         return {}

@@ -1,4 +1,4 @@
-"""Calls of a coordinator to a manager beyond OffsetManager: records of groups, positions as clients send them."""
+"""A coordinator's calls to a manager beyond OffsetManager: group records, and positions as clients send them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from offsetlog.types import Committed, Key, OffsetAndMetadata, TopicPartition
 
 
 class Fences(Protocol):
-    """The coordinator that runs a manager's groups, and writes their fences; called from any thread."""
+    """The coordinator that runs a manager's groups and writes their fences; called from any thread."""
 
     def fence_async(
         self,
@@ -22,11 +22,11 @@ class Fences(Protocol):
         offsets: dict[TopicPartition, int | OffsetAndMetadata],
         timeout: float | None,
     ) -> Completion[int]:
-        """Ends the group's generation; see OffsetManager.fence_async.  Names and positions are valid."""
+        """Ends the group's generation; see OffsetManager.fence_async.  Names and positions are already checked."""
 
 
 class GroupLog:
-    """Reads and writes what groups have in the log; from `LogManager.group_log`.  Safe from any thread."""
+    """Reads and writes the records of groups; from `LogManager.group_log`.  Thread-safe."""
 
     def __init__(self, core: ManagerCore, directory: LogDirectory) -> None:
         self._core = core
@@ -34,11 +34,11 @@ class GroupLog:
 
     @property
     def topic_id(self) -> bytes | None:
-        """The 16-byte id of the offsets topic; None where no file of the directory has it yet."""
+        """The 16-byte id of the offsets topic; None if no file of the directory has it yet."""
         return self._directory.known_topic_id()
 
     def leave_fences_to(self, coordinator: Fences) -> None:
-        """Has a coordinator write every fence from now on; called before anything is led.
+        """Leaves every fence to a coordinator; call it before any partition is led.
 
         It knows generations that no record has yet, and the members that have to be refused.
         `OffsetManager.fence` then waits for it, and is not called by its own thread.
