@@ -1,4 +1,4 @@
-"""Managers by name: the entry points of the group `offsetlog.managers`, one of which `offset.storage` chooses."""
+"""Managers by name: entry points of the group `offsetlog.managers`, among which `offset.storage` chooses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _found() -> dict[str, list[EntryPoint]]:
 
 
 def available_managers() -> dict[str, str]:
-    """Returns by name where each manager comes from, as "module:factory".
+    """Returns the origin of each manager by name, as "module:factory".
 
     Raises:
         ConfigError: two distributions claim a name.
@@ -44,16 +44,16 @@ def _only(name: str, entries: list[EntryPoint]) -> EntryPoint:
 
 
 def create_manager(settings: Mapping[str, Any]) -> OffsetManager:
-    """Makes the manager that a broker's properties choose; it is not started.
+    """Makes the manager that a broker's properties choose; does not start it.
 
     Args:
-        settings: the broker's properties.  `offset.storage` names the manager, "log" where it is
-            missing; all of them are handed to the manager's factory.
+        settings: the broker's properties.  `offset.storage` names the manager, "log" by default; the
+            manager's factory gets all of them.
 
     Raises:
-        ArgumentTypeError: the settings are no mapping.
-        ConfigError: no manager has the name, two claim it, it cannot be imported, or what its
-            factory made is no OffsetManager; or a property is out of its domain.
+        ArgumentTypeError: the settings are not a mapping.
+        ConfigError: no manager has the name, two claim it, it cannot be imported, or its factory does
+            not return an OffsetManager; or a property has a value that is not allowed.
     """
     given: object = settings
     if not isinstance(given, Mapping):

@@ -70,8 +70,8 @@ def larger(log: OffsetAndMetadata | None, zookeeper: OffsetAndMetadata | None) -
 class Differences:
     """The positions last seen to differ, and the last seen values of ZooKeeper.  Thread-safe.
 
-    Both are bounded.  The positions in ZooKeeper of groups that were not asked for of late are forgotten, and it has to
-    be asked again; differences beyond the bound are counted only.
+    Both are bounded.  Positions in ZooKeeper of groups not used recently are dropped, and ZooKeeper is asked again
+    for them; differences beyond the bound are only counted.
 
     Args:
         known_max: most positions of ZooKeeper kept, unless the last call alone has more.

@@ -1,4 +1,4 @@
-"""Arguments out of their domain: the kind of the error, and that nothing was changed."""
+"""Invalid arguments: the class of the error, and that nothing was changed."""
 
 from __future__ import annotations
 

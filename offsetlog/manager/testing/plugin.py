@@ -1,4 +1,4 @@
-"""The pytest plugin of the contract suite: the harnesses, and which tests each of them runs."""
+"""The pytest plugin of the contract suite: finds the harnesses and selects their tests."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _listed(found: Any, where: str) -> list[ManagerHarness]:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Says which managers are tested, and what they have and lack."""
+    """Reports the tested managers and their capabilities."""
     lines = []
     for each in config.stash[_harnesses]:
         has = ", ".join(sorted(capability.value for capability in each.capabilities)) or "none"
@@ -66,7 +66,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Has each test of the contract run for each harness."""
+    """Runs each test of the contract for each harness."""
     if _FIXTURE not in metafunc.fixturenames:
         return
     own = getattr(metafunc.module, MODULE_VARIABLE, None)
@@ -83,7 +83,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def is_chosen(item: pytest.Item) -> bool:
-    """Whether a test is about what its manager has, or about what it lacks."""
+    """Whether a test applies to the capabilities that its manager has or lacks."""
     callspec = getattr(item, "callspec", None)
     if callspec is None or _FIXTURE not in callspec.params:
         return True
@@ -94,7 +94,7 @@ def is_chosen(item: pytest.Item) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the tests that are about other capabilities; pytest counts them as deselected."""
+    """Deselects the tests that are for other capabilities."""
     left_out = [item for item in items if not is_chosen(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -110,7 +110,7 @@ def manager_harness(request: pytest.FixtureRequest) -> ManagerHarness:
 
 @pytest.fixture
 def manager_root(tmp_path: Path) -> Path:
-    """The directory of a test; to be overridden by those who want it elsewhere."""
+    """The directory of a test; override this fixture to place it elsewhere."""
     return tmp_path
 
 

@@ -1,4 +1,4 @@
-"""A broker that registers itself in ZooKeeper, from its own properties."""
+"""Registers a broker in ZooKeeper from its properties."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class BrokerSession:
-    """A broker that is registered, with its own connection; see `register_broker`.
+    """A registered broker with its own connection; see `register_broker`.
 
     Attributes:
-        connection: with ZooKeeper.
-        cluster: Kafka's directories there.
+        connection: the connection to ZooKeeper.
+        cluster: Kafka's directories in ZooKeeper.
         cluster_id: the id of the cluster.
         registration: the node of this broker.
     """
@@ -46,7 +46,7 @@ class BrokerSession:
         self.registration.start()
 
     def close(self) -> None:
-        """Removes the broker, and ends the connection.  A second call does nothing."""
+        """Unregisters the broker, and closes the connection.  A second call does nothing."""
         try:
             self.registration.close()
         finally:
@@ -64,19 +64,18 @@ def register_broker(
 ) -> BrokerSession:
     """Registers a broker under /brokers/ids, and keeps it registered until it is closed.
 
-    Makes the root of ``zookeeper.connect`` where it is not there, as Kafka does.
+    Creates the root of ``zookeeper.connect`` if it does not exist, as Kafka does.
 
     Args:
         properties: ``zookeeper.connect``, its timeouts, credentials and TLS, ``broker.id``, ``advertised.listeners`` or
-            ``listeners``, ``listener.security.protocol.map``, ``broker.rack``; those of other names are the broker's
-            own business.
-        on_failure: called once where the id is lost to another broker later; see BrokerRegistration.
+            ``listeners``, ``listener.security.protocol.map``, ``broker.rack``; others are ignored.
+        on_failure: called once if the id is later lost to another broker; see BrokerRegistration.
 
     Raises:
-        ConfigError: a property is missing or wrong; names it.
+        ConfigError: a property is missing or wrong; the message names it.
         BrokerIdTakenError: another broker has the id, or its own former process still has it after twice the session
             timeout.
-        ZooKeeperError: the credentials are refused, or do not allow it.
+        ZooKeeperError: the credentials are refused, or do not permit it.
         ZooKeeperUnavailableError: no server answers.
     """
     record = record_from_properties(properties)
@@ -91,7 +90,7 @@ def register_broker(
 
 
 def record_from_properties(properties: Mapping[str, Setting]) -> BrokerRecord:
-    """Returns what a broker says of itself, from its properties.  Raises ConfigError with the name of the property."""
+    """Makes a broker's record from its properties.  Raises ConfigError with the name of the property."""
     if "broker.id" not in properties:
         raise ConfigError("broker.id is missing: set it to the number of this broker in its cluster")
     name = "advertised.listeners" if "advertised.listeners" in properties else "listeners"

@@ -1,6 +1,6 @@
-"""The credentials and the TLS of a connection with ZooKeeper, by the names that Kafka has for them.
+"""The credentials and TLS settings of a connection to ZooKeeper, under Kafka's names.
 
-Kafka keeps keys and certificates in files of Java.  Here they are in PEM, which Kafka and ZooKeeper take too.
+Keys and certificates must be in PEM, which Kafka and ZooKeeper accept too, not in Java keystores.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def security(properties: Mapping[str, Setting]) -> dict[str, Any]:
     """Returns the fields of ConnectionSettings that properties set: `auth` and `tls`.
 
     Raises:
-        ConfigError: a value is out of its domain, or asks for what is not there; names the property, and no password.
+        ConfigError: a value is not allowed or not supported; the message names the property and shows no password.
     """
     return {"auth": _auth(properties), "tls": _tls(properties)}
 
@@ -56,7 +56,7 @@ def _tls(properties: Mapping[str, Setting]) -> TlsSettings | None:
 
 
 def _file(properties: Mapping[str, Setting], store: str) -> str | None:
-    """Returns the path of a file in PEM, None where none is named."""
+    """Returns the path of a PEM file, or None if none is named."""
     location, kind = properties.get(f"{store}.location"), properties.get(f"{store}.type")
     if location is None:
         return None
