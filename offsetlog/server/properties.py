@@ -186,36 +186,36 @@ PROPERTIES: dict[str, Property] = {
     ),
     "node.id": Property("the node's id, for a new directory", "0", ("node_id",)),
     "listeners": Property(
-        "where it listens; without HOST on all addresses of the machine, which needs "
+        "the address it listens on; without HOST, all addresses of the machine, which needs "
         "`--allow-any-host`; port 0 takes a free one",
         "PLAINTEXT://127.0.0.1:9092",
         ("listener",),
         form=LISTENER,
     ),
     "advertised.listeners": Property(
-        "where clients find it, if that is another address", "", ("advertised",), form=LISTENER
+        "the address given to clients, if it is another one", "", ("advertised",), form=LISTENER
     ),
     "metrics.listener": Property(
-        "where it answers `/metrics`, `/healthz`, `/readyz` and `/groups`, in the form of `listeners`; "
-        "nowhere by default (not Kafka's)",
+        "the address for `/metrics`, `/healthz`, `/readyz` and `/groups`, in the form of `listeners`; "
+        "none by default (not a property of Kafka)",
         "",
         ("metrics",),
         form=HTTP_LISTENER,
     ),
     "socket.request.max.bytes": Property(
-        "the largest request", "104857600", ("limits.request_bytes_max",), 1
+        "the largest request, in bytes", "104857600", ("limits.request_bytes_max",), 1
     ),
     "queued.max.request.bytes": Property(
-        "bytes that have arrived of requests that are not whole, and those of commits that wait for a flush "
+        "limit for the bytes of incomplete requests, of commits that wait for a flush, "
         "and of requests that wait for threads",
         "536870912",
         ("limits.queued_request_bytes_max",),
         1,
         LONG_MAX,
     ),
-    "max.connections": Property("connections in all", "20000", ("limits.connections_max",), 1),
+    "max.connections": Property("the most connections in total", "20000", ("limits.connections_max",), 1),
     "max.connections.per.ip": Property(
-        "connections of one address", "20000", ("limits.connections_per_host_max",), 1
+        "the most connections from one address", "20000", ("limits.connections_per_host_max",), 1
     ),
     "connections.max.idle.ms": Property(
         "a connection is closed after this time without a request",
@@ -231,17 +231,17 @@ PROPERTIES: dict[str, Property] = {
         ("coordinator.initial_rebalance_delay",),
     ),
     "group.min.session.timeout.ms": Property(
-        "the shortest session timeout that a member may ask for",
+        "the shortest session timeout that a member may request",
         "6000",
         ("coordinator.min_session_timeout",),
     ),
     "group.max.session.timeout.ms": Property(
-        "the longest session timeout that a member may ask for",
+        "the longest session timeout that a member may request",
         "1800000",
         ("coordinator.max_session_timeout",),
     ),
     "group.max.size": Property(
-        "members of one group", str(INT_MAX), ("coordinator.max_size",), 1
+        "the most members of one group", str(INT_MAX), ("coordinator.max_size",), 1
     ),
     "offsets.topic.num.partitions": Property(
         "partitions of the offsets topic, for a new directory", "4", ("manager",), 1, PARTITIONS_MAX
@@ -256,22 +256,22 @@ PROPERTIES: dict[str, Property] = {
         "the longest metadata of a position, in UTF-16 units", "4096", ("manager",), 0, 32767
     ),
     "offsets.commit.timeout.ms": Property(
-        "how long a commit, or a change of a group, waits until it is written",
+        "how long a commit or a change of a group may take to be written",
         "5000",
         ("manager", "coordinator.commit_timeout"),
         1,
     ),
     "offsets.commit.durability": Property(
-        "when a commit is answered: after the write, or after the flush (not Kafka's)",
+        "when a commit is answered: after the write, or after the flush (not a property of Kafka)",
         "disk",
         ("manager",),
         choices=("process", "disk"),
     ),
     "offsets.load.threads": Property(
-        "partitions that are loaded at the same time (not Kafka's)", "4", ("manager",), 1, 1024
+        "partitions that are loaded at the same time (not a property of Kafka)", "4", ("manager",), 1, 1024
     ),
     "offsets.retention.minutes": Property(
-        "after this time positions expire: counted from when a group lost its last member, else from "
+        "the time after which positions expire, counted from when a group lost its last member, else from "
         "their commit; -1 for never",
         "10080",
         ("manager",),
@@ -290,14 +290,14 @@ PROPERTIES: dict[str, Property] = {
         "time between two checks for topics to compact", "15000", ("compaction.backoff_ms",), 1, LONG_MAX
     ),
     "log.cleaner.dedupe.buffer.size": Property(
-        "bytes of memory for the keys of a topic that is compacted",
+        "bytes of memory for the keys of the topic being compacted",
         "134217728",
         ("compaction.map_bytes",),
         1 << 20,
         LONG_MAX,
     ),
     "log.cleaner.io.max.bytes.per.second": Property(
-        "most bytes per second that the compaction of topics reads and writes",
+        "the most bytes per second that the compaction of topics reads and writes",
         str(LONG_MAX),
         ("compaction.bytes_per_second",),
         1,
@@ -350,14 +350,14 @@ PROPERTIES: dict[str, Property] = {
         LONG_MAX,
     ),
     "disk.reserve.bytes": Property(
-        "`/healthz` fails when the disk has fewer free bytes; 0 for never (not Kafka's)",
+        "`/healthz` fails when the disk has fewer free bytes; 0 for never (not a property of Kafka)",
         "134217728",
         ("disk_reserve_bytes",),
         0,
         LONG_MAX,
     ),
     "producer.id.expiration.ms": Property(
-        "an idempotent producer is forgotten after this time without a batch",
+        "the state of an idempotent producer is dropped after this time without a batch",
         "86400000",
         ("topic_logs.producer_id_expiration_ms",),
         1,

@@ -83,7 +83,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
     "cleanup.policy": TopicConfig(
         Kind.LIST,
         "delete",
-        "delete: old segments are deleted; compact: superseded records are removed; or both. "
+        "Whether old segments are deleted (delete), superseded records removed (compact), or both. "
         "With compact, records need keys.",
         "log.cleanup.policy",
         choices=("compact", "delete"),

@@ -54,7 +54,7 @@ CLOSING_THREADS = 8
 
 @dataclass(frozen=True, slots=True)
 class TopicOptions:
-    """What opening the logs of a topic needs.
+    """The options for opening the logs of a topic.
 
     Attributes:
         topic_id: 16 bytes.
