@@ -625,7 +625,7 @@ class Coordinator:
             return membership.on_timer(slot.group, timer, now)
 
         if slot.in_flight is not None:
-            # Nobody waits for it, and it must not be lost.
+            # No call waits for it, and it must not be lost.
             slot.waiting.append(_Waiting(step, lambda error: [], math.inf))
         else:
             self._take(slot, step(now), now)

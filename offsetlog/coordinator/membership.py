@@ -466,7 +466,7 @@ class Membership:
             return self._rebalance_or_complete(group, now)
         for member in group.members.values():
             if self._answer_sync(member, assignment_of(group, member)):
-                # Its session may have ended while it waited, when nobody looked.
+                # Its session may have ended unnoticed while it waited.
                 self._set_session(group, member.member_id, member.session_timeout, now)
         return None
 

@@ -68,7 +68,7 @@ class Timers:
                 heapq.heappush(self._heap, (time, next(self._numbers), key))
 
     def _takes(self, time: float, key: Hashable, now: float) -> bool:
-        # Whether an entry of the heap stands for a deadline that has come, which is set no more.
+        # Whether an entry of the heap is a deadline that has passed; if so, it is removed.
         if self._queued.get(key) != time:
             return False    # an earlier entry of the key has replaced this one
         del self._queued[key]

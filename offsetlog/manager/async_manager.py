@@ -319,4 +319,4 @@ async def _end_of(future: asyncio.Future[T]) -> None:
         except asyncio.CancelledError:
             continue
     if not future.cancelled():
-        future.exception()  # nobody asks for it any more
+        future.exception()  # no task asks for it any more

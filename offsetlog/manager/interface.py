@@ -68,7 +68,7 @@ class Capability(enum.Enum):
 class PartitionState(enum.Enum):
     """The state of a log partition at one replica."""
 
-    #: Nobody said who leads it, or it was resigned.
+    #: No leader is known: none was named yet, or the replica resigned.
     UNLOADED = "unloaded"
     #: It leads, and W has not reached the log end of its election yet, or the table is being loaded.
     LOADING = "loading"
@@ -295,7 +295,7 @@ class OffsetManager(Protocol):
         """Returns the state of a partition here.  Raises PartitionError, ClosedError."""
 
     def leader_epoch(self, partition: int) -> int:
-        """Returns the newest leader epoch that is known, -1 for none.  Raises PartitionError, ClosedError."""
+        """Returns the newest known leader epoch, -1 for none.  Raises PartitionError, ClosedError."""
 
     # ---------------------------------------------------------------------------------------- offsets
 

@@ -293,7 +293,7 @@ class Leaderships:
                 self._order(number)
 
     def _assume(self, number: int, replica: Replica) -> None:
-        # Under the lock, before anybody can use the replica in an epoch that has passed.
+        # Under the lock, before any caller can use the replica in an old epoch.
         slot = self._slots[number]
         if slot.role is Role.LEADER:
             replica.become_leader(slot.epoch, alone=self._alone)
@@ -358,7 +358,7 @@ class Leaderships:
         self.settle(number)
 
     def _give_up(self, number: int, failure: BaseException) -> None:
-        # Whatever a step raises, the next change finds nobody at work.
+        # Whatever a step raises, the next change must find no work running.
         slot = self._slots[number]
         with slot.lock:
             slot.works = False
@@ -526,6 +526,6 @@ def _log_end(replica: Replica | None) -> int:
 
 
 def _depose(replica: Replica, epoch: int) -> None:
-    # One that failed refuses everybody.
+    # A failed partition refuses every caller.
     with contextlib.suppress(OffsetLogError):
         replica.become_follower(epoch)

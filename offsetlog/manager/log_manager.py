@@ -454,7 +454,7 @@ class LogManager:
 
     def _settle(self, number: int, watermark: int) -> None:
         # Disregarded first: commits parked from now on attend again.  W that another thread moves
-        # meanwhile is settled here, since that thread found nobody who attends.
+        # meanwhile is settled here, since that thread found no attendant.
         core = self.open_core
         replica = core.replica(number)
         parking = self._for_watermark[number]

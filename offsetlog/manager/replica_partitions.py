@@ -30,7 +30,7 @@ class ReplicaPartitions:
         self._owned = owned
         self._check_leads = check_leads
         self._made = made
-        #: Held while a partition is made, until it has its role: nobody else has it before.
+        #: Held while a partition is created, until it has its role, so that no other caller gets it earlier.
         self._making = threading.Lock()
 
     def all(self) -> list[Partition]:

@@ -50,7 +50,7 @@ class ReplicasInUse:
         return Replica(self._owned.open_again(number, self._release))
 
     def _release(self, failed: Partition) -> None:
-        # Nobody begins anything on it any more; what goes on ends with its failure.
+        # No caller begins a call on it any more; running ones end with its failure.
         self._core.detach(failed.number)
         self._gave_up(failed.number)
 

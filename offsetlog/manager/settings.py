@@ -173,7 +173,7 @@ def from_properties(properties: Mapping[str, Setting]) -> ManagerSettings:
     """
     if "log.dir" not in properties:
         raise ConfigError("log.dir is missing: set it to the directory that keeps the offsets")
-    # Kafka has no property of these names, so that one which is not read would limit nobody.
+    # Kafka has no properties of these names, so an ignored one would silently limit nothing.
     quotas = [each for each in PROPERTIES if each.startswith(_QUOTA)]
     for name in properties:
         if name.startswith(_QUOTA) and name not in PROPERTIES:

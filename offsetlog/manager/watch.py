@@ -155,7 +155,7 @@ class LogWatch:
                 raise
             self._failure = failure  # raised next, so that what was read is not lost
         except BaseException:
-            # An interrupt, as of a signal: nobody gets what was read, so that it is read again.
+            # An interrupt, such as a signal: what was read is not delivered, so it is read again.
             for chunk in reversed(chunks):
                 self._logs[chunk.number].go_back(chunk.before)
             self._moved.update(self._logs)
@@ -242,7 +242,7 @@ class LogWatch:
                 news.set_result(None)
 
         def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop was closed: no task waits any more
                 loop.call_soon_threadsafe(settle)
 
         with self._news:

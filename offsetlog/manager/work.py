@@ -23,7 +23,7 @@ class Awaited(Protocol):
         """Calls the callback with this object once the answer has come."""
 
 
-#: The steps of work: it hands out answers, goes on once all of them are there, and returns its result.
+#: The steps of work: a generator that yields answers, resumes once all have come, and returns the result.
 Steps = Generator[Sequence[Awaited], None, T]
 
 

@@ -103,7 +103,7 @@ def ensure_leader(
         return with_leader(state, elected)
     if state.leader == NO_LEADER:
         return state
-    # The next epoch fences a leader that is alive after all; nobody else leads in it.
+    # The next epoch fences a leader that is alive after all; no other replica leads in it.
     return with_leader(state, Elected(leader=NO_LEADER, in_sync=state.in_sync))
 
 

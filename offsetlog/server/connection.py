@@ -226,7 +226,7 @@ class Connection(FrameStream, asyncio.Protocol):
             self.refuse(place, f"API {request.api_key}: {text}")
             return
 
-        # Not the loop's time, which stands still within a turn of it.
+        # Not the loop's time, which does not advance within one iteration.
         began = time.perf_counter()
         # Not the request, which is as large as its client made it.
         header = request._replace(message=None)
@@ -257,7 +257,7 @@ class Connection(FrameStream, asyncio.Protocol):
             self.release(WAITING)
 
     def _encoded(self, message: Any, request: Request) -> bytes | None:
-        # None: it cannot be written, which ends this connection and nobody else's.  The answer may
+        # None: it cannot be encoded, which ends only this connection.  The answer may
         # be given in another client's turn, or in that of a timer.
         if message is None:
             return b""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: So many groups are kept from changing at a time, while their positions expire.
+#: Most groups kept unchanged at a time while their positions expire.
 GROUPS_AT_ONCE = 256
 
 

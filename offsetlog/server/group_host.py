@@ -177,7 +177,7 @@ class GroupHost:
             self._arm()
 
     def _forget(self, call: Call) -> None:
-        # Nobody waits for its answer any more.
+        # No caller waits for its answer any more.
         self._replies.pop(call, None)
 
     def _arm(self) -> None:
@@ -356,7 +356,7 @@ class GroupHost:
         except StringTooLongError:
             return False    # no record can hold the name
         except OffsetLogError:
-            return True    # nobody can say; what is written next says what is wrong with the log
+            return True    # unknown; the next write reports the fault of the log
 
 
 #: The key types of the records that a group of another kind has, and that its members have.

@@ -15,7 +15,7 @@ from offsetlog.topics.partition_log import PartitionLog
 from offsetlog.topics.topic_logs import TopicLogs
 from offsetlog.types import EpochEnd, TimedRecord
 
-#: How often the watermark of a log of positions is looked at while somebody waits for it.
+#: How often the watermark of an offsets log is polled while a client waits for it.
 LOOK_SECONDS = 0.05
 
 

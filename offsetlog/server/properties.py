@@ -17,7 +17,7 @@ from offsetlog.errors import ConfigError
 from offsetlog.missing_library import missing_library
 from offsetlog.topics.configs import INT_MAX, LONG_MAX, TOPIC_CONFIGS, Kind, check
 
-#: The size of a file; a larger one is none of properties.
+#: The largest properties file that is read.
 FILE_BYTES_MAX = 1 << 20
 #: Unknown names that one message lists, besides the first.
 NAMES_MAX = 20
@@ -162,7 +162,7 @@ def _meaning_of_topics(config: str) -> str:
 
 
 def _of_topics(config: str, field: str, *, smallest: int | None = None) -> Property:
-    # The broker's default of a topic's setting has the domain of that.
+    # The broker's default for a topic's setting has the same allowed values.
     setting = TOPIC_CONFIGS[config]
     return Property(
         _meaning_of_topics(config),

@@ -80,6 +80,6 @@ class ReadMemory:
         try:
             await turn
         except asyncio.CancelledError:
-            # Else those after it would wait for a turn that is nobody's.
+            # Otherwise later reads would wait for a turn that never comes.
             self.give_back(0 if turn.cancelled() else size)
             raise

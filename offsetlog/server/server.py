@@ -221,7 +221,7 @@ class Server:
         return self.address
 
     async def _bound(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
-        # Takes the port; nobody can connect yet.
+        # Takes the port; no client can connect yet.
         host, port = self._settings.host, self._settings.port
         with _listening(host, port):
             return await loop.create_server(

@@ -23,7 +23,7 @@ from offsetlog.server.disk import why_short, why_unwritable
 from offsetlog.server.group_host import GroupHost
 from offsetlog.topics.topic_logs import TopicLogs
 
-#: The event loop is stuck if it does not come round in so many seconds.
+#: The event loop counts as stuck if it does not run a call within this many seconds.
 LOOP_SECONDS = 5.0
 #: Reasons that are named; of more there is the number.
 REASONS_NAMED = 20

@@ -166,7 +166,7 @@ class Compaction:
         now_ms: int,
         checkpoints: Checkpoints,
     ) -> Iterator[_Candidate | None]:
-        # A log that is due; until the end it is not closed, and nobody deletes its old segments.
+        # A log that is due; until the end it is not closed, and its old segments are not deleted.
         log = partition.reserve()
         if log is None:
             yield None

@@ -75,7 +75,7 @@ class Flushing:
             # The log takes nothing more then, and says so to the next producer.
             _log.error("%s-%d: the flush failed: %s", partition.topic, partition.number, failure)
         except Exception:
-            # Nobody looks at what the pool keeps of it.  The next order tries again.
+            # No code reads the pool's future of it.  The next order tries again.
             _log.exception("%s-%d: the flush failed", partition.topic, partition.number)
         finally:
             self._loop.call_soon_threadsafe(self._flushed, partition, time.monotonic() - began)

@@ -6,7 +6,7 @@ import resource
 
 #: Files that an open log has at most: its active segment with two indexes, and the one being prepared.
 FILES_OF_A_LOG = 4
-#: An open log has as many mappings, of which a process has 65,530 on most systems.
+#: An open log has as many memory mappings as files, and most systems allow a process 65,530 of them.
 OPEN_LOGS_MAX = 10_000
 OPEN_LOGS_MIN = 16
 #: For what is neither a client nor an open log: 15 after the start, and what threads open for as long as

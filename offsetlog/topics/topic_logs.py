@@ -44,7 +44,7 @@ Key = tuple[str, int]
 Judged = MutableMapping[PartitionLog, int]
 Done = TypeVar("Done")
 
-#: After so long a log that nobody uses is opened again, to see what its topic keeps no longer.
+#: An unused log is opened again after this time, to delete what is past its topic's retention.
 JUDGED_AGAIN_MS = 3_600_000
 #: So long the deletion of old segments waits for what looks at those of a log, which a compaction outlasts.
 RESERVED_WITHIN_SECONDS = 0.1
@@ -236,7 +236,7 @@ class TopicLogs:
         deleted = self._delete_old_segments(partitions, now_ms)
         for partition in self._unopened_due(partitions, self._swept, now_ms):
             with suppress(OffsetLogError):  # it was deleted
-                # Nothing goes of the others, of which there may be very many.
+                # Nothing is deleted from the others, which may be very many.
                 if self._settings_of(partition.topic).deletes_anything:
                     work = partial(self._delete_old_segments, [partition], now_ms)
                     deleted += self._run_opened(partition, work)
@@ -351,7 +351,7 @@ class TopicLogs:
             _log.error("checkpoints of topics could not be written: %s", failure)
 
     def _close_log(self, key: Key, partition: PartitionLog) -> StoppedLog | None:
-        # None where there is none, or it is not clean.
+        # None if there is no log, or it is not clean.
         if partition.is_unsound:
             # It could not be opened, made or closed, and was reported.
             if partition.unopened is not None or self._path(key).exists():

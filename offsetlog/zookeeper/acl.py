@@ -31,7 +31,7 @@ class Acl(NamedTuple):
     permissions: int
 
 
-#: Everybody may do everything, as with the nodes of Kafka's consumers.
+#: Every client may do everything, as with the nodes of Kafka's consumers.
 OPEN = (Acl("world", "anyone", sum(_BITS.values())),)
 
 

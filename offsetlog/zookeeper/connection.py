@@ -141,7 +141,7 @@ class Answer(Generic[T]):
 
     def wait(self) -> bool:
         """Waits up to `request_timeout` from the call on; returns whether the answer has come."""
-        # Most answers of many questions are there when it is their turn; then no lock is taken.
+        # Most answers have come when they are needed; then no lock is taken.
         return bool(self._result.ready() or self._result.wait(max(0.0, self._deadline - time.monotonic())))
 
     def result(self) -> T:
@@ -316,7 +316,7 @@ class ZooKeeperConnection:
 
     def _replace(self, ended: Any) -> None:
         is_closing = self._closing.wait(min(REPLACE_SECONDS * 2 ** min(self._refusals, 10), REPLACE_SECONDS_MAX))
-        # Nobody has answered what was asked for in the moment in which the thread ended.
+        # Requests made at the moment the thread ended have no answer yet.
         ended._notify_pending(self._kazoo.protocol.states.KeeperState.CLOSED)
         ended.discard()
         while not (is_closing or self._is_replaced(ended)):

@@ -99,7 +99,7 @@ class Fields:
         return tuple(self._encodable(each, name) for each in values)
 
     def _encodable(self, text: str, name: str) -> str:
-        # JSON can escape half a character, which nobody could print or write again.
+        # JSON can escape half a surrogate pair, which can be neither printed nor written again.
         if _SURROGATE.search(text):
             raise corrupt(f"the field {name!r} has half a surrogate pair in {_shown(text)}", self.node)
         return text

@@ -12,7 +12,7 @@ from offsetlog.zookeeper.requests import Found, Read, ReadListing, ReadNames, Re
 
 K = TypeVar("K")
 
-#: So many reads under way are made by this many requests, so that the ensemble always has one to answer.
+#: The reads under way are divided among this many requests, so that the ensemble always has one to answer.
 REQUESTS = 4
 #: Reads in one request, at most: with the longest names their bytes stay far below what servers take.
 TOGETHER_MAX = 64

@@ -213,7 +213,7 @@ class BrokerRegistration:
             except NodeExistsError:
                 return True
             except NoNodeError:
-                # Somebody removed what it stands below; where that is the root, this raises.
+                # Its parent was removed; if that is the root, this raises.
                 ClusterClient(self._connection).make_directories(root=False)
             except (UnknownOutcomeError, ZooKeeperUnavailableError):
                 if self._stands(data):
@@ -295,7 +295,7 @@ class BrokerRegistration:
         try:
             answer = self._connection.get_async(self.node)
             if not self._connection.is_connected:
-                # Nobody waits: the client asks the next server, and what it asks goes with the session, as the node.
+                # No wait: the client asks the next server, and its request ends with the session, as the node does.
                 answer.add_done_callback(found)
                 return
             answer.wait()

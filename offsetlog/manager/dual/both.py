@@ -26,7 +26,7 @@ from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
 
 #: So often a group is looked at again, because another client of ZooKeeper committed meanwhile.
 CATCH_UP_TRIES = 5
-#: So many positions of deleted topics go by one request, which holds as many with the longest names.
+#: Most positions of deleted topics in one request, which has room for as many with the longest names.
 DELETED_TOGETHER = 500
 Values = Mapping[TopicPartition, OffsetAndMetadata]
 

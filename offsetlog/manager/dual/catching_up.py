@@ -8,7 +8,7 @@ from typing import NamedTuple
 from offsetlog.errors import ClosedError, CoordinatorLoadingError, OffsetLogError, ZooKeeperUnavailableError
 from offsetlog.manager.dual.differences import Difference
 
-#: After so many groups in a row to which no ZooKeeper answered the rest are not tried.
+#: After this many groups in a row without an answer of ZooKeeper, the rest are not tried.
 UNANSWERED_MAX = 3
 
 

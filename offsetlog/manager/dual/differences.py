@@ -84,7 +84,7 @@ class Differences:
         self._counters = Counters()
         self._differing: dict[str, dict[TopicPartition, Difference]] = {}
         self._listed_count = 0
-        # The group that was asked for last stands last.
+        # The most recently used group is last.
         self._in_zookeeper: OrderedDict[str, dict[TopicPartition, int | None]] = OrderedDict()
         self._known_count = 0
 
@@ -185,7 +185,7 @@ class Differences:
 
     def _know(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
         if not offsets:
-            return  # anybody may ask for groups that are nowhere
+            return  # clients may ask for groups that do not exist
         known = self._in_zookeeper.setdefault(group, {})
         self._in_zookeeper.move_to_end(group)
         before = len(known)

@@ -75,7 +75,7 @@ def _no_steps(_: Work[None]) -> Steps[None]:
 
 _log = logging.getLogger(__name__)
 _NOTHING = OffsetAndMetadata(-1)
-#: So many fetches wait for ZooKeeper at a time while it is known not to answer.
+#: Most fetches that wait for ZooKeeper at a time while it is known not to answer.
 FETCHES_AWAY_MAX = 64
 #: Capabilities of the log that it has here too.
 _KEPT = frozenset({Capability.METADATA, Capability.EPOCHS, Capability.TIMESTAMPS, Capability.HISTORY})

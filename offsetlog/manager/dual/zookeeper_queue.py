@@ -1,23 +1,23 @@
 """The queue of positions from the log to ZooKeeper: the newest of each, being sent or waiting.
 
-A commit that goes forward has been made once the log has it.  ZooKeeper follows, and a commit that is slow there keeps
-none from the log:
+A commit that goes forward is done once the log has it.  ZooKeeper follows, and a slow write there delays no commit to
+the log:
 
-* **Prompt.**  While ZooKeeper answers, the positions of a commit are sent at once, by one plain write.  At most one
-  write of a position is on its way.  One that waits for that loses the positions that a newer commit brings: its place
-  is taken, and its commit is answered.
-* **Late.**  Where a prompt write has no sure answer, its positions are late.  Only their names are kept: the log is
-  the queue, and what it has when they are sent is the newest.  Others may have committed to ZooKeeper meanwhile, so a
-  late write never takes a position back there (`monotonic`, by the versions of the nodes).
-* **Away.**  Where no server answered within the commit timeout, nothing is sent any more: each commit is late when it
-  comes, and costs nothing.  One late write is tried after `PROBE_SECONDS`, and again after each failure.  The first
-  that is answered ends the outage, and the rest follow, one group at a time.
+* **Prompt.**  While ZooKeeper answers, the positions of a commit are sent at once, in one plain write.  At most one
+  write of a position is being sent.  A write that waits for it loses the positions that a newer commit brings; once it
+  has none left, its commit is answered.
+* **Late.**  If a prompt write gets no certain answer, its positions are late.  Only their names are kept: the log is
+  the queue, and has the newest value when they are sent.  Other clients may have committed to ZooKeeper meanwhile, so
+  a late write never lowers a position there (`monotonic`, by the versions of the nodes).
+* **Away.**  If no server answered within the commit timeout, nothing is sent: each new commit is late at once, and
+  costs nothing.  One late write is tried after `PROBE_SECONDS`, and again after each failure.  The first that is
+  answered ends the outage, and the rest follow, one group at a time.
 
-A rewind or a delete holds its positions (`held`): waiting ones are withdrawn, those on their way are waited for, and no
-commit brings them meanwhile, since their turns are taken.  So no forward commit arrives after it and undoes it.  If it
-fails and the log was not written, they are late again: ZooKeeper may have gone back, and gets what the log has.
+A rewind or a delete holds its positions (`held`): waiting writes of them are withdrawn, those being sent are awaited,
+and no commit adds them meanwhile, since their turns are taken.  So no forward commit arrives later and undoes it.  If
+it fails and the log was not written, they become late: ZooKeeper may have the lower value, and gets the log's again.
 
-A crash loses nothing but the knowledge of what is late: the log has all of it, and fetches answer the larger.
+A crash loses only the knowledge of which positions are late: the log has them all, and fetches return the larger value.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from offsetlog.types import Position, TopicPartition
 
 #: The time from the last failure to the next try while ZooKeeper does not answer.
 PROBE_SECONDS = 1.0
-#: So many late positions are kept; those beyond are differences that `catch_up` finds.
+#: Most late positions kept; those beyond are differences that `catch_up` finds.
 LATE_MAX = 100_000
 #: A late write that has one of these is sent again position by position, for the sake of the others.
 _OF_ONE_POSITION = (RewindError, CorruptionError, TooLargeError)
@@ -128,7 +128,7 @@ class ZooKeeperQueue:
         self._call_later = call_later
         self._late_max, self._probe_seconds = late_max, probe_seconds
         self._lock = threading.Lock()
-        # By group and position; a write stands there once for each of its positions.
+        # By group and position; a write appears once for each of its positions.
         self._waiting: dict[str, dict[TopicPartition, Write]] = {}
         self._flying: dict[str, dict[TopicPartition, Write]] = {}
         self._late: OrderedDict[str, _Late] = OrderedDict()
@@ -318,7 +318,7 @@ class ZooKeeperQueue:
         """Records a write that ZooKeeper did not take; returns others that need not wait any longer."""
         self._note_failure(write)
         if is_outage(failure):
-            # A commit that was sent, and whose connection broke, is no proof that nobody answers.
+            # A broken connection after a commit was sent does not prove that no server answers.
             is_proof = was_late or not isinstance(failure, UnknownOutcomeError)
             kept = [] if write.is_dropped else self._keep_late(write.group, write.offsets)
             return [*kept, *(self._go_away() if is_proof else [])]

@@ -92,7 +92,7 @@ def delete_positions(session: Session, work: Work[Any], group: str, keys: Sequen
         try:
             yield from session.write(work, [Delete(node, stat.version) for node, stat in there.items()])
         except NoNodeError:
-            continue  # somebody else deletes
+            continue  # another client deletes
         except NodeVersionError as failure:
             raise _changed(group, failure.node, 0) from failure
         return len(there)
@@ -262,14 +262,14 @@ def delete_group(
             return deleted
         tree.check_unoccupied()
         positions = frozenset(tree.positions())
-        # Another look at positions that somebody else removes finds none that the first one did not find.
+        # A second read of positions that another client removes finds none that the first did not find.
         judged = _judged(group, {node: tree.nodes[node] for node in positions}, judged, deleted)
         try:
             for part in _removals(session, tree, positions):
                 yield from session.write(work, part)
                 deleted += sum(each.node in positions for each in part)
         except NoNodeError:
-            continue  # somebody else removes it too
+            continue  # another client removes it too
         except (NodeVersionError, NodeNotEmptyError, NodeExistsError) as failure:
             raise _changed(group, failure.node, deleted) from failure
         return deleted
@@ -323,7 +323,7 @@ def expire_group(
             for part in _parts(session, [Delete(each.node, each.stat.version) for each in removable], guard):
                 yield from session.write(work, [*guard, *part])
         except GroupNotEmptyError:
-            return 0  # a consumer came, or somebody committed: nothing of it is idle
+            return 0  # a consumer came, or a commit: nothing of the group is idle
         except (NoNodeError, NodeVersionError, NodeExistsError, NodeNotEmptyError):
             continue
         _check_empty({each.node: each.stat for each in old})

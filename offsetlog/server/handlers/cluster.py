@@ -45,7 +45,7 @@ GROUP, TRANSACTION = 0, 1
 METADATA_WITH_NULL = 1
 #: From this version on Metadata asks for topics by id, too; two versions before it can say so in vain.
 METADATA_BY_ID = 12
-#: Operations that everybody may do, a bit for each operation, where nobody is refused anything.
+#: Operations that every client may do, one bit each: there is no access control.
 TOPIC_OPERATIONS, CLUSTER_OPERATIONS = 0xDF8, 0x1FA0
 NOT_ASKED_FOR = -(1 << 31)
 #: DescribeCluster names brokers; those that ask for the endpoints of controllers are to ask one.

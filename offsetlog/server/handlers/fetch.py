@@ -203,7 +203,7 @@ class _Fetch:
         self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._finish)
         self._exchange.on_abandoned(self._stop)
         self._exchange.wait()
-        # Between a read on another thread and the watch, what came has woken nobody.
+        # Records that came between the read on another thread and the watch woke no request.
         if self._was_off_loop:
             self._look()
 

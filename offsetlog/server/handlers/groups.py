@@ -101,7 +101,7 @@ DESCRIBE_WITH_MISSING_GROUP = 6
 #: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: whoever asks may do all of a group.
 ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 NOT_ASKED_FOR = -(1 << 31)
-#: Once an answer has members of so many bytes, other groups are to be asked for again.
+#: Once the members in an answer have this many bytes, the client must ask for the other groups again.
 DESCRIBED_BYTES_MAX = 16 << 20
 #: Taken for what a member has besides its names, its metadata and its assignment.
 MEMBER_BYTES = 64

@@ -52,7 +52,7 @@ REFUSALS = {
     "invalid_producer_epoch": error_codes.INVALID_PRODUCER_EPOCH,
 }
 
-#: Refusals of which Kafka does not say where the log starts.
+#: Refusals for which Kafka's answer has no log start offset.
 BEFORE_THE_LOG = (
     "not_one_batch",
     "corrupt_message",
