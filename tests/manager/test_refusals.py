@@ -66,7 +66,7 @@ def test_a_log_partition_that_is_no_int_is_refused_with_what_it_is(manager, numb
 @pytest.mark.parametrize("number", [1, -1])
 def test_a_log_partition_that_is_not_there_is_refused(manager, number):
     manager.start()
-    with pytest.raises(PartitionError, match=f"no log partition {number}: the highest is 0"):
+    with pytest.raises(PartitionError, match=f"log partition {number} does not exist: the highest is 0"):
         manager.state(number)
 
 

@@ -81,7 +81,7 @@ def test_a_source_that_only_its_owner_may_read(hosts, tmp_path, capsys, auth_fil
     arguments = ["--from", f"zookeeper://{hosts}", "--to", tmp_path / "data"]
     code, out, err = call(capsys, *arguments)
     assert (code, out.splitlines()[1:]) == (1, [])
-    assert "/consumers/g/offsets: ZooKeeper does not let this connection do that" in err
+    assert "/consumers/g/offsets: the ACL of /consumers/g/offsets does not permit this operation" in err
     code, out, _ = call(capsys, *arguments, "--from-auth-file", auth_file)
     assert (code, out.splitlines()[-1]) == (0, "3 positions new")
 
@@ -122,7 +122,7 @@ def test_source_and_target_have_credentials_of_their_own(hosts, tmp_path, capsys
     arguments = ["--from", ensemble, "--to", f"{ensemble}/other", "--from-auth-file"]
     code, _, err = call(capsys, *arguments, other, "--to-auth-file", auth_file)
     assert code in (1, 2)
-    assert "does not let this connection" in err
+    assert "does not permit this operation to this connection" in err
     code, out, _ = call(capsys, *arguments, auth_file, "--to-auth-file", other)
     assert (code, out.splitlines()[-1]) == (0, "3 positions new")
 
@@ -184,7 +184,7 @@ def test_files_of_credentials_that_are_refused(tmp_path, capsys, text, mode, mes
         ("world:anyone:rr", "is not an ACL entry"),
         ("world:anyone:", "is not an ACL entry"),
         ("digest:a\udc80:r", "is not UTF-8"),
-        ("digest::cdrwa", "names nobody"),
+        ("digest::cdrwa", "has no identity"),
         ("auth::cdrwa", "names the credentials of --to-auth-file, which is not given"),
     ],
 )

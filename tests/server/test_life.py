@@ -128,7 +128,7 @@ def test_two_servers_do_not_share_a_directory(tmp_path):
 
 
 def test_off_loopback_only_with_leave(tmp_path):
-    with pytest.raises(ConfigError, match=r"no security yet: listening on 0\.0\.0\.0 needs"):
+    with pytest.raises(ConfigError, match=r"listening on 0\.0\.0\.0 needs --allow-any-host"):
         RunningServer(tmp_path / "data", host="0.0.0.0")
 
 

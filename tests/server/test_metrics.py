@@ -446,7 +446,7 @@ def test_an_address_that_is_taken_is_an_error(server, tmp_path):
 
 
 def test_off_loopback_only_with_leave(tmp_path):
-    with pytest.raises(ConfigError, match=r"no security yet: listening on 0\.0\.0\.0 needs"):
+    with pytest.raises(ConfigError, match=r"listening on 0\.0\.0\.0 needs --allow-any-host"):
         RunningServer(tmp_path / "data", metrics_host="0.0.0.0")
 
 

@@ -128,7 +128,7 @@ def test_what_cannot_be_read_is_said(spark, zookeeper, tmp_path):
         return caught.value
 
     assert "ZooKeeper has no node /consumers below the root" in str(tried(zookeeper, ""))
-    assert "no list of hosts" in str(tried("zk1:port", ""))
+    assert "not a list of hosts" in str(tried("zk1:port", ""))
     client = KazooClient(hosts=f"{zookeeper}/kafka", timeout=30)
     client.start(timeout=60)
     try:
@@ -292,10 +292,10 @@ def test_refusals_name_the_line(spark, tmp_path):
     assert done.committed == {"new": 1}
     assert [(each["line"], str(each["reason"]).split(" from ")[0]) for each in done.examples] == [
         (3, "not a row of group, topic, partition and offset"),
-        (4, "the partition is no number"),
+        (4, "the partition must be a number"),
         (6, "not a row of group, topic, partition and offset"),
-        (7, "the offset is no number"),
-        (8, "the offset is no number"),
+        (7, "the offset must be a number"),
+        (8, "the offset must be a number"),
     ]
     assert {str(each["file"]) for each in done.examples} == {dump.name}
     assert done.refused == 5

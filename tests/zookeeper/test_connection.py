@@ -367,7 +367,7 @@ def test_settings_out_of_their_domain_are_refused():
             ConnectionSettings(**given)
     for hosts in ("h", "127.0.0.1:2181, [::1]:2181", "zk-1.example.:2181", "größe:1/root"):
         assert ConnectionSettings(hosts=hosts).hosts == hosts
-    with pytest.raises(errors.ConfigError, match="no list of hosts"):
+    with pytest.raises(errors.ConfigError, match="not a list of hosts"):
         ZooKeeperConnection(ConnectionSettings(hosts="h:port")).start()
 
 
