@@ -266,7 +266,8 @@ def test_fetches_that_wait_in_an_outage_are_bounded(monkeypatch):
     with site.start() as manager:
         outage(site, manager)
         looks = manager._both.looks
-        with looks.at("a"), looks.at("b"), pytest.raises(errors.ZooKeeperUnavailableError, match="2 fetches already wait"):
+        away = pytest.raises(errors.ZooKeeperUnavailableError, match="2 fetches already wait")
+        with looks.at("a"), looks.at("b"), away:
             manager.fetch(GROUP)
         assert looks.count == 0
         manager.zookeeper.is_away = False
