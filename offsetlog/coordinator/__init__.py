@@ -1,1 +1,1 @@
-"""Groups and their coordinator, pure: requests, time and records come in, answers and records go out."""
+"""Consumer groups and their coordinator, without I/O: requests, time and records in; answers and records out."""

@@ -35,7 +35,7 @@ def protocols_of(request: JoinGroupRequest) -> Protocols:
 
 
 def rebalance_timeout_of(request: JoinGroupRequest) -> int:
-    """In ms; version 0 has none, and means the session's."""
+    """Returns the rebalance timeout in ms; version 0 has no such field, and the session timeout counts."""
     timeout = request.rebalance_timeout_ms
     return request.session_timeout_ms if timeout == -1 else timeout
 
@@ -43,7 +43,7 @@ def rebalance_timeout_of(request: JoinGroupRequest) -> int:
 def is_unwritable(name: str) -> bool:
     """Whether a name is too long for a record and for old versions of answers.
 
-    Bytes that are no UTF-8 are read as characters of three bytes, so that a name that was short
+    Bytes that are not UTF-8 are read as characters of three bytes, so that a name that was short
     enough may be longer than that.
     """
     is_short = len(name) * 4 <= NAME_BYTES_MAX
@@ -51,14 +51,14 @@ def is_unwritable(name: str) -> bool:
 
 
 def has_unwritable_name(request: JoinGroupRequest, call: Call) -> bool:
-    """Whether a join brings a name that no record of its group could hold."""
+    """Whether a join contains a name that no group record can hold."""
     names = (request.group_id, request.protocol_type, request.group_instance_id, call.client_id)
     offered = (each.name for each in request.protocols)
     return any(is_unwritable(each) for each in (*names, *offered) if each)
 
 
 def new_member(member_id: str, request: JoinGroupRequest, call: Call) -> Member:
-    """A member that has not joined before, whose join waits for its answer."""
+    """Makes a member that has not joined before, and whose join waits for its answer."""
     return Member(
         member_id,
         request.group_instance_id,
@@ -73,7 +73,7 @@ def new_member(member_id: str, request: JoinGroupRequest, call: Call) -> Member:
 
 
 def join_refusal(call: Call, error: ErrorCode, member_id: str) -> JoinGroupResponse:
-    """An answer without a group; version 7 and later have null where others have ""."""
+    """Returns the answer that refuses a join; versions from 7 on have null where older ones have ""."""
     return JoinGroupResponse(
         error_code=error.code,
         protocol_name=None if call.version >= 7 else "",
@@ -82,7 +82,7 @@ def join_refusal(call: Call, error: ErrorCode, member_id: str) -> JoinGroupRespo
 
 
 def leaving(request: LeaveGroupRequest, call: Call) -> tuple[LeaveGroupRequestMember, ...]:
-    """The members that leave, in any version."""
+    """Returns the members that leave, for any version."""
     if call.version >= LEAVE_OF_MEMBERS:
         return tuple(request.members)
     return (LeaveGroupRequestMember(request.member_id),)
@@ -91,19 +91,19 @@ def leaving(request: LeaveGroupRequest, call: Call) -> tuple[LeaveGroupRequestMe
 def leave_answer(
     results: tuple[LeaveGroupResponseMember, ...], call: Call
 ) -> LeaveGroupResponse:
-    """The answer in any version: old ones have the error of their one member as that of the call."""
+    """Returns the answer for any version; old versions report their only member's error as that of the call."""
     if call.version >= LEAVE_OF_MEMBERS:
         return LeaveGroupResponse(members=results)
     return LeaveGroupResponse(error_code=results[0].error_code)
 
 
 def leave_refusal(error: ErrorCode) -> LeaveGroupResponse:
-    """An answer of any version for a leave that failed as a whole."""
+    """Returns the answer to a leave that failed as a whole, for any version."""
     return LeaveGroupResponse(error_code=error.code)
 
 
 def awaited_syncs(group: ClassicGroup, error: ErrorCode) -> Refusals:
-    """The syncs that wait for an assignment, each with the answer that gives it an error."""
+    """Returns the syncs that wait for an assignment, each with its error answer."""
     return [
         (each.awaiting_sync, SyncGroupResponse(error_code=error.code))
         for each in group.members.values()
@@ -112,7 +112,7 @@ def awaited_syncs(group: ClassicGroup, error: ErrorCode) -> Refusals:
 
 
 def members_for_leader(group: ClassicGroup) -> tuple[JoinGroupResponseMember, ...]:
-    """All members with what they offer for the protocol of the group, from which the leader assigns."""
+    """Returns all members with their metadata for the group's protocol, for the leader to assign from."""
     return tuple(
         JoinGroupResponseMember(
             each.member_id, each.group_instance_id, each.metadata(group.protocol)
@@ -122,7 +122,7 @@ def members_for_leader(group: ClassicGroup) -> tuple[JoinGroupResponseMember, ..
 
 
 def assignment_of(group: ClassicGroup, member: Member) -> SyncGroupResponse:
-    """The answer to the sync of a member once the group is stable."""
+    """Returns the answer to a member's sync once the group is stable."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol,
@@ -131,5 +131,5 @@ def assignment_of(group: ClassicGroup, member: Member) -> SyncGroupResponse:
 
 
 def differs(named: str | None, agreed: str | None) -> bool:
-    """Whether a request names another protocol than was agreed; one that names none agrees."""
+    """Whether a request names another protocol than the agreed one; naming none never differs."""
     return named is not None and agreed is not None and named != agreed

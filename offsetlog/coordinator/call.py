@@ -1,4 +1,4 @@
-"""A request on its way through the coordinator, whoever sent it."""
+"""A request that the coordinator handles."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """The context of a request besides its fields; the answer names the call.
+    """The context of a request beside its fields; answers refer to it.
 
     Attributes:
-        version: of the API, for the few rules that differ by version.
-        client_id: from the request's header.
-        client_host: "/" and the address, as brokers record it.
-        answered: set by the coordinator: a call is answered once, in time or with a timeout.
+        version: version of the API, for the few rules that differ by version.
+        client_id: client id from the request's header.
+        client_host: "/" followed by the address, as brokers record it.
+        answered: set by the coordinator, which answers each call once, in time or with a timeout.
     """
 
     version: int

@@ -1,4 +1,4 @@
-"""A classic group: its members, its state, and the rules that need neither time nor a log.
+"""A classic group: its members, its state, and the rules that depend on neither time nor the log.
 
 The rules are those of docs/format/coordinator.md §5.8-5.11.  `Membership` calls them in the order in
 which requests come.
@@ -39,10 +39,10 @@ class Member:
     """A member; times in milliseconds.
 
     Attributes:
-        awaiting_join: its JoinGroup, which is answered when the rebalance completes.
-        awaiting_sync: its SyncGroup, which is answered when the leader's assignment is stored.
-        is_new: it waits in its first JoinGroup, and cannot send heartbeats yet.
-        heartbeat_satisfied: it was heard of since its timer was set.
+        awaiting_join: its waiting JoinGroup, answered when the rebalance completes.
+        awaiting_sync: its waiting SyncGroup, answered when the leader's assignment is stored.
+        is_new: whether it waits in its first JoinGroup and cannot send heartbeats yet.
+        heartbeat_satisfied: whether it sent a request since its timer was set.
     """
 
     member_id: str
@@ -59,7 +59,7 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """Whether it keeps its place when it is restarted."""
+        """Whether it is static, so that it keeps its place over a restart."""
         return self.group_instance_id is not None
 
     @property
@@ -68,11 +68,11 @@ class Member:
         return {name for name, _ in self.protocols}
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Returns its metadata for a protocol; b"" if it does not offer that."""
+        """Returns its metadata for a protocol; b"" if it does not offer the protocol."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: frozenset[str]) -> str | None:
-        """The first of its protocols that is among the candidates; None: it has none of them."""
+        """Returns the first of its protocols that is a candidate, or None."""
         return next((name for name, _ in self.protocols if name in candidates), None)
 
 
@@ -80,19 +80,19 @@ class Member:
 class ClassicGroup:
     """A classic group as its coordinator knows it.
 
-    The fields of a record change only by `apply`; the rest is the rebalance that runs, which a
-    coordinator that loads the group begins again.
+    The fields that a record holds change only in `apply`.  The others describe the running rebalance,
+    which a coordinator that loads the group starts again.
 
     Attributes:
         previous_state: the state before this one; a rebalance out of EMPTY waits for more members.
         has_record: whether the log has a record of the group.
-        pending_ids: member ids that were given out, and have not joined yet.
-        pending_sync: members that have not asked for the assignment of this generation yet.
-        new_member_added: whether a member came while the first rebalance waits for more.
-        remaining_delay, last_delay: for how many ms that rebalance may yet be put off, and for how
-            many it was put off last.
-        awaiting_join: how many members wait for the rebalance to complete.  It is counted, as is
-            how many offer each protocol: groups of thousands would look at all of them in each join.
+        pending_ids: member ids that were given out but have not joined yet.
+        pending_sync: members that have not sent a sync in this generation yet.
+        new_member_added: whether a member joined while the first rebalance waits for more.
+        remaining_delay, last_delay: ms for which the first rebalance may still be postponed, and for
+            which it was postponed last.
+        awaiting_join: number of members that wait for the rebalance to complete.  Like the number that
+            offer each protocol, it is kept as a count, so that a join in a group of thousands is fast.
     """
 
     group_id: str
@@ -121,7 +121,7 @@ class ClassicGroup:
     # ------------------------------------------------------------------------------------------ state
 
     def transition_to(self, state: GroupState) -> None:
-        """Enters a state."""
+        """Changes to a state."""
         self.previous_state = self.state
         self.state = state
 
@@ -131,27 +131,27 @@ class ClassicGroup:
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance may begin: none is being prepared."""
+        """Whether a rebalance may begin because none is being prepared."""
         return self.is_in(
             GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY
         )
 
     @property
     def rebalance_timeout(self) -> int:
-        """The longest that any member allows, in ms."""
+        """The longest rebalance timeout of any member, in ms."""
         return max((each.rebalance_timeout for each in self.members.values()), default=0)
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Whether nobody is missing: every member waits, and no id that was given out is unused."""
+        """Whether every member waits in a join, and no id that was given out is unused."""
         return not self.pending_ids and self.awaiting_join == len(self.members)
 
     def not_yet_rejoined(self) -> list[Member]:
-        """The members that have not joined the rebalance."""
+        """Returns the members that have not joined the rebalance."""
         return [each for each in self.members.values() if each.awaiting_join is None]
 
     def accepts(self, member_id: str, size_max: int) -> bool:
-        """Whether a member may join a group of at most `size_max` members."""
+        """Whether a member may join, if the group may have at most `size_max` members."""
         if self.is_in(GroupState.EMPTY, GroupState.DEAD):
             return True
         member = self.members.get(member_id)
@@ -163,7 +163,7 @@ class ClassicGroup:
     # ---------------------------------------------------------------------------------------- members
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Adds a member; the first one leads."""
+        """Adds a member; the first becomes leader."""
         assert member.member_id not in self.members
         if not self.members:
             self.protocol_type = protocol_type
@@ -176,7 +176,7 @@ class ClassicGroup:
         self.pending_ids.discard(member.member_id)
 
     def remove(self, member_id: str) -> Member | None:
-        """Removes a member, or an id that was given out; another member leads, if it led."""
+        """Removes a member or an id that was given out; a leader is replaced by another member."""
         member = self.members.pop(member_id, None)
         self.pending_ids.discard(member_id)
         self.pending_sync.discard(member_id)
@@ -189,7 +189,7 @@ class ClassicGroup:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Makes a member that has joined lead; whether there is one."""
+        """Makes a member that has joined the leader; returns whether there is one."""
         leader = self.members.get(self.leader) if self.leader is not None else None
         if leader is not None and leader.awaiting_join is not None:
             return True
@@ -201,7 +201,7 @@ class ClassicGroup:
         return joined is not None
 
     def replace_static(self, member: Member, old_id: str) -> None:
-        """Gives a static member's place to its next life, which has another member id."""
+        """Gives a static member's place to its restarted instance, which has a new member id."""
         old = self.members[old_id]
         assert old.group_instance_id == member.group_instance_id is not None
         # In its place: members are listed in the order in which they came.
@@ -219,21 +219,21 @@ class ClassicGroup:
             self.leader = member.member_id
 
     def await_join(self, member: Member, call: Call) -> Call | None:
-        """Has a join of a member wait for the rebalance; the one that has waited until now."""
+        """Lets a member's join wait for the rebalance; returns the join that it replaces."""
         before = self.take_join(member)
         member.awaiting_join = call
         self.awaiting_join += 1
         return before
 
     def take_join(self, member: Member) -> Call | None:
-        """The join of a member that waits for the rebalance, and does so no more; None: there is none."""
+        """Returns a member's waiting join, which waits no more, or None."""
         call, member.awaiting_join = member.awaiting_join, None
         if call is not None:
             self.awaiting_join -= 1
         return call
 
     def offer(self, member: Member, protocols: Protocols) -> None:
-        """Has a member offer other protocols."""
+        """Replaces the protocols that a member offers."""
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
@@ -252,7 +252,7 @@ class ClassicGroup:
             self._count(each, 1)
 
     def refusal_of(self, member_id: str, group_instance_id: str | None) -> ErrorCode | None:
-        """Why a request of this member is refused; None: it is not."""
+        """Returns the error for a request of this member, or None."""
         if group_instance_id is not None:
             known = self.static_members.get(group_instance_id)
             if known is None:
@@ -264,7 +264,7 @@ class ClassicGroup:
     # -------------------------------------------------------------------------------------- protocols
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols may join; one without any never."""
+        """Whether a member with these protocols may join; a member without any may not."""
         if not protocols:
             return False
         if self.state is GroupState.EMPTY:
@@ -274,15 +274,15 @@ class ClassicGroup:
         return any(self._offered[name] == len(self.members) for name, _ in protocols)
 
     def candidates(self) -> frozenset[str]:
-        """The protocols that all members support."""
+        """Returns the protocols that all members support."""
         everybody = len(self.members)
         return frozenset(name for name, count in self._offered.items() if count == everybody > 0)
 
     def elected_protocol(self) -> str:
-        """The protocol with the most votes; of several the one that was voted for first.
+        """Returns the protocol with the most votes; in a tie, the one voted for first.
 
         Raises:
-            InternalError: the members have none in common, with which `supports` let no one join.
+            InternalError: the members have no protocol in common, which `supports` should have prevented.
         """
         candidates = self.candidates()
         votes: dict[str, int] = {}
@@ -291,7 +291,7 @@ class ClassicGroup:
             if vote is not None:
                 votes[vote] = votes.get(vote, 0) + 1
         if not votes:
-            raise InternalError(f"group {self.group_id!r}: its members have no protocol in common")
+            raise InternalError(f"group {self.group_id!r}: the members have no protocol in common")
         return max(votes, key=lambda name: votes[name])
 
     def _read_subscriptions(self) -> frozenset[str] | None:
@@ -306,14 +306,14 @@ class ClassicGroup:
         return frozenset(found)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic; also where that cannot be known of a consumer group."""
+        """Whether a member reads the topic; true as well if a consumer group's subscriptions are unreadable."""
         if self.subscribed_topics is not None:
             return topic in self.subscribed_topics
         return self.protocol_type == CONSUMER
 
     @property
     def expiry(self) -> Expiry | None:
-        """The part of it that may expire (docs/format/coordinator.md §5.13); None: nothing in this state."""
+        """Returns the part of the group that may expire, or None (docs/format/coordinator.md §5.13)."""
         if self.state is GroupState.EMPTY:
             return Expiry(None)
         is_read = self.protocol_type == CONSUMER and self.subscribed_topics is not None
@@ -322,7 +322,7 @@ class ClassicGroup:
     # ---------------------------------------------------------------------------------------- records
 
     def begin_generation(self) -> None:
-        """The members that have joined are those of the next generation."""
+        """Begins the next generation, whose members are those that have joined."""
         self.generation += 1
         self.protocol = self.elected_protocol()
         self.subscribed_topics = self._read_subscriptions()
@@ -330,7 +330,7 @@ class ClassicGroup:
         self.transition_to(GroupState.COMPLETING_REBALANCE)
 
     def record(self, now_ms: int, assignments: dict[str, bytes] | None = None) -> GroupRecord:
-        """The record of the group as it is, with other assignments where they are given."""
+        """Returns the record of the group as it is, with `assignments` instead of its own if given."""
         given = assignments if assignments is not None else self.assignments()
         return GroupRecord(
             self.protocol_type,
@@ -361,10 +361,10 @@ class ClassicGroup:
         )
 
     def apply(self, record: GroupRecord) -> None:
-        """Takes over what a record says: the only way in which that part of the group changes.
+        """Takes over the content of a record; nothing else changes these fields.
 
-        A group of which the log says something for the first time while its members join already
-        keeps them: the record says nothing of them.
+        If this is the first record the log holds of a group whose members are already joining, those
+        members stay: the record cannot know of them.
         """
         self.has_record = True
         self.current_state_timestamp = record.current_state_timestamp

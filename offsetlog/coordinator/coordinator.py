@@ -1,11 +1,11 @@
 """The coordinator of the groups in the log partitions that this process leads.
 
-It is pure: requests, time, and what became of records come in; answers and records go out, through
-two ports.  The groups change by records alone, in the order of the log: while a record of a group is
-on its way to W, the group's next request waits (docs/architecture.md §7a).
+It does no I/O: it is given requests, time, and the outcome of records, and gives out answers and
+records through a port.  Groups change only by records, in the order of the log: while a record of a
+group is on its way to W, the group's next request waits (docs/architecture.md §7a).
 
-A request of a running consumer is decided here once, and admitted at the front from then on; before
-anything that may change a group, its admissions are revoked (csrc/front/admissions.h).
+The first request of a running consumer is decided here; equal ones are then admitted at the front.
+Before anything that may change a group, its admissions are revoked (csrc/front/admissions.h).
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ Step = Callable[[float], Write | None]
 
 @dataclass(frozen=True, slots=True)
 class OtherGroup:
-    """A group of another kind than the classic one, which this coordinator keeps and does not run.
+    """A group that is not a classic group: this coordinator keeps its records but does not run it.
 
     Attributes:
-        group_type: as ListGroups names it: "consumer", "share", "streams".
-        has_members: whether the log has a record of a member.
+        group_type: "consumer", "share" or "streams", as in ListGroups.
+        has_members: whether the log holds a record of a member.
     """
 
     group_type: str
@@ -96,7 +96,7 @@ class _Slot:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether the end of its generation is on its way."""
+        """Whether a record that ends its generation is being written."""
         return self.in_flight is not None and isinstance(self.in_flight.record, Fence)
 
     @property
@@ -107,7 +107,7 @@ class _Slot:
 
 
 class Coordinator:
-    """Groups by log partition; see the module for what it is.
+    """The groups of the led log partitions; see the module.
 
     A partition is loading between `begin_load` and `loaded`; requests for a partition that is
     neither loading nor loaded are answered NOT_COORDINATOR.  Times are seconds of any steady clock.
@@ -131,7 +131,7 @@ class Coordinator:
     # -------------------------------------------------------------------------------------- partitions
 
     def begin_load(self, partition: int) -> None:
-        """The partition is led from now on, and not yet known: requests are answered so."""
+        """Starts leading a partition that is still loading; requests are answered with that error."""
         self._loading.add(partition)
 
     def loaded(
@@ -141,7 +141,7 @@ class Coordinator:
         now: float,
         others: Mapping[str, OtherGroup] | None = None,
     ) -> None:
-        """The partition is known: the newest record of each of its groups, and those of other kinds."""
+        """Ends the loading of a partition; takes the newest record of each group and the groups of other kinds."""
         slots = self._partitions[partition] = {}
         self._others[partition] = dict(others or {})
         self._loading.discard(partition)
@@ -152,7 +152,7 @@ class Coordinator:
         self._ports.set_led(partition, True)
 
     def resign(self, partition: int) -> None:
-        """The partition is led by another process: all that waits is answered so."""
+        """Stops leading a partition; waiting requests are answered NOT_COORDINATOR."""
         self._ports.set_led(partition, False)
         self._loading.discard(partition)
         self._others.pop(partition, None)
@@ -161,7 +161,7 @@ class Coordinator:
             self._membership.end(slot.group, error_codes.NOT_COORDINATOR)
 
     def refusal(self, group_id: str) -> ErrorCode | None:
-        """The error of any request for a group; None: its partition is led here and known."""
+        """Returns the error for any request of a group; None if its partition is led here and loaded."""
         partition = self._partition_for(group_id)
         if partition in self._partitions:
             return None
@@ -170,7 +170,7 @@ class Coordinator:
         return error_codes.NOT_COORDINATOR
 
     def group(self, group_id: str) -> ClassicGroup | None:
-        """The group of this name; one that only has positions is empty.  None: there is none."""
+        """Returns the group of this name, an empty one if it only has positions, or None."""
         slot = self._slot(group_id)
         if slot is not None:
             return slot.group
@@ -178,27 +178,27 @@ class Coordinator:
 
     @property
     def is_loading(self) -> bool:
-        """Whether a partition loads, whose groups are not known yet."""
+        """Whether any partition is still loading."""
         return bool(self._loading)
 
     def loads(self, partition: int) -> bool:
-        """Whether a partition is led here, and its groups are not known yet."""
+        """Whether a partition is led here and still loading."""
         return partition in self._loading
 
     def loaded_partitions(self) -> list[int]:
-        """The partitions whose groups are known."""
+        """Returns the partitions that are loaded."""
         return sorted(self._partitions)
 
     def other_group(self, group_id: str) -> OtherGroup | None:
-        """The group of this name, if it is of another kind."""
+        """Returns the group of this name if it is not a classic group."""
         return self._others.get(self._partition_for(group_id), {}).get(group_id)
 
     def fetch_refusal(
         self, group_id: str, member_id: str | None, member_epoch: int
     ) -> ErrorCode | None:
-        """The error of an OffsetFetch of a group; None: it may have the positions.
+        """Returns the error for an OffsetFetch of a group; None if it may be answered.
 
-        Member id and epoch count in modern groups alone, whose members are not known here
+        Member id and epoch matter only for modern groups, whose members are not known here
         (docs/format/coordinator.md §5.3).
         """
         error = self.refusal(group_id)
@@ -209,11 +209,11 @@ class Coordinator:
         return error_codes.UNKNOWN_MEMBER_ID if is_modern else None
 
     def other_groups(self) -> dict[str, OtherGroup]:
-        """All groups of other kinds."""
+        """Returns all groups that are not classic groups."""
         return {name: each for others in self._others.values() for name, each in others.items()}
 
     def groups(self) -> list[ClassicGroup]:
-        """All groups that have records."""
+        """Returns all groups that have records."""
         return [
             slot.group
             for slots in self._partitions.values()
@@ -224,7 +224,7 @@ class Coordinator:
     def count_by_state(self) -> Counter[tuple[str, str]]:
         """Counts the groups that have records by type and state, as ListGroups names them.
 
-        From any thread: each group is counted once, in a state that it had meanwhile.
+        Any thread may call this.  Each group is counted once, in a state it had during the call.
         """
         found: Counter[tuple[str, str]] = Counter()
         for slots in self._partitions.copy().values():
@@ -317,7 +317,7 @@ class Coordinator:
         self._run(slot, lambda now: membership.sync(slot.group, request, call, now), refused, now)
 
     def heartbeat(self, request: HeartbeatRequest, call: Call, now: float) -> None:
-        """Handles a Heartbeat: it changes nothing that a record holds, and never waits."""
+        """Handles a Heartbeat, which changes no field of a record and never waits."""
         error = self._known_refusal(request.group_id)
         slot = self._slot(request.group_id) if error is None else None
         if slot is not None:
@@ -370,7 +370,7 @@ class Coordinator:
         return self.refusal(group_id)
 
     def delete(self, group_id: str, call: Call, now: float) -> None:
-        """Deletes a group without members, and its positions; answers an ErrorCode, or None."""
+        """Deletes a group without members and its positions; the answer is an ErrorCode or None."""
         error = self.refusal(group_id)
         other = self.other_group(group_id) if error is None else None
         slot = self._slot(group_id) if error is None else None
@@ -386,7 +386,7 @@ class Coordinator:
         self._run(slot, lambda now: membership.delete(group, call), lambda e: [(call, e)], now)
 
     def live_groups(self) -> dict[int, list[str]]:
-        """The groups with members of which something may expire, by partition."""
+        """Returns the groups with members whose positions may expire, by partition."""
         return {
             partition: [
                 group_id
@@ -397,7 +397,7 @@ class Coordinator:
         }
 
     def expire(self, group_id: str, call: Call, now: float) -> None:
-        """Deletes what has expired of a group, if its state allows it; answers an ErrorCode, or None."""
+        """Deletes a group's expired positions if its state allows it; the answer is an ErrorCode or None."""
         error = self.refusal(group_id)
         other = self.other_group(group_id) if error is None else None
         if error is not None or (other is not None and other.has_members):
@@ -418,11 +418,11 @@ class Coordinator:
         self._run(slot, step, lambda error: [(call, error)], now)
 
     def fence(self, group_id: str, order: Any, call: Call, now: float) -> None:
-        """Ends the generation of a group, whatever it does, with positions in the same batch.
+        """Ends the generation of a group in any state, with positions in the same batch.
 
-        Its members are refused from now on, and join again.  Answers the new generation, or an
-        ErrorCode: INCONSISTENT_GROUP_PROTOCOL for a group of another kind, INVALID_REQUEST where
-        there is no next generation.
+        Requests of its members are refused from now on, so they join again.  The answer is the new
+        generation or an ErrorCode: INCONSISTENT_GROUP_PROTOCOL if it is not a classic group,
+        INVALID_REQUEST if its generation number is at its maximum.
         """
         error = self.refusal(group_id)
         if error is None and self.other_group(group_id) is not None:
@@ -441,7 +441,7 @@ class Coordinator:
         self._run(slot, step, lambda error: [(call, error)], now)
 
     def offset_delete_refusal(self, group_id: str) -> ErrorCode | None:
-        """Why no position of a group can be deleted; None: those can that nobody reads."""
+        """Returns the error if no position of a group can be deleted; None if those of unread topics can."""
         refusal = self._known_refusal(group_id)
         if refusal is not None:
             return refusal
@@ -458,10 +458,10 @@ class Coordinator:
     def commit_refusal(
         self, request: OffsetCommitRequest, version: int, now: float
     ) -> ErrorCode | None:
-        """Why a commit is refused; None: it is not, and the member was heard of.
+        """Returns the error for a commit, or None; an accepted one restarts the member's session.
 
-        The rules are those of docs/format/coordinator.md §5.1; whether topics exist is decided
-        before, and the size of metadata after.
+        The rules are those of docs/format/coordinator.md §5.1.  The caller checks first whether topics
+        exist, and afterwards the size of metadata.
         """
         refusal = self.refusal(request.group_id)
         if refusal is not None:
@@ -539,10 +539,10 @@ class Coordinator:
         token: object,
         is_gone: bool = False,
     ) -> None:
-        """The record of a group is below W, or failed with an error.
+        """Reports that a group's record is below W, or that it failed with an error.
 
-        `token`: of its append.  `is_gone`: the last position of the group expired, and its records
-        are deleted.
+        `token`: the one passed to its append.  `is_gone`: whether the group's last position expired, so
+        that its records were deleted.
         """
         slot = self._partitions.get(partition, {}).get(group_id)
         write = None if slot is None else slot.in_flight
@@ -586,18 +586,18 @@ class Coordinator:
     # ------------------------------------------------------------------------------------------- time
 
     def next_deadline(self) -> float | None:
-        """When `tick` may have something to do next; None: there is nothing."""
+        """Returns when `tick` may next have something to do, or None."""
         return self._timers.next()
 
     def count_timers(self) -> int:
-        """How many deadlines are set: of members, of rebalances and of writes."""
+        """Returns the number of deadlines set for members, rebalances and writes."""
         return len(self._timers)
 
     def tick(self, now: float) -> None:
         """Handles the deadlines that have come.
 
         Raises:
-            ExceptionGroup: some failed, and come again later; all others are handled.
+            ExceptionGroup: some deadlines failed and will be tried again; all others were handled.
         """
         failures: list[Exception] = []
         for key in self._timers.due(now):
@@ -625,7 +625,7 @@ class Coordinator:
             return membership.on_timer(slot.group, timer, now)
 
         if slot.in_flight is not None:
-            # Nobody waits for it, and it must not be lost.
+            # No call waits for it, and it must not be lost.
             slot.waiting.append(_Waiting(step, lambda error: [], math.inf))
         else:
             self._take(slot, step(now), now)
@@ -652,7 +652,7 @@ class Coordinator:
 
 def _raise_all(failures: list[Exception]) -> None:
     if failures:
-        raise ExceptionGroup("steps of groups failed", failures)
+        raise ExceptionGroup("some group operations failed", failures)
 
 
 def _member_refusal(group: ClassicGroup, request: OffsetCommitRequest) -> ErrorCode | None:

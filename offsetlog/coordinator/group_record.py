@@ -1,4 +1,4 @@
-"""The record of a classic group: the part of its state that a coordinator finds again in the log."""
+"""The record of a classic group: the part of its state that the log keeps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """In the place of a record: tombstones for what the log finds to have expired.
+    """Stands in for a record: tombstones for the positions that the log finds expired.
 
     Source: docs/format/coordinator.md §5.13.
 
@@ -49,11 +49,11 @@ class GroupRecord:
 
     Attributes:
         protocol_type: "" for a group that never had a member.
-        generation: of the members.
-        protocol: the one they agreed on; None without members.
-        leader: its member id; None without members.
+        generation: the generation of the members.
+        protocol: the protocol that the members agreed on; None without members.
+        leader: the leader's member id; None without members.
         current_state_timestamp: ms since 1970 of the record; -1: a record of an old broker.
-        members: in the order in which they came.
+        members: the members in the order in which they joined.
     """
 
     protocol_type: str = ""
@@ -64,7 +64,7 @@ class GroupRecord:
     members: tuple[MemberRecord, ...] = ()
 
     def to_value(self) -> bytes:
-        """The value of the record, as brokers write it."""
+        """Returns the value of the record, as brokers write it."""
         fields: dict[str, Any] = {
             "protocolType": self.protocol_type,
             "generation": self.generation,
@@ -92,7 +92,7 @@ class GroupRecord:
         """Reads the value of a record of any version.
 
         Raises:
-            CorruptionError: it is cut or of an unknown version.
+            CorruptionError: the value is truncated or has an unknown version.
         """
         fields = decode_value(KEY_TYPE, value)["data"]
         return cls(
@@ -107,11 +107,11 @@ class GroupRecord:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The record of a group without members, and positions of it in the same batch.
+    """The record of a group without members, with positions of the group in the same batch.
 
     Attributes:
         record: the group in its next generation.
-        order: with the positions; of whoever writes it, and passed on as it is.
+        order: holds the positions; opaque here, passed on to the writer.
     """
 
     record: GroupRecord

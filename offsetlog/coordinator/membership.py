@@ -1,7 +1,7 @@
 """Joins, syncs, heartbeats and leaves of classic groups (docs/format/coordinator.md §5.8-5.11).
 
-Nothing here looks at a clock, draws a number or writes: time and ids are given, answers are
-collected, and a record is returned to the caller, who says how it went.
+Nothing here reads a clock, generates ids or writes: the caller passes in time and ids, receives
+answers and records, and reports whether a record was written.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class MembershipConfig:
 
 
 class Timer(NamedTuple):
-    """A deadline of a group.  member_id: whose session; "" for the join or the sync of all."""
+    """A deadline of a group.  member_id: the member whose session ends; "" for the join or sync of all."""
 
     group_id: str
     kind: str
@@ -81,15 +81,14 @@ class Timer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A record that a group needs, and who waits for it.
+    """A record that a group needs, and the calls that wait for it.
 
     Attributes:
-        record: the group from now on; None: all of the group goes, its positions as well; an Expiry:
-            those of its positions go that have expired, and the group, if nothing else is left;
-            a Fence: its generation ends.
-        done: called once with None when the record has been applied, or with the error with which
-            it failed; `now` in seconds.  It answers, and may return the next record.
-        refusals: the calls that wait, and their answers if they have to be given an error before.
+        record: the new state of the group; None deletes the group and its positions; an Expiry deletes
+            its expired positions, and the group if nothing else is left; a Fence ends its generation.
+        done: called once with None when the record has been applied, or with the error if it failed;
+            `now` in seconds.  It answers the calls, and may return the next record.
+        refusals: the waiting calls, each with its error answer in case they must be refused earlier.
     """
 
     record: GroupRecord | Expiry | Fence | None
@@ -102,7 +101,7 @@ class Membership:
 
     Args:
         config: the settings.
-        timers: the deadlines of all groups, under keys of class Timer.
+        timers: the deadlines of all groups, keyed by Timer.
         new_id: makes the random part of a member id.
         now_ms: the time of day for records, ms since 1970.
         answer: called with each call and its answer.
@@ -335,7 +334,7 @@ class Membership:
         return self._complete_if_all_joined(group, now)
 
     def rebalance(self, group: ClassicGroup, now: float) -> Write | None:
-        """Begins a rebalance: members join again, and what they wait for is answered so."""
+        """Begins a rebalance: waiting calls of members are answered that they must join again."""
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._drop_assignments(group, error_codes.REBALANCE_IN_PROGRESS, now)
         self._timers.cancel(Timer(group.group_id, "sync"))
@@ -467,7 +466,7 @@ class Membership:
             return self._rebalance_or_complete(group, now)
         for member in group.members.values():
             if self._answer_sync(member, assignment_of(group, member)):
-                # Its session may have ended while it waited, when nobody looked.
+                # Its session may have ended unnoticed while it waited.
                 self._set_session(group, member.member_id, member.session_timeout, now)
         return None
 
@@ -497,7 +496,7 @@ class Membership:
     def heartbeat_refusal(
         self, group: ClassicGroup, request: HeartbeatRequest, now: float
     ) -> ErrorCode | None:
-        """The error of a Heartbeat, None for none; a member that is heard of stays."""
+        """Returns the error for a Heartbeat, or None; a valid one restarts the member's session."""
         if group.state is GroupState.DEAD:
             return error_codes.COORDINATOR_NOT_AVAILABLE
         refusal = group.refusal_of(request.member_id, request.group_instance_id)
@@ -517,7 +516,7 @@ class Membership:
         self._set_session(group, member_id, member.session_timeout, now)
 
     def heard(self, group: ClassicGroup, member_id: str, at: float) -> None:
-        """Begins a member's session at a time that has passed, unless it has begun later."""
+        """Restarts a member's session as of a past time, unless it was restarted later than that."""
         member = group.members.get(member_id)
         if member is not None:
             timer = Timer(group.group_id, "member", member_id)
@@ -528,7 +527,7 @@ class Membership:
     def leave(
         self, group: ClassicGroup, request: LeaveGroupRequest, call: Call, now: float
     ) -> Write | None:
-        """Handles a LeaveGroup of a group that exists; the answer waits for what it changes."""
+        """Handles a LeaveGroup of a group that exists; the answer waits until the change is written."""
         if group.state is GroupState.DEAD:
             self._answer(call, leave_refusal(error_codes.COORDINATOR_NOT_AVAILABLE))
             return None
@@ -603,7 +602,7 @@ class Membership:
     # ------------------------------------------------------------------------------------------ fence
 
     def fence(self, group: ClassicGroup, order: Any, call: Call) -> Write | None:
-        """Ends the generation and its members; the answer is the new one, or an ErrorCode."""
+        """Ends the generation and removes its members; the answer is the new generation or an ErrorCode."""
         if group.generation >= GENERATION_MAX:
             self._answer(call, error_codes.INVALID_REQUEST)
             return None
@@ -632,7 +631,7 @@ class Membership:
         self._timers.set(Timer(group.group_id, "member", member_id), now + timeout_ms / 1000)
 
     def on_timer(self, group: ClassicGroup, timer: Timer, now: float) -> Write | None:
-        """Handles a deadline of the group that has come, maybe a while ago."""
+        """Handles a deadline of the group that has passed, possibly some time ago."""
         if timer in self._timers:
             return None    # it was set again meanwhile
         if timer.kind == "join":
@@ -657,7 +656,7 @@ class Membership:
     # ----------------------------------------------------------------------------------- load, unload
 
     def begin_sessions(self, group: ClassicGroup, now: float) -> Write | None:
-        """Begins the sessions of a group that was loaded; one above the size limit rebalances."""
+        """Begins the members' sessions of a loaded group; a group above the size limit rebalances."""
         for member in group.members.values():
             self._set_session(group, member.member_id, member.session_timeout, now)
         if len(group.members) > self._config.max_size:
@@ -665,7 +664,7 @@ class Membership:
         return None
 
     def end(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """Answers all that waits with an error: the group is another coordinator's now, or deleted."""
+        """Answers all waiting calls with an error: another coordinator has the group, or it was deleted."""
         for member_id in [*group.members, *group.pending_ids]:
             self._timers.cancel(Timer(group.group_id, "member", member_id))
         for kind in ("join", "sync"):

@@ -1,4 +1,4 @@
-"""Where the coordinator's answers and records go, and what it asks of its host."""
+"""The port through which the coordinator answers, writes records, and asks its host."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from offsetlog.coordinator.group_record import Expiry, Fence, GroupRecord
 
 
 class Ports(Protocol):
-    """Where a coordinator's answers and records go."""
+    """The host of a coordinator: sends its answers and writes its records."""
 
     def answer(self, call: Call, message: Any) -> None:
-        """Sends the answer of a call; once for each."""
+        """Sends the answer of a call; called once for each."""
 
     def append(
         self,
@@ -22,7 +22,7 @@ class Ports(Protocol):
         record: GroupRecord | Expiry | Fence | None,
         token: object,
     ) -> None:
-        """Appends the record of a group, deletes all of it, or what has expired of it.
+        """Appends a group's record, or deletes the group or its expired positions.
 
         `Coordinator.written` is called with the token when that is done.
         """
@@ -30,13 +30,13 @@ class Ports(Protocol):
     def admit(
         self, group_id: str, generation: int, member_id: str, group_instance_id: str | None
     ) -> None:
-        """Commits and heartbeats with exactly these may be answered without the coordinator."""
+        """Allows commits and heartbeats with exactly these values to be answered without the coordinator."""
 
     def revoke(self, group_id: str) -> Iterable[tuple[str, float]]:
-        """Those of this group no more; member ids, and when each was heard of last, in seconds."""
+        """Ends all admissions of a group; returns when each member was last heard of, in seconds."""
 
     def set_led(self, partition: int, is_led: bool) -> None:
-        """The groups of a partition are known from now on, or are another coordinator's."""
+        """Reports whether this coordinator now has the groups of a partition."""
 
     def now_ms(self) -> int:
         """The time of day, ms since 1970."""
@@ -45,4 +45,4 @@ class Ports(Protocol):
         """The random part of a member id: a UUID as text."""
 
     def has_offsets(self, group_id: str) -> bool:
-        """Whether the group has positions, so that it is there without a record."""
+        """Whether the group has positions, so that it exists even without a record."""

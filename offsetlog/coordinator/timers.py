@@ -1,4 +1,4 @@
-"""Deadlines by key, in order of time.  Time is given: nothing here looks at a clock."""
+"""Deadlines by key, in order of time.  The caller passes in the time; nothing here reads a clock."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Hashable, Iterator
 
 
 class Timers:
-    """Deadlines, each under a key that is set again and again.
+    """Deadlines by key, each of which is set again often.
 
-    Moving a deadline later, as every heartbeat does, costs one store in a dictionary: the heap holds
-    an older time for the key, and finds the newer one when that has come.
+    Postponing a deadline, as every heartbeat does, costs one store in a dictionary: the heap keeps
+    the older time of the key, and the newer one is looked up when that time has come.
     """
 
     def __init__(self) -> None:
@@ -35,24 +35,24 @@ class Timers:
             self._push(key, deadline)
 
     def postpone(self, key: Hashable, deadline: float) -> None:
-        """Moves the deadline of a key, unless that is later already."""
+        """Moves the deadline of a key to a later time, unless it is already later."""
         known = self._deadlines.get(key)
         if known is None or known < deadline:
             self.set(key, deadline)
 
     def cancel(self, key: Hashable) -> None:
-        """Forgets the deadline of a key, if it has one."""
+        """Removes the deadline of a key, if it has one."""
         self._deadlines.pop(key, None)
 
     def next(self) -> float | None:
-        """The earliest time at which `due` may return a key; None: there is none."""
+        """Returns the earliest time at which `due` may return a key, or None."""
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: float) -> Iterator[Hashable]:
-        """The keys whose deadline has come, in order of their deadlines; they are set no more.
+        """Removes and yields the keys whose deadline has passed, in order of their deadlines.
 
-        Each key comes at most once.  One whose deadline is set meanwhile comes with the next call,
-        even if that is due already: whoever sets it again each time does not keep the caller.
+        Each key comes at most once.  A deadline that is set during the call comes with the next call,
+        even if it is already due, so that a key that is always set again cannot keep the caller here.
         """
         come: deque[tuple[float, Hashable]] = deque()
         while self._heap and self._heap[0][0] <= now:
@@ -68,7 +68,7 @@ class Timers:
                 heapq.heappush(self._heap, (time, next(self._numbers), key))
 
     def _takes(self, time: float, key: Hashable, now: float) -> bool:
-        # Whether an entry of the heap stands for a deadline that has come, which is set no more.
+        # Whether an entry of the heap is a deadline that has passed; if so, it is removed.
         if self._queued.get(key) != time:
             return False    # an earlier entry of the key has replaced this one
         del self._queued[key]

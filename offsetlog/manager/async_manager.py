@@ -1,9 +1,9 @@
-"""An offset manager for asyncio: the interface of `OffsetManager` as coroutines.
+"""An asyncio version of `OffsetManager`.
 
-A commit, a delete or a fence is written in the event loop and awaited without a thread: thousands
-wait at a time.  Calls that read or cut files, or wait for threads, run on a few threads of the
-manager's own, so that the loop goes on. Calls that only read memory run in the loop; among them
-`partition_for`, `state` and their like are no coroutines.
+A commit, a delete or a fence is written in the event loop and awaited without a thread, so thousands
+can wait at once.  Calls that read or truncate files, or wait for threads, run on a few threads of the
+manager, so that the loop is not blocked.  Calls that only read memory run in the loop; some of them,
+such as `partition_for` and `state`, are not coroutines.
 
     async with AsyncOffsetManager(manager) as offsets:
         await offsets.become_leader(offsets.partition_for("group"), 1)
@@ -51,16 +51,16 @@ THREADS = 4
 
 
 class AsyncOffsetManager:
-    """Wraps an OffsetManager for asyncio; see OffsetManager for every call, what it raises included.
+    """Wraps an OffsetManager for asyncio; see OffsetManager for every call and its errors.
 
-    A task that is cancelled while it waits undoes nothing: a commit stays, a load goes on.  A call
-    that runs on a thread has ended when its task is cancelled: its buffer is free then.
+    Cancelling a waiting task undoes nothing: a commit stays, a load continues.  If a call runs on a
+    thread, its task waits for the call to end before the cancellation, so its buffer is free afterwards.
 
-    It can be used from several event loops, and the manager that it wraps beside it.
+    Several event loops may use it, also together with direct calls of the wrapped manager.
 
     Args:
-        manager: the wrapped one; started and stopped through this object, or by itself.
-        threads: how many calls that read or cut files run at a time.
+        manager: the wrapped manager; start and stop it through this object or directly.
+        threads: most calls that read or truncate files at a time.
     """
 
     def __init__(self, manager: OffsetManager, *, threads: int = THREADS) -> None:
@@ -319,4 +319,4 @@ async def _end_of(future: asyncio.Future[T]) -> None:
         except asyncio.CancelledError:
             continue
     if not future.cancelled():
-        future.exception()  # nobody asks for it any more
+        future.exception()  # no task asks for it any more

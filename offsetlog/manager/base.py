@@ -1,7 +1,7 @@
-"""A base class for managers of other storage: a database, a service, a file of one's own.
+"""A base class for managers of other storage: a database, a service, a file format of your own.
 
-It keeps the rules of OffsetManager that do not depend on the storage: the life of a manager, who
-leads, which arguments are refused.  A manager gives it five short methods, the hooks.
+It implements the rules of OffsetManager that do not depend on the storage: life cycle, leadership,
+checks of arguments.  A subclass provides five short methods, the hooks.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _EPOCH_MAX = 2**31 - 1
 
 
 class _Answered(Completion[T]):
-    """A result that was known before its call returned; see Pending."""
+    """A result that is known before its call returns; see Pending."""
 
     def __init__(self, result: T) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class _Answered(Completion[T]):
 
 
 class _AnsweredCommit(_Answered[Position]):
-    """A commit that was answered before its call returned; see PendingCommit."""
+    """A commit that is answered before its call returns; see PendingCommit."""
 
     def __init__(self, position: Position) -> None:
         super().__init__(position)
@@ -116,20 +116,20 @@ class BaseOffsetManager:
     # ------------------------------------------------------------------------------------ the hooks
 
     def open(self) -> None:
-        """Takes what the manager needs; called by `start`."""
+        """Acquires the resources of the manager; called by `start`."""
 
     def close(self) -> None:
-        """Releases it, everything durable; called once by `stop` after a start."""
+        """Makes everything durable and releases the resources; called once by `stop` after a start."""
 
     def read(self, group: str) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Returns all positions of a group, an empty mapping for a group that is not there."""
+        """Returns all positions of a group, an empty mapping if the group does not exist."""
         raise NotImplementedError
 
     def write(self, group: str, changes: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
         """Stores positions of a group, all or none; None deletes one.
 
-        It returns once the changes are as durable as the manager makes any: a commit is answered
-        then, whatever durability was asked for.
+        Return only when the changes are as durable as this storage can make them: the commit is then
+        answered, whatever durability was requested.
         """
         raise NotImplementedError
 
@@ -235,7 +235,7 @@ class BaseOffsetManager:
             return transition
 
     def _settle(self, transition: PartitionTransition) -> None:
-        """Ends a transition whose state is set, now or later."""
+        """Ends a transition whose state is already set, now or later."""
         transition.succeed(0)
 
     def _led(self, group: str) -> None:
@@ -260,7 +260,7 @@ class BaseOffsetManager:
     ) -> Position:
         """Commits positions of a group; see OffsetManager.commit.
 
-        The storage has no log that others read: the log offset of the Position is -1.
+        The storage has no log, so the log offset of the Position is -1.
         """
         with self._running():
             if expected is not None or monotonic:
@@ -280,7 +280,7 @@ class BaseOffsetManager:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         checked_timeout(timeout)
         if durability is not None and durability not in _DURABILITIES:
-            raise ConfigError(f"durability is one of {_DURABILITIES}, not {durability!r}")
+            raise ConfigError(f"durability must be one of {_DURABILITIES}, not {durability!r}")
         self._led(group)
         checked = checked_offsets(offsets, self._metadata_max_units)
         return {key: self._kept(checked[key]) for key in checked}
@@ -350,7 +350,7 @@ class BaseOffsetManager:
             return self._remove(group, asked.intersection(self._hooked(self.read, group)))
 
     def delete_group(self, group: str, *, timeout: float | None = None) -> int:
-        """Deletes all of a group, which has no members that this class knows of."""
+        """Deletes everything of a group; this class knows of no members."""
         with self._running():
             checked_timeout(timeout)
             self._led(group)
@@ -488,7 +488,7 @@ class BaseOffsetManager:
     # --------------------------------------------------------------- what is answered without a log
 
     def flush(self, partition: int) -> Transition:
-        """Returns a transition that is done: all answers are as durable as they will be."""
+        """Returns a finished transition: every answered call is already durable."""
         with self._running():
             done = PartitionTransition(
                 self._numbered(partition), self.leader_epoch(partition), float

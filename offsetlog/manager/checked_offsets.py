@@ -1,4 +1,4 @@
-"""The arguments of a manager in Python, checked by the rules of the engine."""
+"""Checks arguments of managers in Python, by the rules of the engine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _checked_name(what: str, name: object, error: type[InvalidArgumentError]) ->
     except UnicodeEncodeError:
         raise error(f"the {what} {name!r} cannot be written as UTF-8") from None
     if size > _STRING_BYTES_MAX:
-        raise StringTooLongError(f"the {what} has {size} bytes, at most {_STRING_BYTES_MAX}")
+        raise StringTooLongError(f"the {what} has {size} bytes; the limit is {_STRING_BYTES_MAX}")
     return name
 
 
@@ -41,7 +41,7 @@ def checked_group(group: object) -> str:
     """Returns the name of a group.
 
     Raises:
-        GroupError: it cannot be written as UTF-8.
+        GroupError: the name cannot be written as UTF-8.
         ArgumentTypeError, StringTooLongError.
     """
     return _checked_name("group", group, GroupError)
@@ -58,7 +58,7 @@ def _checked_number(
 
 
 def checked_key(key: object) -> TopicPartition:
-    """Returns a topic and its partition.
+    """Returns the key as a TopicPartition.
 
     Raises:
         TopicError, PartitionError, ArgumentTypeError, StringTooLongError.
@@ -70,7 +70,7 @@ def checked_key(key: object) -> TopicPartition:
         )
     topic = _checked_name("topic", named[0], TopicError)
     if not topic:
-        raise TopicError("the topic is empty", item=key)
+        raise TopicError("the topic must not be empty", item=key)
     number = _checked_number("partition", named[1], 0, _INT32_MAX, PartitionError)
     return TopicPartition(topic, number)
 
@@ -82,13 +82,13 @@ def _checked_value(value: Any, metadata_max_units: int) -> OffsetAndMetadata:
         offset = _checked_number("offset", value, 0, _INT64_MAX, OffsetError)
         return OffsetAndMetadata(offset)
     if not 1 <= len(value) <= len(OffsetAndMetadata._fields):
-        raise ArgumentTypeError(f"a position is an int or an OffsetAndMetadata, not {shown(value)}")
+        raise ArgumentTypeError(f"a position must be an int or an OffsetAndMetadata, not {shown(value)}")
     given = OffsetAndMetadata(*value)
     _checked_number("offset", given.offset, 0, _INT64_MAX, OffsetError)
     _checked_name("metadata", given.metadata, InvalidArgumentError)
     units = utf16_units(given.metadata)
     if units > metadata_max_units:
-        text = f"the metadata has {units} UTF-16 units, at most {metadata_max_units}"
+        text = f"the metadata has {units} UTF-16 units; the limit is {metadata_max_units}"
         raise MetadataTooLargeError(text)
     _checked_number("leader epoch", given.leader_epoch, -1, _INT32_MAX, InvalidArgumentError)
     for name in ("commit_timestamp", "expire_timestamp"):
@@ -99,15 +99,15 @@ def _checked_value(value: Any, metadata_max_units: int) -> OffsetAndMetadata:
 def checked_offsets(
     offsets: Mapping[Key, Committed], metadata_max_units: int
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Returns what a commit was given, each value as an OffsetAndMetadata.
+    """Returns the checked offsets of a commit, each value as an OffsetAndMetadata.
 
     Args:
-        offsets: by topic and partition.
-        metadata_max_units: UTF-16 units that the metadata of one may have.
+        offsets: values by topic and partition.
+        metadata_max_units: the longest metadata of one position, in UTF-16 units.
 
     Raises:
-        InvalidArgumentError: there is nothing, or one of its kinds for a key or a value, which the
-            attribute `item` names.
+        InvalidArgumentError: the mapping is empty; or a subclass for a wrong key or value, whose key
+            is in the attribute `item`.
     """
     if not isinstance(offsets, Mapping):
         raise ArgumentTypeError(f"the offsets must be a mapping, not {type(offsets).__name__}")
@@ -124,7 +124,7 @@ def checked_offsets(
 
 
 def checked_timeout(seconds: object) -> None:
-    """Refuses a timeout that is no number of seconds from 0, nor None.
+    """Checks that a timeout is None or a number of seconds of at least 0.
 
     Raises:
         InvalidArgumentError, ArgumentTypeError.
@@ -135,20 +135,20 @@ def checked_timeout(seconds: object) -> None:
         kind = type(seconds).__name__
         raise ArgumentTypeError(f"the timeout must be a number of seconds or None, not {kind}")
     if not seconds >= 0:
-        raise InvalidArgumentError(f"the timeout must be from 0 seconds, not {seconds!r}")
+        raise InvalidArgumentError(f"the timeout must be at least 0 seconds, not {seconds!r}")
 
 
 def checked_expected(
     expected: object, committed: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> dict[TopicPartition, int | None]:
-    """Returns what a commit expects to be committed now, an empty mapping for nothing.
+    """Returns the checked expectations of a commit, an empty mapping for none.
 
     Args:
-        expected: by key an offset, or None for no position; or None.
+        expected: an offset by key, None for a key without a position; or None for no expectations.
         committed: the positions that the commit writes; no others can be expected.
 
     Raises:
-        InvalidArgumentError: one of its kinds.
+        InvalidArgumentError: a subclass of it, by the fault.
     """
     if expected is None:
         return {}
@@ -160,7 +160,7 @@ def checked_expected(
     for given, value in expected.items():
         key = checked_key(given)
         if key not in committed:
-            text = f"{key} is expected and not committed; expect only positions that the commit writes"
+            text = f"{key} is expected but not committed; expect only positions that the commit writes"
             raise InvalidArgumentError(text, item=given)
         offset = (
             value if value is None else _checked_number("offset", value, 0, _INT64_MAX, OffsetError)

@@ -1,4 +1,4 @@
-"""The checkpoints of a log that is about to be cut: none may say more than the log will hold."""
+"""Lowers the checkpoints of a log before a truncation, so that none exceeds the log's new end."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from offsetlog.directory.log_directory import (
 
 
 def lower_checkpoints(directory: LogDirectory, partition: Partition, offset: int) -> None:
-    """Lowers the recovery point and the high watermark of a log before it is cut at an offset.
+    """Lowers the recovery point and the high watermark of a log before a truncation at an offset.
 
-    A recovery point above the log end makes a torn tail look like damage, and a log look as if
-    something of it was lost.  The log will end with a whole batch, which may be below the offset
-    and is not below the segment that holds it.
+    A recovery point above the log end makes a torn tail look like damage, or like lost records.  The
+    log will end with a whole batch: maybe below the offset, but not below the segment that holds it.
 
     Raises:
-        StorageError: the log must not be cut.
+        StorageError: the checkpoints could not be lowered; the log must not be truncated.
         StateError: the partition has failed.
     """
     bases = [segment[0] for segment in log_facts(partition)["segments"]]

@@ -1,4 +1,4 @@
-"""The port through which a manager does what takes time: loads, flushes, timers.
+"""The port through which a manager runs slow work: loads, flushes, timers.
 
 `ThreadExecutor` is the one of a running broker.  A host that owns the time hands in its own: a
 simulation runs everything on one thread, in an order that its seed decides.
@@ -23,26 +23,26 @@ Work = Callable[[], object]
 
 
 class Timer(Protocol):
-    """A call that was ordered for later."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Takes the order back; does nothing where the call has begun."""
+        """Cancels the call; does nothing if it has begun."""
 
 
 class Executor(Protocol):
-    """Runs work of a manager.  Every method can be called from any thread."""
+    """Runs work of a manager.  Any thread may call every method."""
 
     def now(self) -> float:
         """Returns the time in seconds, by a clock that never goes back."""
 
     def submit(self, work: Work) -> None:
-        """Has the work run once, later; never in the call itself."""
+        """Runs the work once, later; never within this call."""
 
     def call_later(self, seconds: float, work: Work) -> Timer:
-        """Has the work run once, when so many seconds have passed."""
+        """Runs the work once, after `seconds`."""
 
     def stop(self) -> None:
-        """Waits for the work under way, and drops the rest."""
+        """Waits for running work, and drops the rest."""
 
 
 #: As many timers are kept before those that were cancelled are dropped.
@@ -62,7 +62,7 @@ class _ThreadTimer:
 
 
 class _Timers:
-    """A thread that calls what is ordered for a time, earliest first; its work is short.
+    """A thread that runs scheduled calls, earliest first; the calls must be short.
 
     A timer that is cancelled keeps nothing alive, and timers are dropped once half of them are
     cancelled: most are, long before their time.
@@ -107,7 +107,7 @@ class _Timers:
                 self._cancelled = 0
 
     def stop(self) -> threading.Thread | None:
-        """Drops what is ordered; returns the thread, which ends."""
+        """Drops all scheduled calls; returns the thread, which is ending."""
         with self._changed:
             self._stopped = True
             self._heap.clear()
@@ -134,11 +134,11 @@ class _Timers:
 
 
 class ThreadExecutor:
-    """Runs work on a few threads, which start with the first of it.
+    """Runs work on a few threads, which start with the first work.
 
     Args:
-        threads: how many at a time.  Timers have a thread of their own, and their work is short.
-        name: that the threads carry.
+        threads: number of threads.  Timers have a thread of their own; their work must be short.
+        name: the name of the threads.
     """
 
     def __init__(self, threads: int, name: str = "offsetlog-manager") -> None:
@@ -156,10 +156,10 @@ class ThreadExecutor:
         return time.monotonic()
 
     def submit(self, work: Work) -> None:
-        """Has the work run on one of the threads; dropped after `stop`.
+        """Runs the work on one of the threads; dropped after `stop`.
 
         Raises:
-            CapacityError: the system has no thread for it.
+            CapacityError: the system cannot start a thread.
         """
         with self._changed:
             if self._stopped:
@@ -180,10 +180,10 @@ class ThreadExecutor:
         self._workers.append(thread)
 
     def call_later(self, seconds: float, work: Work) -> Timer:
-        """Has the work run on the timers' thread; dropped after `stop`.
+        """Runs the work later on the timers' thread; dropped after `stop`.
 
         Raises:
-            CapacityError: the system has no thread for it.
+            CapacityError: the system cannot start a thread.
         """
         return self._timers.add(self.now() + seconds, work)
 
@@ -215,9 +215,9 @@ class ThreadExecutor:
 
 
 def executors(given: Executor | None, threads: int) -> tuple[Executor, Executor]:
-    """Returns what a manager loads with, and what it flushes with: two, so that no flush waits for a load.
+    """Returns the executors for loads and for flushes: two, so that no flush waits for a load.
 
-    A host that gives one has both done by it.
+    If the host provides an executor, it is used for both.
     """
     if given is not None:
         return given, given
@@ -232,7 +232,7 @@ def _start(thread: threading.Thread) -> None:
     try:
         thread.start()
     except RuntimeError as failure:
-        raise CapacityError(f"no thread {thread.name} can be started: {failure}") from failure
+        raise CapacityError(f"cannot start the thread {thread.name}: {failure}") from failure
 
 
 def _run_one(work: Work) -> None:
@@ -240,4 +240,4 @@ def _run_one(work: Work) -> None:
     try:
         work()
     except BaseException:
-        _log.exception("work of the manager failed")
+        _log.exception("a background call of the manager failed")

@@ -1,4 +1,4 @@
-"""Flushes that somebody waits for without a thread: one serves all who came before it began."""
+"""Flushes that callers await without a thread: one serves all callers that came before it began."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from offsetlog.manager.transition import PartitionTransition
 
 
 def parkings(count: int, executor: Executor, *, replicated: bool) -> list[Parking]:
-    """Returns for each partition a place for writes that wait for W, or else for the disk."""
+    """Returns for each partition the queues of writes that wait for W, or otherwise for the disk."""
     return [Parking(replicated, executor.now, executor.call_later) for _ in range(count)]
 
 
 class Flushes:
-    """The flushes of all partitions of one manager.  Safe to call from any thread.
+    """Runs the flushes of all partitions of one manager.  Thread-safe.
 
     Args:
-        executor: makes them.
+        executor: runs the flushes.
         replica_of: returns the Replica of a partition, None where it has no directory; raises
             ClosedError once the manager is stopped.
         epoch_of: returns the newest leader epoch of a partition.
-        for_disk: by number the writes that wait for the disk.
-        for_watermark: by number those that wait for W, which fail when the log does.
+        for_disk: the writes that wait for the disk, by partition number.
+        for_watermark: the writes that wait for W, by partition number; they fail when the log fails.
 
     Attributes:
-        times: how long they took.
+        times: durations of the flushes.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class Flushes:
         self._closed = False
 
     def order(self, number: int) -> None:
-        """Has a flush made for what was parked.
+        """Orders a flush for parked writes.
 
         Raises:
-            CapacityError: the executor cannot.
+            CapacityError: the executor cannot run it.
         """
         self._executor.submit(partial(self._flush, number))
 
@@ -121,7 +121,7 @@ class Flushes:
         self._for_disk[number].refuse(failure, reached)
 
     def close(self) -> None:
-        """Ends those that were not made; to be called when the executor has stopped."""
+        """Ends flushes that were not run; call it after the executor has stopped."""
         with self._lock:
             self._closed = True
             transitions = list(self._transitions.values())

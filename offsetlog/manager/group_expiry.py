@@ -1,4 +1,4 @@
-"""Expiry group by group, for the coordinator that stands on a manager and knows the groups' members."""
+"""Expiry group by group, for the coordinator of a manager, which knows the groups' members."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from offsetlog.manager.sweep import GroupCoordinator, Sweeps, Written, add_writt
 
 
 class GroupToExpire(NamedTuple):
-    """A group that the coordinator keeps from changing while its positions expire.
+    """A group that the coordinator keeps unchanged while its positions expire.
 
     Attributes:
         group: its name.
         subscribed: the topics that the members of a stable consumer group read; None for a group
-            without members, about which its records in the log say everything.
+            without members, which its records in the log describe completely.
     """
 
     group: str
@@ -31,9 +31,9 @@ class Expired(NamedTuple):
 
     Attributes:
         group: its name.
-        positions: how many were deleted.
-        is_gone: nothing is left of it, and its records were deleted as well.
-        failure: why not everything is done, and may yet be; None: it is, as durable as configured.
+        positions: number of deleted positions.
+        is_gone: whether no position is left, so that its records were deleted as well.
+        failure: why the deletion is incomplete or not confirmed; None if it is as durable as configured.
     """
 
     group: str
@@ -43,15 +43,15 @@ class Expired(NamedTuple):
 
 
 class GroupExpiry:
-    """Finds the groups of which something has expired, and deletes that; from `LogManager.group_expiry`.
+    """Finds groups with expired positions, and deletes those; from `LogManager.group_expiry`.
 
-    Safe from any thread; the calls take as long as the work does.
+    Thread-safe; the calls block until the work is done.
 
     Args:
-        core: waits for what was written.
-        expirer: knows the retention, and whether the clock can be right.
-        maintenance: counts what was done.
-        sweeps: of the manager: know the partitions that are led here and loaded.
+        core: waits until writes are durable.
+        expirer: knows the retention, and checks the clock.
+        maintenance: counts the deletions.
+        sweeps: know the partitions that this process leads and has loaded.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class GroupExpiry:
         self._sweeps = sweeps
 
     def leave_to(self, coordinator: GroupCoordinator) -> None:
-        """Has a coordinator decide from now on what expires; called before anything is led.
+        """Leaves expiry to a coordinator; call it before any partition is led.
 
-        Nothing expires unasked any more, and `OffsetManager.expire` goes through it.
+        Nothing expires automatically any more, and `OffsetManager.expire` goes through the coordinator.
         """
         self._maintenance.leave_expiry()
         self._sweeps.coordinator = coordinator
@@ -93,9 +93,9 @@ class GroupExpiry:
         return self._maintenance.expiry_time(self._sweeps.active())
 
     def find(self, now: int) -> dict[int, list[str]]:
-        """Returns the groups without members of which something has expired, by partition.
+        """Returns the groups without members that have expired positions, by partition.
 
-        A group that has members according to its records is left out: the coordinator knows them.
+        Leaves out groups that have members according to their records: the coordinator knows those.
         """
         found = {}
         for partition in self._sweeps.active():
@@ -106,7 +106,7 @@ class GroupExpiry:
         return found
 
     def expire(self, partition: int, groups: Iterable[GroupToExpire], now: int) -> list[Expired]:
-        """Deletes what has expired of some groups of a partition, and waits until that is durable."""
+        """Deletes expired positions of some groups of a partition, and waits until that is durable."""
         results: list[Expired] = []
         written: Written = {}
         for each in groups:
@@ -131,7 +131,7 @@ class GroupExpiry:
     def _expire_one(self, number: int, group: GroupToExpire, now: int) -> dict[str, int]:
         partition = next((each for each in self._sweeps.active() if each.number == number), None)
         if partition is None:
-            raise NotCoordinatorError(f"log partition {number} is not led by this process, or loads")
+            raise NotCoordinatorError(f"this process does not lead log partition {number}, or is still loading it")
         rules = self._expirer.retention.rules
         counted = expire_group(partition, rules, now, group.group, group.subscribed)
         self._maintenance.record_expiry(number, counted)

@@ -1,4 +1,4 @@
-"""Calls of a coordinator to a manager beyond OffsetManager: records of groups, positions as clients send them."""
+"""A coordinator's calls to a manager beyond OffsetManager: group records, and positions as clients send them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from offsetlog.types import Committed, Key, OffsetAndMetadata, TopicPartition
 
 
 class Fences(Protocol):
-    """The coordinator that runs a manager's groups, and writes their fences; called from any thread."""
+    """The coordinator that runs a manager's groups and writes their fences; called from any thread."""
 
     def fence_async(
         self,
@@ -22,11 +22,11 @@ class Fences(Protocol):
         offsets: dict[TopicPartition, int | OffsetAndMetadata],
         timeout: float | None,
     ) -> Completion[int]:
-        """Ends the group's generation; see OffsetManager.fence_async.  Names and positions are valid."""
+        """Ends the group's generation; see OffsetManager.fence_async.  Names and positions are already checked."""
 
 
 class GroupLog:
-    """Reads and writes what groups have in the log; from `LogManager.group_log`.  Safe from any thread."""
+    """Reads and writes the records of groups; from `LogManager.group_log`.  Thread-safe."""
 
     def __init__(self, core: ManagerCore, directory: LogDirectory) -> None:
         self._core = core
@@ -34,14 +34,14 @@ class GroupLog:
 
     @property
     def topic_id(self) -> bytes | None:
-        """The 16-byte id of the offsets topic; None where no file of the directory has it yet."""
+        """The 16-byte id of the offsets topic; None if no file of the directory has it yet."""
         return self._directory.known_topic_id()
 
     def leave_fences_to(self, coordinator: Fences) -> None:
-        """Has a coordinator write every fence from now on; called before anything is led.
+        """Leaves every fence to a coordinator; call it before any partition is led.
 
-        It knows generations that no record has yet, and the members that have to be refused.
-        `OffsetManager.fence` then waits for it, and is not called by its own thread.
+        The coordinator knows generations without a record yet, and the members to refuse.
+        `OffsetManager.fence` then waits for it, so never call that on the coordinator's own thread.
         """
         self._core.fenced_by = coordinator.fence_async
 
@@ -53,17 +53,17 @@ class GroupLog:
         offsets: Mapping[Key, Committed] | None = None,
         timeout: float | None = None,
     ) -> Pending[int]:
-        """Writes records of a group, and positions of it in the same batch, all or none.
+        """Writes records of a group and positions of it in one batch, all or none.
 
-        The result is the number of all of them.  Positions are checked as by `OffsetManager.commit`.
-        Keys and values are those of the log (docs/format/records.md §3.4); None is a tombstone.
-        The caller takes care that they come in order: nothing is compared with the group's record
-        before.  `timeout` in seconds, None for the configured one.
+        The result is the number of records and positions.  Positions are checked as by `OffsetManager.commit`.
+        Keys and values are as in the log (docs/format/records.md §3.4); None is a tombstone.
+        The caller must keep their order: nothing is compared with the group's earlier record.
+        `timeout` in seconds, None for the configured one.
 
         Raises:
             NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, StorageError,
             TooLargeError, GroupError, ClosedError; InvalidArgumentError: no record is given, or a
-            position is not valid.
+            position is invalid.
         """
         return self._core.write_group_records_async(group, records, offsets, timeout)
 
@@ -74,7 +74,7 @@ class GroupLog:
         *,
         timeout: float | None = None,
     ) -> PendingCommit:
-        """Commits as `OffsetManager.commit_async`, and takes any offset and leader epoch that a client sends.
+        """Commits as `OffsetManager.commit_async`, but accepts any offset and leader epoch.
 
         Kafka stores negative ones as they are, and clients rely on it: some reset a group by
         committing -1 or -2.  `timeout` in seconds, None for the configured one.
@@ -87,10 +87,10 @@ class GroupLog:
         return self._core.commit_any_async(group, offsets, timeout)
 
     def settled_async(self, group: str) -> Pending[int] | None:
-        """Waits until all that is written now in the group's log partition counts, or is cut off.
+        """Waits until everything written so far in the group's log partition takes effect or is truncated.
 
-        It waits as long as a commit.  None: there is nothing to wait for, as always where there are
-        no other replicas.
+        It waits as long as a commit.  Returns None if there is nothing to wait for, which is always so
+        without other replicas.
 
         Raises:
             ClosedError.  The result: NotCoordinatorError, CommitTimeoutError, PartitionFailedError.
@@ -98,14 +98,14 @@ class GroupLog:
         return self._core.park_written(self._core.core.number_of(group))
 
     def pending(self, group: str) -> set[tuple[str, int]]:
-        """Returns topic and partition of the positions that an open transaction may still change.
+        """Returns the topics and partitions whose positions an open transaction may still change.
 
         Raises as `records`.
         """
         return fetch_columns.pending_keys(self._core.core, group)
 
     def records(self, partition: int) -> list[tuple[bytes, bytes]]:
-        """Returns key and value of every record of a group that is below W, in no order.
+        """Returns key and value of every record of a group below W, in no particular order.
 
         Raises:
             NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, ClosedError.
@@ -116,7 +116,7 @@ class GroupLog:
         return [record[:2] for record in replica.partition.group_records()]
 
     def groups(self, partition: int) -> dict[str, int]:
-        """Returns the groups with a position or a record, and how many positions each has.
+        """Returns the groups with a position or a record, and the number of positions of each.
 
         Raises as `records`.
         """

@@ -41,9 +41,9 @@ WatchPosition = Mapping[int, tuple[int, int]]
 
 
 class Capability(enum.Enum):
-    """Something that not every manager can do; the list is closed.
+    """A feature that not every manager has; the list is closed.
 
-    A call that needs a capability which the manager does not have raises CapabilityError.
+    A call that needs a missing capability raises CapabilityError.
     """
 
     #: Metadata of a commit is kept and returned.
@@ -68,7 +68,7 @@ class Capability(enum.Enum):
 class PartitionState(enum.Enum):
     """The state of a log partition at one replica."""
 
-    #: Nobody said who leads it, or it was resigned.
+    #: No leader is known: none was named yet, or the replica resigned.
     UNLOADED = "unloaded"
     #: It leads, and W has not reached the log end of its election yet, or the table is being loaded.
     LOADING = "loading"
@@ -85,39 +85,39 @@ T_co = TypeVar("T_co", covariant=True)
 
 @runtime_checkable
 class Pending(Protocol[T_co]):
-    """The answer of a call that returns before it; from the calls whose names end in `_async`.
+    """The future answer of a call whose name ends in `_async`.
 
     It comes once.  A wait that is given up, by its timeout or by the end of a task, changes nothing:
     the write stays, and the answer can be waited for again.
     """
 
     def done(self) -> bool:
-        """Whether the answer is there."""
+        """Whether the answer has come."""
 
     def result(self, timeout: float | None = None) -> T_co:
         """Waits for the answer, `timeout` in seconds, and returns it or raises.
 
         Raises:
-            CommitTimeoutError: not in time; nothing is undone, and it may still become durable.
-            NotCoordinatorError: leadership ended before, or the manager was stopped; whether it
-                stays is for the next leader to say.
+            CommitTimeoutError: no answer in time; nothing is undone, and the write may still become durable.
+            NotCoordinatorError: leadership ended first, or the manager was stopped; the next leader
+                decides whether the write stays.
             PartitionFailedError, StorageError: the flush failed.
-            Also as the call.
+            Also the errors of the call.
         """
 
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
-        """Has the callback called with it once the answer is there, at once if it is.
+        """Calls the callback with this object once the answer has come, at once if it has.
 
-        The thread that answers calls it; it must not wait. Its exceptions are logged.
+        The answering thread calls it, so it must not block.  Its exceptions are logged.
         """
 
     def __await__(self) -> Generator[Any, None, T_co]:
-        """Waits as `result` without end, in the running event loop."""
+        """Waits as `result` without a timeout, in the running event loop."""
 
 
 @runtime_checkable
 class Transition(Protocol):
-    """A change of leadership on its way, or a flush; from `become_leader` and its like, which return at once.
+    """A running change of leadership or flush, returned by `become_leader` and similar calls at once.
 
     It ends once, in one of three ways: done, failed, or superseded by a later change.  `await transition` and `result`
     wait for that; neither cancels it.
@@ -133,22 +133,22 @@ class Transition(Protocol):
 
     @property
     def progress(self) -> float:
-        """From 0 to 1: the part of the log that is read."""
+        """Progress from 0 to 1: the part of the log that has been read."""
 
     def done(self) -> bool:
         """Whether it has ended."""
 
     def result(self, timeout: float | None = None) -> int:
-        """Waits for the end, `timeout` in seconds, and returns the log end, of a flush the flushed end.
+        """Waits for the end, `timeout` in seconds; returns the log end, for a flush the flushed end.
 
         Raises:
-            CommitTimeoutError: it has not ended in time, and goes on.
-            FencedLeaderEpochError: a later change took its place.
+            CommitTimeoutError: it has not ended in time; it continues.
+            FencedLeaderEpochError: a later change superseded it.
             OffsetLogError: why it failed.
         """
 
     def add_done_callback(self, callback: Callable[[Transition], object]) -> None:
-        """Has the callback called with it once it has ended, at once if it has; by the thread that ends it."""
+        """Calls the callback with this object once it has ended, on the thread that ends it, or at once."""
 
     def __await__(self) -> Generator[Any, None, int]:
         """Waits as `result`, in the running event loop."""
@@ -156,43 +156,43 @@ class Transition(Protocol):
 
 @runtime_checkable
 class PendingCommit(Pending[Position], Protocol):
-    """A commit that is written and not answered yet; from `commit_async`."""
+    """A commit that is written but not answered yet; from `commit_async`."""
 
     @property
     def position(self) -> Position:
-        """Where it stands in the log."""
+        """Its position in the log."""
 
 
 @runtime_checkable
 class Watch(Protocol):
-    """The changes of committed positions from a place in each log on, in the order of each log.
+    """Reports changes of committed positions, from a place in each log on and in the order of each log.
 
-    A change is reported once it is below W, at every replica that has the log: a watch goes on
-    when leadership moves.  Nothing is skipped without a LogGap that says so, and nothing is
-    reported twice, also by a later watch that goes on from `position`.
+    A change is reported once it is below W, at every replica that has the log, so a watch continues
+    when leadership moves.  Whatever is skipped is reported as a LogGap, and nothing is reported twice,
+    not even by a later watch that continues from `position`.
 
-    One thread at a time reads a watch; `close` and `position` can be called from any thread.
+    Only one thread at a time may read a watch; any thread may call `close` and `position`.
     """
 
     @property
     def position(self) -> dict[int, tuple[int, int]]:
-        """Where a later watch goes on after all that was returned; of plain integers, for storing.
+        """Where a later watch continues after everything returned so far; plain integers, to be stored.
 
-        By log partition the leader epoch and the log offset, (-1, 0) for a log that has none yet.
+        (Leader epoch, log offset) by log partition; (-1, 0) for a log without records.
         """
 
     def poll(
         self, timeout: float | None = 0.0, max_changes: int = 500
     ) -> list[PositionChange | LogGap]:
-        """Returns what took effect, waiting for the first of it; an empty list after the timeout.
+        """Waits for changes and returns them; an empty list after the timeout.
 
         Args:
-            timeout: seconds; 0 to look only, None to wait without end.
-            max_changes: about so many at a time; the values of one transaction stay together.
+            timeout: seconds; 0 does not wait, None waits without limit.
+            max_changes: approximate number at a time; the values of one transaction stay together.
 
         Raises:
             ClosedError: the watch or its manager was closed.
-            StorageError, CapacityError, PartitionFailedError: of one log; the same call again goes on,
+            StorageError, CapacityError, PartitionFailedError: one log failed; repeating the call continues,
                 and the other logs have their turn.
             InvalidArgumentError.
         """
@@ -200,19 +200,19 @@ class Watch(Protocol):
     def poll_arrow(
         self, timeout: float | None = 0.0, max_changes: int = 65_536
     ) -> list[pyarrow.RecordBatch | LogGap]:
-        """Returns the same as batches of columns, named as the fields of PositionChange and its value.
+        """Returns changes as `poll` does, as Arrow batches with columns named after PositionChange's fields.
 
         A row without an `offset` is a deletion.  Raises as `poll`.
         """
 
     def __iter__(self) -> Iterator[PositionChange | LogGap]:
-        """Waits for changes without end; ends when the watch is closed."""
+        """Yields changes until the watch is closed."""
 
     def __aiter__(self) -> AsyncIterator[PositionChange | LogGap]:
-        """The same in the running event loop, without a thread."""
+        """Yields changes in the running event loop, without a thread."""
 
     def close(self) -> None:
-        """Ends the watch, also for one who waits in it.  A second call does nothing."""
+        """Ends the watch, and wakes a waiting thread.  A second call does nothing."""
 
     def __enter__(self) -> Self:
         """Returns the watch."""
@@ -229,21 +229,21 @@ class OffsetManager(Protocol):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Everything that this manager can do beyond committing, fetching, deleting and expiring."""
+        """The features of this manager beyond committing, fetching, deleting and expiring."""
 
     @property
     def partitions(self) -> int:
         """The number of partitions of the offsets topic."""
 
     def start(self) -> None:
-        """Takes what it needs (files, locks, connections).  Before it every other call raises ClosedError.
+        """Acquires files, locks and connections.  Before it, every other call raises ClosedError.
 
         Raises:
             LockedError, StorageError, CorruptionError, ConfigError, PartitionCountError.
         """
 
     def stop(self) -> None:
-        """Resigns everywhere, answers what waits with NotCoordinatorError, makes all durable, releases what it took.
+        """Resigns everywhere, answers waiting calls with NotCoordinatorError, makes all durable, and closes.
 
         A second call does nothing.  It cannot be started again.
         """
@@ -252,39 +252,39 @@ class OffsetManager(Protocol):
         """Returns the log partition that keeps a group, by Java's hash (docs/format/partitioning.md).
 
         Raises:
-            GroupError: no name that can be written.
+            GroupError: the name cannot be written.
         """
 
     # ------------------------------------------------------------------------------------- leadership
 
     def become_leader(self, partition: int, epoch: int) -> Transition:
-        """Leads a partition from now on: loads what is not loaded, and answers when W has reached the present log end.
+        """Leads a partition: loads it unless it is loaded; answers when W has reached the current log end.
 
-        Until then fetches raise CoordinatorLoadingError.  The same call again returns the same transition.
-        A partition that failed is opened again first, as after a crash.  Where that, or the load, fails
-        or finds damage, the transition fails, and the partition until the next epoch.
+        Until then fetches raise CoordinatorLoadingError.  Repeating the call returns the same transition.
+        A failed partition is first opened again, as after a crash.  If that or the load fails or finds
+        damage, the transition fails, and the partition stays failed until the next epoch.
 
         Raises:
             FencedLeaderEpochError: the epoch is not above the newest one known.
-            CorruptionError, StorageError: a record above W cannot be read, or the epoch not be stored.  The leadership
-                of an epoch before this one has ended all the same, and the call can be repeated.
+            CorruptionError, StorageError: a record above W cannot be read, or the epoch cannot be stored.  Leadership
+                in an earlier epoch has ended even so, and the call can be repeated.
             ReadOnlyError, PartitionFailedError, PartitionError, ClosedError.
         """
 
     def become_follower(self, partition: int, epoch: int) -> Transition:
-        """Follows; what waits for W raises NotCoordinatorError.  The table is kept, or loaded, where configured.
+        """Follows a leader; calls waiting for W raise NotCoordinatorError.  Keeps or loads the table if configured.
 
-        A partition that failed is opened again in an epoch above the newest one known, as by
-        `become_leader`; until then its log refuses the leader's batches.
+        A failed partition is opened again, as by `become_leader`, if the epoch is above the newest one
+        known; until then its log refuses the leader's batches.
 
         Raises:
             FencedLeaderEpochError: the epoch is older than the newest one known.
-            PartitionFailedError: it failed, and this is no newer epoch.
+            PartitionFailedError: the partition has failed, and the epoch is not newer.
             PartitionError, ClosedError.
         """
 
     def resign(self, partition: int, epoch: int) -> Transition:
-        """Leads no more, and does not know who does.  The log stays; the table is kept or dropped as configured.
+        """Stops leading, with no new leader known.  The log stays; the table is kept or dropped as configured.
 
         Raises:
             FencedLeaderEpochError: the epoch is older than the newest one known.
@@ -295,7 +295,7 @@ class OffsetManager(Protocol):
         """Returns the state of a partition here.  Raises PartitionError, ClosedError."""
 
     def leader_epoch(self, partition: int) -> int:
-        """Returns the newest leader epoch that is known, -1 for none.  Raises PartitionError, ClosedError."""
+        """Returns the newest known leader epoch, -1 for none.  Raises PartitionError, ClosedError."""
 
     # ---------------------------------------------------------------------------------------- offsets
 
@@ -312,37 +312,37 @@ class OffsetManager(Protocol):
         client: str | None = None,
         principal: str | None = None,
     ) -> Position:
-        """Commits positions of a group, all or none, and waits until they are as durable as asked for.
+        """Commits positions of a group, all or none, and waits until they are as durable as requested.
 
         A committed leader epoch is stored as given and returned (docs/format/leader-epochs.md §12.1); it is never
         checked.
 
         Args:
             group: the consumer group.
-            offsets: those to commit.
-            expected: for any of the keys the offset that must be committed now, None for none.
-            monotonic: nothing is written if any offset would go back.
-            generation: that of the group, which must have it now; -1: the group must have no members; None: not
+            offsets: the positions to commit.
+            expected: the offset that must be committed now, by key; None for a key without a position.
+            monotonic: whether to write nothing if any offset would be lowered.
+            generation: the generation that the group must have now; -1: the group must have no members; None: not
                 checked.
             timeout: in seconds; None for the configured one.  A commit that times out is not undone.
-            durability: when it is answered; None for the configured one.
+            durability: how durable it must be before the answer; None for the configured one.
             client: the client id, for quotas.
             principal: the user, for quotas: clients with one id share a quota only within one user.
 
-        A refusal by a condition that rests on a position which is not replicated yet is raised once it is: if that
-        position is cut off instead, NotCoordinatorError is.
+        A condition may fail because of a position that is not replicated yet.  The refusal is then raised only once
+        that position is replicated; if it is truncated instead, NotCoordinatorError is raised.
 
         Raises:
-            NotCoordinatorError: this process does not lead the group's partition, or stopped before the commit was
-                answered: it may or may not stay.
-            CoordinatorLoadingError: the partition loads, and the commit needs its table, or commits are refused while
-                it does.
+            NotCoordinatorError: this process does not lead the group's partition, or stopped leading before the
+                answer; then the commit may or may not stay.
+            CoordinatorLoadingError: the partition is loading, and the commit needs its table, or commits are refused
+                during loads.
             GenerationError, ExpectedOffsetError, RewindError: the condition does not hold; nothing was written.
             ThrottledError: a quota is used up; nothing was written.
-            CommitTimeoutError: not answered in time; it may yet count.
+            CommitTimeoutError: not answered in time; the commit may still take effect.
             CapabilityError: `expected` or `monotonic` without CONDITIONS, `generation` without GENERATIONS, or a
-                value that carries what the manager does not keep.
-            InvalidArgumentError: one of its kinds; nothing was written.
+                value with a field that the manager does not keep.
+            InvalidArgumentError: or a subclass; nothing was written.
             NotEnoughReplicasError, ReadOnlyError, PartitionFailedError, StorageError, TooLargeError, CapacityError,
             ClosedError.
         """
@@ -360,16 +360,16 @@ class OffsetManager(Protocol):
         client: str | None = None,
         principal: str | None = None,
     ) -> PendingCommit:
-        """Commits without waiting: the result can be awaited, or calls back.  No thread waits for it.
+        """Commits without blocking: the result can be awaited, or takes callbacks.  No thread waits for it.
 
-        It is written when the call returns.  Raises as `commit`, but for what is known only later,
-        which the result raises.
+        The commit is written when the call returns.  Raises as `commit`; errors known only later are
+        raised by the result.
         """
 
     def fetch(
         self, group: str, partitions: Iterable[PartitionKey] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns committed positions: of the given keys, where there is none with offset -1; or all there are.
+        """Returns committed positions: of the given keys, with offset -1 for those without; or all.
 
         Raises:
             NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, InvalidArgumentError, ClosedError.
@@ -378,9 +378,9 @@ class OffsetManager(Protocol):
     def delete(
         self, group: str, partitions: Iterable[PartitionKey], *, timeout: float | None = None
     ) -> int:
-        """Deletes positions of a group; returns how many there were.
+        """Deletes positions of a group; returns how many existed.
 
-        Where nothing is found, it waits for what is in flight: a delete before it may be cut off.
+        If none exists, it still waits for writes in flight: an earlier delete may be truncated.
 
         Raises as `commit`.
         """
@@ -391,7 +391,7 @@ class OffsetManager(Protocol):
         """Deletes without waiting, as `commit_async`; the result is that of `delete`."""
 
     def delete_group(self, group: str, *, timeout: float | None = None) -> int:
-        """Deletes all of a group; returns how many records were written, 0 for a group that is not there.
+        """Deletes everything of a group; returns the number of records written, 0 if it does not exist.
 
         Raises:
             GroupNotEmptyError: the group has members.
@@ -408,7 +408,7 @@ class OffsetManager(Protocol):
         *,
         timeout: float | None = None,
     ) -> int:
-        """Ends the group's generation and, in the same batch, sets offsets: a reset of a group that runs.
+        """Ends the group's generation and sets offsets in the same batch, to reset a running group.
 
         Its members' commits and heartbeats are refused from then on; they join again and read the offsets.
 
@@ -428,11 +428,11 @@ class OffsetManager(Protocol):
         """Fences without waiting, as `commit_async`; the result is that of `fence`."""
 
     def expire(self, *, timeout: float | None = None) -> int:
-        """Deletes what has expired in the partitions that this process leads; returns how many positions.
+        """Deletes expired positions in the partitions that this process leads; returns their number.
 
-        It returns when that is as durable as configured; the timeout, in seconds, bounds only this
-        last wait, and None is the configured one.  A partition that fails does not keep the others
-        from it; then the first failure is raised.
+        It returns when that is as durable as configured; `timeout`, in seconds, bounds only this last
+        wait, and None is the configured one.  If a partition fails, the others are still handled, and
+        the first failure is raised at the end.
 
         Raises:
             ClockError: the clock cannot be right; nothing was deleted.
@@ -440,7 +440,7 @@ class OffsetManager(Protocol):
         """
 
     def expire_async(self, *, timeout: float | None = None) -> Pending[int]:
-        """Has it done by the manager's threads, a partition at a time; the result is that of `expire`.
+        """Runs `expire` on the manager's threads, one partition at a time; the result is that of `expire`.
 
         Raises:
             ClockError: the clock cannot be right; nothing was deleted.
@@ -448,18 +448,18 @@ class OffsetManager(Protocol):
         """
 
     def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
-        """Deletes the positions of deleted topics in the partitions that this process leads; returns how many.
+        """Deletes positions of deleted topics in the partitions that this process leads; returns their number.
 
         Waits and raises as `expire`, without ClockError.  It can be repeated.
 
         Raises:
-            CoordinatorLoadingError: a partition loads, and was left out.
+            CoordinatorLoadingError: a partition is loading and was skipped.
         """
 
     def on_topic_deleted_async(
         self, topics: Sequence[str], *, timeout: float | None = None
     ) -> Pending[int]:
-        """Has it done by the manager's threads, as `expire_async`; the result is that of `on_topic_deleted`."""
+        """Runs `on_topic_deleted` on the manager's threads, as `expire_async`; its result is the same."""
 
     def throttle(
         self, group: str, client: str | None = None, principal: str | None = None
@@ -469,11 +469,11 @@ class OffsetManager(Protocol):
     # ------------------------------------------------------------------------------------ replication
 
     def append_as_follower(self, partition: int, epoch: int, batches: Buffer) -> int:
-        """Appends whole batches as they came from the leader of the epoch, offsets kept; returns the log end.
+        """Appends whole batches from the leader of the epoch with their offsets; returns the log end.
 
         Raises:
-            FencedLeaderEpochError, UnknownLeaderEpochError: another epoch than the one followed, or this process leads.
-            CorruptionError: no batches, or none that may follow the log.
+            FencedLeaderEpochError, UnknownLeaderEpochError: the epoch is not the one followed, or this process leads.
+            CorruptionError: the bytes are not batches, or these may not follow the log.
             CapabilityError, StorageError, PartitionFailedError, ReadOnlyError, PartitionError, ClosedError.
         """
 
@@ -488,30 +488,30 @@ class OffsetManager(Protocol):
         """
 
     def truncate_to(self, partition: int, epoch: int, offset: int) -> int:
-        """Cuts a follower's log at an offset; returns the log end, which is below it where it lies within a batch.
+        """Truncates a follower's log at an offset; returns the log end, which is lower if that is inside a batch.
 
-        Below what was applied the table is dropped and loaded again.  Raises as `append_as_follower`, and
-        CoordinatorLoadingError while the table is loaded.
+        If applied records are removed, the table is dropped and loaded again.  Raises as
+        `append_as_follower`, and CoordinatorLoadingError while the table is being loaded.
         """
 
     def restart_at(self, partition: int, epoch: int, offset: int) -> None:
-        """Drops a follower's log, which ends below where its leader's begins, and begins again at that offset.
+        """Drops a follower's log that ends below the start of its leader's, and starts a new one at that offset.
 
         Raises as `truncate_to`; InvalidArgumentError for an offset below the log end.
         """
 
     def flush(self, partition: int) -> Transition:
-        """Makes durable what is written now; the transition's result is the flushed end.  Raises PartitionError."""
+        """Makes everything written so far durable; the result is the flushed end.  Raises PartitionError."""
 
     def positions(self, partition: int) -> LogPositions:
-        """Returns log start, log end, flushed end, W, and the end of what is applied; zeros where no log is."""
+        """Returns log start, log end, flushed end, W, and the applied end; zeros without a log."""
 
     def end_offset_for_epoch(self, partition: int, epoch: int) -> EpochEnd:
         """Returns where an epoch ends, as OffsetForLeaderEpoch does (docs/format/directory.md §1.5).
 
-        That is the greatest epoch of the log that is at most `epoch`, with the start of the next
-        one, of the newest the log end; `epoch` with the start of the first one where it is older
-        than all; (-1, -1) where it is newer than all, -1, or there is no log.
+        Returns the greatest epoch of the log that is at most `epoch`, with the start of the next epoch or,
+        for the newest, the log end.  If `epoch` is older than all: `epoch` and the start of the first.
+        If it is newer than all, or -1, or there is no log: (-1, -1).
         """
 
     def read_into(
@@ -523,18 +523,18 @@ class OffsetManager(Protocol):
         epoch: int = -1,
         uncommitted: bool = False,
     ) -> int:
-        """Reads whole batches from the one that holds an offset on into a buffer; returns the number of bytes.
+        """Reads whole batches into a buffer, beginning with the one that holds an offset; returns the bytes read.
 
         Args:
             partition: the log partition.
             offset: from the log start to the log end.
             buffer: writable, at least 61 bytes.
-            epoch: the leader epoch of the reader, -1 for whichever it is.
-            uncommitted: for followers: also at and above W.
+            epoch: the leader epoch of the reader, -1 for any.
+            uncommitted: whether to read at and above W too, for followers.
 
         Raises:
             OffsetOutOfRangeError: the log does not have the offset.
-            TooLargeError: the first batch does not fit; the message says what it needs.
+            TooLargeError: the first batch does not fit; the message says how many bytes it needs.
             FencedLeaderEpochError, UnknownLeaderEpochError, CorruptionError, StorageError, PartitionError, ClosedError.
         """
 
@@ -547,7 +547,7 @@ class OffsetManager(Protocol):
         epoch: int = -1,
         uncommitted: bool = False,
     ) -> FileRange:
-        """Returns the piece of a file that `read_into` would read, for sendfile.
+        """Returns the range of a file that `read_into` would read, for sendfile.
 
         It may end within a batch, after the first one, which it has whole, even if that is larger
         than `size_max`.  Raises as `read_into`, but TooLargeError.  `FileRange.open` opens the
@@ -562,11 +562,11 @@ class OffsetManager(Protocol):
         *,
         from_position: WatchPosition | None = None,
     ) -> Watch:
-        """Watches what takes effect; see Watch.
+        """Watches changes of positions as they take effect; see Watch.
 
         Args:
-            groups: of these groups; None for all.
-            from_position: where to go on, by log partition, as `Watch.position` was, or (-1, 0) for
+            groups: the groups to watch; None for all.
+            from_position: where to continue, by log partition, from `Watch.position`, or (-1, 0) for
                 the beginning.  Only these partitions are watched.  None: all partitions that the
                 groups live in, from W on.
 

@@ -1,11 +1,10 @@
-"""The leaders of partitions, and the work that goes with a change.
+"""The roles of a manager's partitions, and the work that a change of role needs.
 
-The engine refuses by itself whatever carries an older leader epoch (`offsetlog._native.replica`),
-and a load finds only what lies below W, so that its result is right under any leader.  Decided here
-is what a change needs, a load, the drop of a table, or another open of a log that failed, and who
-is answered.  Each change has a token.  Work belongs to a partition and not to a change: at its end
-it looks what the newest change needs, and what was begun for an older one answers nobody
-(docs/format/loading.md §6.1).
+The engine itself refuses calls with an older leader epoch (`offsetlog._native.replica`), and a load
+reads only below W, so its result is right under any leader.  This module decides what a change needs
+(a load, dropping a table, opening a failed log again) and which calls are answered.  Each change has
+a token.  Work belongs to a partition, not to a change: when it ends, it checks what the newest change
+needs, and completes no transition of an older one (docs/format/loading.md §6.1).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from offsetlog.manager.transition import PartitionTransition
 
 
 class Role(enum.Enum):
-    """Asked of a replica by its host."""
+    """The role that the host wants of a replica."""
 
     NONE = "none"
     LEADER = "leader"
@@ -42,22 +41,22 @@ class Role(enum.Enum):
 
 
 class Partitions(Protocol):
-    """The calls that the leaderships make to the manager's partitions. No call takes their lock."""
+    """The calls that Leaderships makes to the manager's partitions.  None of them takes its lock."""
 
     def replica(self, number: int) -> Replica | None:
-        """Returns the replica that is in use; None where no log is open."""
+        """Returns the replica in use, or None if no log is open."""
 
     def use(self, replica: Replica) -> None:
-        """Has a replica used from now on."""
+        """Makes a replica the one in use."""
 
     def failure_of(self, number: int) -> OffsetLogError | None:
-        """Returns why a log that is there is not open."""
+        """Returns why an existing log is not open."""
 
     def set_aside(self, number: int) -> None:
-        """Has everybody who asks for a log that failed wait for `open_again`; raises OffsetLogError."""
+        """Makes callers of a failed log wait for `open_again`; raises OffsetLogError."""
 
     def open_again(self, number: int) -> Replica:
-        """Opens a log that failed, for nobody's use yet; raises OffsetLogError."""
+        """Opens a failed log without putting it to use yet; raises OffsetLogError."""
 
     def load(self, partition: Partition) -> None:
         """Loads a table; raises OffsetLogError."""
@@ -67,7 +66,7 @@ class Partitions(Protocol):
 class Slot:
     """One partition, guarded by its lock.
 
-    An election writes to the disk under it: a disk that is slow holds up this partition alone.
+    An election writes to disk while it holds the lock, so a slow disk delays only this partition.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -84,16 +83,15 @@ class Slot:
 
 
 class Leaderships:
-    """The roles of all partitions of one manager.  Safe to call from any thread.
+    """The roles of all partitions of one manager.  Thread-safe.
 
-    Transitions end, and `ended` is called, without the lock: whoever is called back may call
-    anything.
+    Transitions end, and `ended` is called, without the lock, so callbacks may call anything.
 
     Args:
-        count: how many partitions there are.
-        executor: runs what takes time.
-        partitions: of the manager.
-        alone: whether a leader has no followers.
+        count: number of partitions.
+        executor: runs slow work.
+        partitions: the manager's partitions.
+        alone: whether leaders have no followers.
         keep_table: whether a replica that resigned keeps its table.
         warm: whether a follower loads its table.
         ended: called with a partition whose term may have ended.
@@ -129,7 +127,7 @@ class Leaderships:
         return self._slots[number].role
 
     def epoch(self, number: int) -> int:
-        """Returns the newest leader epoch that is known."""
+        """Returns the newest known leader epoch."""
         replica = self._partitions.replica(number)
         given = self._slots[number].epoch
         if replica is None or replica.partition.retired:
@@ -169,11 +167,11 @@ class Leaderships:
             raise NotCoordinatorError(f"this process does not lead log partition {number}")
 
     def check_follows(self, number: int, epoch: int) -> None:
-        """Refuses what is not from the leader that a partition without a directory follows."""
+        """Refuses calls unless a partition without a directory follows a leader in this epoch."""
         slot = self._slots[number]
         if slot.role is not Role.FOLLOWER or slot.epoch != epoch:
             raise FencedLeaderEpochError(
-                f"log partition {number} does not follow leader epoch {epoch} here"
+                f"log partition {number} is not a follower of leader epoch {epoch} in this process"
             )
 
     # -------------------------------------------------------------------------------------- changing
@@ -240,7 +238,7 @@ class Leaderships:
             opens = slot.opens or (is_newer and self._must_open(number, replica))
             if fails and role is Role.FOLLOWER and not opens:
                 raise PartitionFailedError(
-                    f"log partition {number} failed; it is opened again in the next leader epoch"
+                    f"log partition {number} failed; it will be opened again in the next leader epoch"
                 )
             if opens and not slot.opens:
                 self._partitions.set_aside(number)
@@ -282,10 +280,10 @@ class Leaderships:
         return min(0.99, progress["bytes"] / total)
 
     def introduce(self, partition: Partition) -> None:
-        """Gives a partition whose directory was just made the role that the host wants of it now.
+        """Gives a partition with a new directory the role that the host wants of it now.
 
         Raises:
-            StateError, StorageError: it has no role, and is used by nobody.
+            StateError, StorageError: the role could not be set; the partition is not in use.
         """
         number = partition.number
         with self._slots[number].lock:
@@ -295,7 +293,7 @@ class Leaderships:
                 self._order(number)
 
     def _assume(self, number: int, replica: Replica) -> None:
-        # Under the lock, before anybody can use the replica in an epoch that has passed.
+        # Under the lock, before any caller can use the replica in an old epoch.
         slot = self._slots[number]
         if slot.role is Role.LEADER:
             replica.become_leader(slot.epoch, alone=self._alone)
@@ -313,10 +311,10 @@ class Leaderships:
             self._executor.submit(partial(self._work, number))
 
     def order(self, number: int) -> None:
-        """Has done what a partition needs, such as a load after a truncation dropped the table.
+        """Orders the work that a partition needs, such as a load after a truncation dropped the table.
 
         Raises:
-            CapacityError: the executor cannot; the call can be repeated.
+            CapacityError: the executor cannot run it; the call can be repeated.
         """
         with self._slots[number].lock:
             self._order(number)
@@ -360,7 +358,7 @@ class Leaderships:
         self.settle(number)
 
     def _give_up(self, number: int, failure: BaseException) -> None:
-        # Whatever a step raises, the next change finds nobody at work.
+        # Whatever a step raises, the next change must find no work running.
         slot = self._slots[number]
         with slot.lock:
             slot.works = False
@@ -475,11 +473,11 @@ class Leaderships:
     # ------------------------------------------------------------------------------------------- the end
 
     def close(self) -> list[int]:
-        """Ends everything: every replica steps down in its own epoch; returns those that led."""
+        """Ends all leadership: every replica steps down in its own epoch; returns those that led."""
         return self._end_all(self._step_down_at_last)
 
     def abandon(self) -> None:
-        """Ends everything and leaves the replicas as they are; who waits is answered."""
+        """Ends all transitions and leaves the replicas as they are; waiting callers are answered."""
         self._end_all(lambda number: None)
 
     def _step_down_at_last(self, number: int) -> None:
@@ -528,6 +526,6 @@ def _log_end(replica: Replica | None) -> int:
 
 
 def _depose(replica: Replica, epoch: int) -> None:
-    # One that failed refuses everybody.
+    # A failed partition refuses every caller.
     with contextlib.suppress(OffsetLogError):
         replica.become_follower(epoch)

@@ -1,4 +1,4 @@
-"""Until when a leader may answer by its table alone, where its controller grants leases."""
+"""The time until which a leader may answer from its table alone, if its controller grants leases."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from offsetlog.errors import NotCoordinatorError
 
 
 class Leases:
-    """The leases of all partitions of one manager.  Safe to call from any thread.
+    """The leases of all partitions of one manager.  Thread-safe.
 
     Args:
-        count: how many partitions there are.
+        count: number of partitions.
         now: returns the time in seconds.
     """
 
@@ -21,16 +21,16 @@ class Leases:
         self._now = now
 
     def grant(self, number: int, until: float) -> None:
-        """Lets a partition answer until a time, and not after it."""
+        """Lets a partition answer up to a time and not after it."""
         self._until[number] = until
 
     def end(self, number: int) -> None:
-        """Ends the lease of a term; who leads in the next one has none until it is granted."""
+        """Ends the lease of a term; a leader of the next term has none until it is granted one."""
         if self._until[number] is not None:
             self._until[number] = -inf
 
     def check(self, number: int) -> None:
-        """Refuses an answer after the lease; to be called after the table was read, and before it is answered.
+        """Refuses an answer after the lease; call it between reading the table and answering.
 
         Raises:
             NotCoordinatorError: the lease has ended.
@@ -38,5 +38,5 @@ class Leases:
         until = self._until[number]
         if until is not None and self._now() >= until:
             raise NotCoordinatorError(
-                f"log partition {number}: the lease of the leader has ended; another may lead by now"
+                f"log partition {number}: this leader's lease has ended; another process may lead now"
             )

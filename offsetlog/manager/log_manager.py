@@ -1,4 +1,4 @@
-"""The log manager: positions in the partitions of a log directory, which a broker leads, follows and replicates."""
+"""The log manager: keeps positions in a log directory, whose partitions a broker leads, follows and replicates."""
 
 from __future__ import annotations
 
@@ -81,17 +81,17 @@ class LogManager:
     """Keeps positions in a log directory, in Kafka's own files; see OffsetManager for every call.
 
     Args:
-        settings: of the manager.
+        settings: the manager's settings.
         executor: runs loads, flushes and timers, and is stopped with the manager; None for threads
-            of its own, of which those that flush never wait for a load.
+            of its own, where flushes never wait for loads.
         fs: the file port.
         clock: the time of day, None for the system's.
-        background: whether threads prepare segments and look after the logs.
+        background: whether threads prepare segments and maintain the logs.
 
     Attributes:
-        group_log: the records of groups, once it is started; likewise the others.
-        directory: the log directory, for those who keep other logs in it.
-        maintenance_status, flush_times: of the work that goes on beside.
+        group_log: the records of groups; like the other attributes, available once started.
+        directory: the log directory, for owners of other logs in it.
+        maintenance_status, flush_times: state of background work.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class LogManager:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """All there are."""
+        """All capabilities."""
         return frozenset(Capability)
 
     def start(self) -> None:
@@ -147,7 +147,7 @@ class LogManager:
                 self._owned.abandon()
                 raise
         except LockedError as failure:
-            raise failure.advise("stop it first: a directory belongs to one process") from None
+            raise failure.advise("stop that process first: only one may use a directory") from None
         except BaseException:
             directory.unlock()
             raise
@@ -249,7 +249,7 @@ class LogManager:
 
     def _end_waits(self) -> None:
         failure = NotCoordinatorError(
-            "the manager was stopped before this was known to be durable; it may yet count"
+            "the manager was stopped before the write was known to be durable; it may still take effect"
         )
         for parking in (*self._for_watermark, *self._for_disk):
             parking.close(failure)
@@ -262,7 +262,7 @@ class LogManager:
         self._sweeps.close()
 
     def abandon(self) -> None:
-        """Releases everything without writing a byte, as the end of the process would."""
+        """Releases everything without writing a byte, as if the process had ended."""
         core = self._taken_core()
         if core is None:
             return
@@ -286,7 +286,7 @@ class LogManager:
 
     @property
     def open_core(self) -> ManagerCore:
-        """The hot path, for who commits without the calls of this class; raises as they do."""
+        """The core, for callers that bypass the methods of this class; raises as they do."""
         core = self._core
         if core is None:
             raise closed(stopped=self._stopped)
@@ -312,7 +312,7 @@ class LogManager:
 
     def _gave_up(self, number: int) -> None:
         # A log that failed is opened again. Writes that were durable before are answered so.
-        failure = PartitionFailedError("the partition failed before this was known to be durable")
+        failure = PartitionFailedError("the log partition failed before the write was known to be durable")
         self._maintenance.interrupt(number)
         for parking in (self._for_watermark[number], self._for_disk[number]):
             parking.settle()
@@ -328,23 +328,23 @@ class LogManager:
         return checked_partition(partition, self.open_core.core.count)
 
     def replica(self, partition: int) -> Replica | None:
-        """The replica, not to be kept: it can be replaced; None where a partition has no log yet."""
+        """Returns the replica, or None if the partition has no log yet.  Do not keep it: it can be replaced."""
         return self.open_core.replica(self._checked(partition))
 
     # ------------------------------------------------------------------------------------- leadership
 
     def become_leader(self, partition: int, epoch: int) -> Transition:
-        """Leads a partition from now on; see OffsetManager.become_leader."""
+        """Leads a partition; see OffsetManager.become_leader."""
         number = self._checked(partition)
         return self._leaderships.become_leader(number, arguments.checked_epoch(epoch, 0))
 
     def become_follower(self, partition: int, epoch: int) -> Transition:
-        """Follows; see OffsetManager.become_follower."""
+        """Follows a leader; see OffsetManager.become_follower."""
         number = self._checked(partition)
         return self._leaderships.become_follower(number, arguments.checked_epoch(epoch, 0))
 
     def resign(self, partition: int, epoch: int) -> Transition:
-        """Leads no more; see OffsetManager.resign."""
+        """Stops leading; see OffsetManager.resign."""
         number = self._checked(partition)
         return self._leaderships.resign(number, arguments.checked_epoch(epoch, 0))
 
@@ -354,14 +354,14 @@ class LogManager:
         return self._leaderships.state(number)
 
     def leader_epoch(self, partition: int) -> int:
-        """Returns the newest leader epoch that is known; see OffsetManager.leader_epoch."""
+        """Returns the newest known leader epoch; see OffsetManager.leader_epoch."""
         number = self._checked(partition)
         return self._leaderships.epoch(number)
 
     def require_replicas(self, partition: int, epoch: int, *, enough: bool) -> None:
-        """Refuses commits from now on, or admits them: whether `min.insync.replicas` are in sync.
+        """Sets whether commits are admitted, that is, whether `min.insync.replicas` are in sync.
 
-        A change for another leader epoch than the newest one known has no effect.
+        A call for another leader epoch than the newest known one has no effect.
 
         Raises:
             PartitionError, ClosedError.
@@ -372,21 +372,21 @@ class LogManager:
             change(partition)
 
     def elected_end(self, partition: int) -> int:
-        """Returns the log end that a leader had at its election; 0 where no log was."""
+        """Returns the log end that a leader had at its election; 0 if there was no log."""
         replica = self.replica(partition)
         return 0 if replica is None else replica.leadership.elected_end
 
     def is_electing(self, partition: int) -> bool:
-        """Whether this replica leads, and W has not reached the log end of its election yet."""
+        """Whether this replica leads but W has not yet reached the log end of its election."""
         is_loading = self.state(partition) is PartitionState.LOADING
         return is_loading and self._leaderships.role(partition) is Role.LEADER
 
     def grant(self, partition: int, epoch: int, until: float) -> None:
-        """Answers fetches of a partition until some time of the executor's clock, in seconds, and not after it.
+        """Grants a partition a lease: it answers fetches up to a time of the executor's clock, in seconds.
 
-        A host whose controller grants leases (`offsetlog.replication.lease`) makes fetches linearizable so: a leader
-        that was cut off does not answer with what another leader has replaced.  A partition for which nothing was
-        ever granted answers without end; one that was granted a lease needs another in each epoch.
+        With leases (`offsetlog.replication.lease`), fetches are linearizable: a leader that was cut off does not
+        answer with positions that another leader has replaced.  A partition that was never granted a lease answers
+        without limit; one that was needs a new lease in each epoch.
         """
         if epoch == self.leader_epoch(partition):
             self._leases.grant(partition, until)
@@ -454,7 +454,7 @@ class LogManager:
 
     def _settle(self, number: int, watermark: int) -> None:
         # Disregarded first: commits parked from now on attend again.  W that another thread moves
-        # meanwhile is settled here, since that thread found nobody who attends.
+        # meanwhile is settled here, since that thread found no attendant.
         core = self.open_core
         replica = core.replica(number)
         parking = self._for_watermark[number]
@@ -475,7 +475,7 @@ class LogManager:
         return self.open_core.advance(partition, epoch, offset)
 
     def flush(self, partition: int) -> Transition:
-        """Makes durable what is written now; see OffsetManager.flush."""
+        """Makes everything written so far durable; see OffsetManager.flush."""
         number = self._checked(partition)
         return self._flushes.flush(number)
 
@@ -484,7 +484,7 @@ class LogManager:
     def fetch(
         self, group: str, partitions: Iterable[PartitionKey] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns committed positions, of given keys also those that are not there; see OffsetManager.fetch."""
+        """Returns committed positions; see OffsetManager.fetch."""
         core = self.open_core.core
         number = core.number_of(group)
         # A table that was dropped answers "loading", which is for leaders.
@@ -512,7 +512,7 @@ class LogManager:
         return self.open_core.delete_async(group, arguments.distinct_keys(partitions), timeout)
 
     def delete_group(self, group: str, *, timeout: float | None = None) -> int:
-        """Deletes all of a group that has no members; see OffsetManager.delete_group."""
+        """Deletes everything of a group without members; see OffsetManager.delete_group."""
         return self.open_core.delete_group(group, timeout)
 
     def delete_group_async(self, group: str, *, timeout: float | None = None) -> Pending[int]:
@@ -551,7 +551,7 @@ class LogManager:
         return self._sweeps
 
     def expire(self, *, timeout: float | None = None) -> int:
-        """Deletes what has expired; see OffsetManager.expire."""
+        """Deletes expired positions; see OffsetManager.expire."""
         return self._open_sweeps.expire(timeout)
 
     def expire_async(self, *, timeout: float | None = None) -> Pending[int]:
@@ -576,13 +576,13 @@ class LogManager:
 
     @property
     def quotas(self) -> Quotas | None:
-        """The token buckets, for limits of single groups and clients; None where nothing is limited."""
+        """The token buckets for limits of single groups and clients; None if nothing is limited."""
         return self.open_core.quotas
 
     # ------------------------------------------------------------------------------------- replication
 
     def append_as_follower(self, partition: int, epoch: int, batches: Buffer) -> int:
-        """Appends what came from the leader; see OffsetManager.append_as_follower."""
+        """Appends batches from the leader; see OffsetManager.append_as_follower."""
         given = arguments.checked_buffer(batches)
         self._checked(partition)
         return self._followed(partition, arguments.checked_epoch(epoch)).append(epoch, given)
@@ -598,7 +598,7 @@ class LogManager:
         return replica
 
     def truncate_to(self, partition: int, epoch: int, offset: int) -> int:
-        """Cuts a follower's log; see OffsetManager.truncate_to."""
+        """Truncates a follower's log; see OffsetManager.truncate_to."""
         replica = self.replica(partition)
         arguments.checked_place(epoch, offset)
         if replica is None:
@@ -615,7 +615,7 @@ class LogManager:
         return replica.positions().log_end
 
     def restart_at(self, partition: int, epoch: int, offset: int) -> None:
-        """Begins a follower's log again; see OffsetManager.restart_at."""
+        """Starts a follower's log again at an offset; see OffsetManager.restart_at."""
         self._checked(partition)
         arguments.checked_place(epoch, offset)
         replica = self._followed(partition, epoch)
@@ -633,7 +633,7 @@ class LogManager:
         lower_checkpoints(self.directory, replica.partition, offset)
 
     def positions(self, partition: int) -> LogPositions:
-        """Returns the places in the log that count; see OffsetManager.positions."""
+        """Returns log start, log end, flushed end, W and applied end; see OffsetManager.positions."""
         replica = self.replica(partition)
         return LogPositions(0, 0, 0, 0, 0) if replica is None else replica.positions()
 
@@ -669,7 +669,7 @@ class LogManager:
         epoch: int = -1,
         uncommitted: bool = False,
     ) -> FileRange:
-        """Returns a piece of a file; see OffsetManager.file_range."""
+        """Returns a range of a file; see OffsetManager.file_range."""
         replica = self.replica(partition)
         arguments.checked_place(epoch, offset, -(2**63))
         arguments.checked_number("size_max", size_max, 0, 2**63 - 1)
@@ -678,7 +678,7 @@ class LogManager:
         return replica.file_range(offset, size_max, epoch=epoch, uncommitted=uncommitted)
 
     def listen_to_writes(self, listener: object) -> None:
-        """Has a callable called with the number of a partition after each write here; None for nobody."""
+        """Sets a function to call with the partition's number after each write here; None for none."""
         self.open_core.appended = listener  # type: ignore[assignment]
 
     # ------------------------------------------------------------------------------------------- watch
@@ -689,7 +689,7 @@ class LogManager:
         *,
         from_position: WatchPosition | None = None,
     ) -> Watch:
-        """Watches what takes effect; see OffsetManager.watch."""
+        """Watches changes of positions; see OffsetManager.watch."""
         _ = self.open_core  # which is refused where the manager does not run
         return self._watches.open(groups, from_position)
 

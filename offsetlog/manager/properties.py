@@ -1,4 +1,4 @@
-"""The properties of a broker, read one at a time: each as text or as the value itself."""
+"""Reads properties of a broker one at a time, given as text or as the value itself."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def path(name: str, value: Setting) -> Path:
 
 
 def choice(**meanings: Any) -> Callable[[str, Setting], Any]:
-    """Returns a reader of one of these words, which returns its meaning."""
+    """Returns a reader that accepts one of these words and returns its meaning."""
 
     def read(name: str, value: Setting) -> Any:
         if value not in meanings:
@@ -50,18 +50,18 @@ def choice(**meanings: Any) -> Callable[[str, Setting], Any]:
 
 
 def flag(name: str, value: Setting) -> bool:
-    """Returns whether it is true.  Raises ConfigError with the name of the property."""
+    """Returns a boolean.  Raises ConfigError with the name of the property."""
     if isinstance(value, bool):
         return value
     return cast(bool, choice(true=True, false=False)(name, str(value).lower()))
 
 
 def seconds(name: str, value: Setting) -> float:
-    """Returns a number of milliseconds in seconds.  Raises ConfigError with the name of the property."""
+    """Converts a number of milliseconds to seconds.  Raises ConfigError with the name of the property."""
     return number(name, value) / 1000
 
 
 def retention(name: str, value: Setting) -> int | None:
-    """Returns a number of minutes in ms, None for one below 0.  Raises ConfigError with the name of the property."""
+    """Converts minutes to ms; None for a negative number.  Raises ConfigError with the name of the property."""
     minutes = number(name, value)
     return None if minutes < 0 else minutes * 60_000

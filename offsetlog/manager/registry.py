@@ -1,4 +1,4 @@
-"""Managers by name: the entry points of the group `offsetlog.managers`, one of which `offset.storage` chooses."""
+"""Managers by name: entry points of the group `offsetlog.managers`, among which `offset.storage` chooses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _found() -> dict[str, list[EntryPoint]]:
 
 
 def available_managers() -> dict[str, str]:
-    """Returns by name where each manager comes from, as "module:factory".
+    """Returns the origin of each manager by name, as "module:factory".
 
     Raises:
         ConfigError: two distributions claim a name.
@@ -44,26 +44,26 @@ def _only(name: str, entries: list[EntryPoint]) -> EntryPoint:
 
 
 def create_manager(settings: Mapping[str, Any]) -> OffsetManager:
-    """Makes the manager that a broker's properties choose; it is not started.
+    """Makes the manager that a broker's properties choose; does not start it.
 
     Args:
-        settings: the broker's properties.  `offset.storage` names the manager, "log" where it is
-            missing; all of them are handed to the manager's factory.
+        settings: the broker's properties.  `offset.storage` names the manager, "log" by default; the
+            manager's factory gets all of them.
 
     Raises:
-        ArgumentTypeError: the settings are no mapping.
-        ConfigError: no manager has the name, two claim it, it cannot be imported, or what its
-            factory made is no OffsetManager; or a property is out of its domain.
+        ArgumentTypeError: the settings are not a mapping.
+        ConfigError: no manager has the name, two claim it, it cannot be imported, or its factory does
+            not return an OffsetManager; or a property has a value that is not allowed.
     """
     given: object = settings
     if not isinstance(given, Mapping):
         kind = type(given).__name__
-        raise ArgumentTypeError(f"the settings are a broker's properties by name, not {kind}")
+        raise ArgumentTypeError(f"the settings must be a mapping of a broker's properties by name, not {kind}")
     name = settings.get(STORAGE, DEFAULT)
     entries = _found().get(name)
     if entries is None:
-        known = ", ".join(sorted(_found())) or "none is installed"
-        raise ConfigError(f"{STORAGE}={name!r} is not known; there are: {known}")
+        known = ", ".join(sorted(_found())) or "none"
+        raise ConfigError(f"{STORAGE}={name!r} is not an installed manager; installed: {known}")
     entry = _only(name, entries)
     try:
         factory = entry.load()
@@ -74,5 +74,5 @@ def create_manager(settings: Mapping[str, Any]) -> OffsetManager:
     lacks = [each for each in CALLS if not hasattr(type(manager), each)]
     if lacks:
         kind = type(manager).__name__
-        raise ConfigError(f"{STORAGE}={name}: {entry.value} made a {kind}, it lacks {', '.join(lacks)}")
+        raise ConfigError(f"{STORAGE}={name}: {entry.value} returned a {kind}, which has no {', '.join(lacks)}")
     return manager

@@ -1,8 +1,8 @@
 """One replica of one partition: a log manager under the rules of `offsetlog.replication`.
 
-The rules say what is to be done, the manager does it, and the host's network carries the messages.
-Work that takes time runs through the executor, and the controller's word decides who leads, so that
-a simulation runs exactly this code.
+The rules decide what to do, the manager does it, and the host's network carries the messages.  Slow
+work runs on the executor, and the controller decides which replica leads, so a simulation runs
+exactly this code.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Network(Protocol):
         """Sends a leader's proposal to the controller, whose state comes back through `ReplicaHost.on_state`."""
 
     def renew(self, partition: int, leader_epoch: int, answer: Granted) -> None:
-        """Asks the controller for the leader's lease; `answer` is called with its milliseconds, later or never."""
+        """Asks the controller for the leader's lease; `answer` is called with its length in ms, later or never."""
 
     def failed(self, partition: int, failure: OffsetLogError) -> None:
         """Reports that the replica cannot go on: its log failed."""
@@ -70,14 +70,14 @@ class HostConfig:
     """The times of a replica, in seconds.
 
     Attributes:
-        fetch_wait: a leader answers a fetch after so long at the latest, though nothing is new
+        fetch_wait: longest time before a leader answers a fetch without new records
             (``replica.fetch.wait.max.ms``).
-        retry: a follower whose fetch failed, or was not answered, tries again after so long.
-        tick: between two looks at the in-sync set.
-        fetch_bytes: the most that one answer carries (``replica.fetch.max.bytes``).
-        renew: a leader renews its lease so often, and answers fetches only while it holds one; None
-            where the controller grants none, and a leader that is cut off may answer with what
-            another has replaced.
+        retry: time after which a follower repeats a fetch that failed or was not answered.
+        tick: time between checks of the in-sync set.
+        fetch_bytes: the most bytes in one answer (``replica.fetch.max.bytes``).
+        renew: time between renewals of a leader's lease; a leader answers fetches only while it holds
+            one.  None if the controller grants none: then a leader that is cut off may answer with
+            positions that another has replaced.
     """
 
     fetch_wait: float = 0.5
@@ -137,18 +137,18 @@ class _ParkedFetch:
 
 
 class ReplicaHost:
-    """Runs one replica: leads, or follows, as the controller says.  Safe to call from any thread.
+    """Runs one replica, which leads or follows as the controller says.  Thread-safe.
 
     Args:
-        manager: started; made with the replication factor of the partition.
+        manager: the started manager, made with the replication factor of the partition.
         partition: the log partition.
         replica: the id of this replica.
         incarnation: grows with every start of this process.
         assigned: all replicas of the partition.
         network: carries messages.
-        executor: runs what takes time; the manager's.
+        executor: the manager's executor, which runs slow work.
         rules: settings of the in-sync set.
-        config: times.
+        config: the times of the replica.
     """
 
     def __init__(
@@ -195,28 +195,28 @@ class ReplicaHost:
 
     @property
     def view(self) -> LeaderView | None:
-        """The leader's view of its replicas, None where this replica does not lead."""
+        """The leader's view of its replicas, or None if this replica does not lead."""
         return self._view
 
     @property
     def failure(self) -> OffsetLogError | None:
-        """Why this replica cannot go on, None where it can."""
+        """Why this replica has failed, or None."""
         return self._failure
 
     def _now(self) -> int:
         return int(self._executor.now() * 1000)
 
     def stop(self) -> None:
-        """Does nothing any more."""
+        """Stops all activity of this replica."""
         with self._lock:
             self._stopped = True
             self._drop_fetches(self._parked)
 
     def on_state(self, state: PartitionState) -> None:
-        """Takes the controller's word; an older one than the newest known changes nothing.
+        """Applies a state of the controller; one older than the newest known changes nothing.
 
-        A host that has restarted must not be given what the controller said before it registered:
-        it may have lost its log, and would lead in an epoch of its former life.
+        After a restart, pass no state from before the host registered: its log may be lost, and it would
+        lead in an epoch of its former process.
         """
         with self._lock:
             if self._stopped or state.version <= self._state.version:
@@ -320,7 +320,7 @@ class ReplicaHost:
             )
 
     def on_written(self) -> None:
-        """Something was appended by this leader; from any thread, and it waits for nothing."""
+        """Reports an append by this leader.  Any thread may call this; it does not block."""
         if not self._is_woken:
             self._is_woken = True
             try:
@@ -341,7 +341,7 @@ class ReplicaHost:
                 self._fail(failure)
 
     def on_fetch(self, request: FetchRequest, answer: Answer) -> None:
-        """Takes a follower's fetch, and answers it at once or when something is new."""
+        """Handles a follower's fetch, and answers it at once or when new records exist."""
         with self._lock:
             if self._stopped:
                 return
@@ -586,7 +586,7 @@ class ReplicaHost:
         # The upkeep of a log finds failures, too; a leader would go on leading without answering.
         if self._failure is None and self._has_failed():
             raise PartitionFailedError(
-                f"log partition {self._partition} has failed; the next election opens its log again"
+                f"log partition {self._partition} has failed; its log will be opened again at the next election"
             )
         if view is None:
             return

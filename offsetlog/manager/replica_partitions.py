@@ -1,4 +1,4 @@
-"""The replicated partitions of one directory, as the core asks for them."""
+"""Provides the core with the replicated partitions of one directory."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from offsetlog.lifecycle.open_partitions import OpenPartitions
 
 
 class ReplicaPartitions:
-    """Gives the core its partitions: those that are open, and with the first write a new one.
+    """Gives the core its open partitions, and creates one at its first write.
 
-    A partition is made where this process leads it, by its first commit, and where it follows, by the first batch that
-    the leader sends.  Safe to call from any thread.
+    A partition is created by its first commit if this process leads it, and by the leader's first batch if it follows.
+    Thread-safe.
 
     Args:
-        owned: the owner, who opens and closes them.
-        check_leads: raises what a caller of a partition gets that is not open, where this process does not lead it.
-        made: called with a partition that is in use by nobody, before its caller has it; gives it its role.
+        owned: the owner, which opens and closes them.
+        check_leads: raises the error for a partition that is not open and that this process does not lead.
+        made: called with a new partition before its caller gets it; gives it its role.
     """
 
     def __init__(
@@ -30,19 +30,19 @@ class ReplicaPartitions:
         self._owned = owned
         self._check_leads = check_leads
         self._made = made
-        #: Held while a partition is made, until it has its role: nobody else has it before.
+        #: Held while a partition is created, until it has its role, so that no other caller gets it earlier.
         self._making = threading.Lock()
 
     def all(self) -> list[Partition]:
-        """Returns the partitions that are open, by number."""
+        """Returns the open partitions by number."""
         return self._owned.all()
 
     def loading(self, wait: bool = True) -> list[int]:
-        """Returns nothing: a replica that loads answers so by itself."""
+        """Returns nothing: a replica that is loading answers so itself."""
         return []
 
     def loaded(self, number: int) -> Partition | None:
-        """Returns a partition that is open, None where this process leads one that has no directory yet.
+        """Returns an open partition, or None if this process leads it and it has no directory yet.
 
         Raises:
             NotCoordinatorError: another process leads it.
@@ -58,7 +58,7 @@ class ReplicaPartitions:
         return partition
 
     def make(self, number: int) -> Partition:
-        """Returns a partition that this process leads, and makes its directory where it is missing.
+        """Returns a partition that this process leads, and creates its directory if it is missing.
 
         Raises:
             NotCoordinatorError: another process leads it.
@@ -68,7 +68,7 @@ class ReplicaPartitions:
         return self.make_replica(number)
 
     def make_replica(self, number: int) -> Partition:
-        """The same, whoever leads it."""
+        """Does the same as `make`, whichever process leads the partition."""
         with self._making:
             found = self._owned.get(number)
             if found is None:

@@ -1,4 +1,4 @@
-"""The replicas that a manager's core uses, and their change when a log is opened again."""
+"""The replicas that a manager's core uses, and their replacement when a log is opened again."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from offsetlog.lifecycle.open_partitions import OpenPartitions
 
 
 class ReplicasInUse:
-    """The calls that the leaderships make to partitions. Safe to call from any thread.
+    """The calls that Leaderships makes to partitions.  Thread-safe.
 
     Args:
-        core: uses them.
-        owned: opens and closes them.
-        gave_up: called with a partition that failed and takes no more calls, before its log is
-            opened again: ends what waits for it, or works on it.
+        core: uses the replicas.
+        owned: opens and closes the replicas.
+        gave_up: called with a failed partition before its log is opened again, when it accepts no more
+            calls: ends the calls and work that wait for it.
     """
 
     def __init__(
@@ -29,28 +29,28 @@ class ReplicasInUse:
         self._gave_up = gave_up
 
     def replica(self, number: int) -> Replica | None:
-        """Returns the replica that is in use, None where no log is open; raises ClosedError."""
+        """Returns the replica in use, or None if no log is open; raises ClosedError."""
         return self._core.replica(number)
 
     def use(self, replica: Replica) -> None:
-        """Has a replica used from now on.  Raises CapacityError, ClosedError."""
+        """Makes a replica the one in use.  Raises CapacityError, ClosedError."""
         self._core.set_replica(replica.partition.number, replica)
         self._core.core.attach(replica.partition)
 
     def failure_of(self, number: int) -> OffsetLogError | None:
-        """Returns why a log that is there is not open; see OpenPartitions.failure_of."""
+        """Returns why an existing log is not open; see OpenPartitions.failure_of."""
         return self._owned.failure_of(number)
 
     def set_aside(self, number: int) -> None:
-        """Has everybody wait for a log that will be opened again; see OpenPartitions.set_aside."""
+        """Makes callers wait for a log that will be opened again; see OpenPartitions.set_aside."""
         self._owned.set_aside(number)
 
     def open_again(self, number: int) -> Replica:
-        """Opens a log that failed, for nobody's use yet; see OpenPartitions.open_again."""
+        """Opens a failed log without putting it to use yet; see OpenPartitions.open_again."""
         return Replica(self._owned.open_again(number, self._release))
 
     def _release(self, failed: Partition) -> None:
-        # Nobody begins anything on it any more; what goes on ends with its failure.
+        # No caller begins a call on it any more; running ones end with its failure.
         self._core.detach(failed.number)
         self._gave_up(failed.number)
 

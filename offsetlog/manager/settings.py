@@ -1,4 +1,4 @@
-"""The settings of the log manager, by Kafka's names where Kafka has them."""
+"""The settings of the log manager, under Kafka's names where they exist."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from offsetlog.manager.properties import Setting, choice, flag, number, path, re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaLimits:
-    """Limits a second of every group and every client; None for none.
+    """Limits per second for every group and every client; None for no limit.
 
     Attributes:
-        group_commits: commits of positions of one group (``offsets.quota.group.commits``).
+        group_commits: committed positions of one group (``offsets.quota.group.commits``).
         group_bytes: bytes of one group (``offsets.quota.group.bytes``).
-        client_commits: commits of positions of one client id (``offsets.quota.client.commits``).
+        client_commits: committed positions of one client id (``offsets.quota.client.commits``).
         client_bytes: bytes of one client id (``offsets.quota.client.bytes``).
 
     Raises:
@@ -51,7 +51,7 @@ class QuotaLimits:
         return any(getattr(self, each.name) is not None for each in fields(self))
 
     def buckets(self) -> Quotas | None:
-        """Makes the token buckets; None where nothing is limited."""
+        """Makes the token buckets; None if nothing is limited."""
         if not self.any:
             return None
         return Quotas(
@@ -64,30 +64,30 @@ class QuotaLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerSettings:
-    """The settings of a log manager; the name of the broker's property stands in parentheses.
+    """The settings of a log manager; the name of the broker's property is in parentheses.
 
     Attributes:
         path: the log directory (``log.dir``).
-        partitions: of the offsets topic (``offsets.topic.num.partitions``).
+        partitions: number of partitions of the offsets topic (``offsets.topic.num.partitions``).
         replication_factor: replicas of a partition (``offsets.topic.replication.factor``).  With 1 a leader is alone:
             W is the log end.
-        min_insync_replicas: as many replicas must be in sync, or commits are refused (``min.insync.replicas``).
+        min_insync_replicas: replicas that must be in sync, or commits are refused (``min.insync.replicas``).
         commit_timeout: seconds that a commit waits for its answer (``offsets.commit.timeout.ms``).
         durability: when a commit is answered (``offsets.commit.durability``): "replicas", which with one replica is
             "disk"; "disk"; "process".
         accept_while_loading: whether plain commits are accepted while a partition loads (``commits.while.loading``:
             accept or refuse).
-        keep_table: whether a replica that leads no more keeps its table (``offsets.table.on.resign``: keep or drop).
+        keep_table: whether a replica keeps its table when it resigns (``offsets.table.on.resign``: keep or drop).
         warm_followers: whether followers keep a table, so that they lead at once (``offsets.follower.table``: warm or
             cold).
-        load_threads: loads at a time, and as many flushes beside them (``offsets.load.threads``).
+        load_threads: loads at a time, and also flushes at a time (``offsets.load.threads``).
         quotas: limits of groups and clients.
         store: settings of the logs (``offsets.topic.segment.bytes``, ``offset.metadata.max.bytes``).
         maintenance: cleaning, snapshots and expiry (``offsets.retention.minutes``,
             ``offsets.retention.check.interval.ms``, ``log.cleaner.enable``).
 
     Raises:
-        ConfigError: a value is out of its domain.
+        ConfigError: a value is not allowed.
     """
 
     path: Path
@@ -106,18 +106,18 @@ class ManagerSettings:
 
     def __post_init__(self) -> None:
         if self.partitions is not None and not 1 <= self.partitions <= PARTITIONS_MAX:
-            raise ConfigError(f"the offsets topic has from 1 to {PARTITIONS_MAX} partitions, not {self.partitions}")
+            raise ConfigError(f"the offsets topic must have 1 to {PARTITIONS_MAX} partitions, not {self.partitions}")
         if self.replication_factor < 1:
             raise ConfigError(f"the replication factor must be at least 1, not {self.replication_factor}")
         if not 1 <= self.min_insync_replicas <= self.replication_factor:
             raise ConfigError(
-                f"there must be from 1 to the replication factor {self.replication_factor} replicas in sync, "
+                f"min_insync_replicas must be from 1 to the replication factor, {self.replication_factor}, "
                 f"not {self.min_insync_replicas}"
             )
         if not self.commit_timeout > 0:
             raise ConfigError(f"the commit timeout must be above 0 seconds, not {self.commit_timeout}")
         if self.load_threads < 1:
-            raise ConfigError(f"at least one thread loads, not {self.load_threads}")
+            raise ConfigError(f"load_threads must be at least 1, not {self.load_threads}")
 
     @property
     def alone(self) -> bool:
@@ -165,19 +165,19 @@ PROPERTIES = frozenset(_READERS)
 
 
 def from_properties(properties: Mapping[str, Setting]) -> ManagerSettings:
-    """Reads the properties of a broker; those of other names are the broker's own business.
+    """Reads the properties of a broker; ignores those with other names.
 
     Raises:
-        ConfigError: `log.dir` is missing, there is no such quota, or a value is out of its domain;
+        ConfigError: `log.dir` is missing, a quota is unknown, or a value is not allowed; the message
             names the property.
     """
     if "log.dir" not in properties:
-        raise ConfigError("log.dir is missing: the directory that keeps the offsets")
-    # Kafka has no property of these names, so that one which is not read would limit nobody.
+        raise ConfigError("log.dir is missing: set it to the directory that keeps the offsets")
+    # Kafka has no properties of these names, so an ignored one would silently limit nothing.
     quotas = [each for each in PROPERTIES if each.startswith(_QUOTA)]
     for name in properties:
         if name.startswith(_QUOTA) and name not in PROPERTIES:
-            raise ConfigError(f"{name} is no quota; there are {', '.join(sorted(quotas))}")
+            raise ConfigError(f"{name} is not a quota; the quotas are {', '.join(sorted(quotas))}")
     settings = ManagerSettings(path=Path())
     # In the order of the readers: the replication factor comes before what it bounds.
     for name in (each for each in _READERS if each in properties):
@@ -189,7 +189,7 @@ def with_property(settings: ManagerSettings, name: str, value: Setting) -> Manag
     """Returns the settings with one of PROPERTIES changed.
 
     Raises:
-        ConfigError: the value is out of its domain; names the property.
+        ConfigError: the value is not allowed; the message names the property.
     """
     part, attribute, read = _READERS[name]
     wanted = read(name, value)

@@ -1,6 +1,6 @@
-"""Work over all partitions that a manager leads, one after the other: expiry, and deleted topics.
+"""Work on all partitions that a manager leads, one after the other: expiry, and deleted topics.
 
-It is answered when all that it wrote is as durable as a commit would be.
+It is answered when everything it wrote is as durable as a commit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Written = dict[int, tuple[int, int]]
 
 
 def add_written(written: Written, count: int, end_offset: int, term: int) -> None:
-    """Adds records: with the last of a term all before it are durable."""
+    """Adds written records; once the last of a term is durable, all before it are."""
     if end_offset >= 0:
         before = written.get(term, (0, -1))
         written[term] = (before[0] + count, max(before[1], end_offset))
@@ -36,24 +36,24 @@ class GroupCoordinator(Protocol):
     """Work that a manager leaves to the coordinator that runs its groups; called from any thread."""
 
     def expire_async(self, timeout: float | None) -> Pending[int]:
-        """Deletes what has expired; see OffsetManager.expire."""
+        """Deletes expired positions; see OffsetManager.expire."""
 
 
 class Sweep(Completion[int]):
-    """One piece of such work; its result is how many positions were deleted.
+    """One run over the partitions; its result is the number of deleted positions.
 
-    A partition that fails does not keep the work from the others: the first failure is the answer,
-    with a note that says what was done all the same.
+    If a partition fails, the others are still handled; the answer is then the first failure, with a note
+    that says what was done.
 
     Args:
-        partitions: in this order.
-        work: does one of them, and adds what it wrote, also where it raises then.
-        core: waits for what was written.
-        timeout: seconds that it is waited for then, None as configured.
-        refused: why other partitions are left out.
+        partitions: the partitions, in the order of the work.
+        work: handles one partition and adds what it wrote, even if it raises afterwards.
+        core: waits until writes are durable.
+        timeout: seconds to wait for that, None for the configured time.
+        refused: the reasons for which other partitions are left out.
 
     Raises:
-        InvalidArgumentError: the timeout is negative or no number.
+        InvalidArgumentError: the timeout is negative or not a number.
     """
 
     __slots__ = ("_core", "_deleted", "_failures", "_left", "_lock", "_timeout", "_unanswered", "_work")
@@ -81,7 +81,7 @@ class Sweep(Completion[int]):
     # ------------------------------------------------------------------------------- on this thread
 
     def run(self) -> int:
-        """Does all of it, waits, and returns the result or raises."""
+        """Does all the work, waits until it is durable, and returns the result or raises."""
         written: list[tuple[int, int, int]] = []
         while self._left:
             partition = self._left.pop()
@@ -98,7 +98,7 @@ class Sweep(Completion[int]):
     # ------------------------------------------------------------------------------ on the executor
 
     def begin(self, executor: Executor) -> None:
-        """Has it done on an executor: a partition at a time, so that other work has its turn."""
+        """Runs the work on an executor, one partition at a time, so that other work has its turn."""
         if self._left:
             try:
                 executor.submit(lambda: self._do_next(executor))
@@ -136,8 +136,8 @@ class Sweep(Completion[int]):
             self._end()
 
     def stop(self) -> None:
-        """Answers that the manager was stopped; what is written stays."""
-        self.fail(ClosedError("the manager is stopped; the rest is deleted at the next time"))
+        """Fails the work because the manager was stopped; what is written stays."""
+        self.fail(ClosedError("the manager is stopped; the next sweep deletes the rest"))
 
     # ------------------------------------------------------------------------------------- for both
 
@@ -160,18 +160,18 @@ class Sweep(Completion[int]):
 
 
 class Sweeps:
-    """The sweeps of one manager.  Safe to call from any thread.
+    """The sweeps of one manager.  Thread-safe.
 
     Args:
-        core: writes, and waits for what was written.
-        executor: does those that nobody waits for on a thread.
+        core: writes, and waits until writes are durable.
+        executor: runs sweeps whose callers do not block.
         expirer: knows what has expired.
         leads: whether this process leads a partition.
-        failure_of: why a partition that is there is not open, None where it is.
-        check_lease: refuses what a table alone answers, where another process may lead by now.
+        failure_of: returns why an existing partition is not open, or None.
+        check_lease: refuses answers from the table alone if another process may lead now.
 
     Attributes:
-        coordinator: has positions expire in its order with other changes; None: there is none.
+        coordinator: expires positions in order with its other changes; None if there is none.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class Sweeps:
         return self._core.core.attached(wait=False)
 
     def active(self) -> list[Partition]:
-        """The partitions that are led here and loaded."""
+        """Returns the partitions that this process leads and has loaded."""
         return [each for each in self._there() if each.role == "active"]
 
     def groups(self) -> list[str]:
@@ -206,7 +206,7 @@ class Sweeps:
         return sorted(group for partition in self.active() for group in partition.groups())
 
     def expire(self, timeout: float | None) -> int:
-        """Deletes what has expired; see OffsetManager.expire."""
+        """Deletes expired positions; see OffsetManager.expire."""
         if self.coordinator is not None:
             return self.coordinator.expire_async(timeout).result()
         return self.expiry(timeout).run()
@@ -218,7 +218,7 @@ class Sweeps:
         return self.begin(self.expiry(timeout))
 
     def expiry(self, timeout: float | None) -> Sweep:
-        """Returns the work of OffsetManager.expire, for the partitions that are active now.
+        """Returns the sweep for OffsetManager.expire, over the partitions that are active now.
 
         Raises:
             ClockError: the clock cannot be right.
@@ -237,13 +237,13 @@ class Sweeps:
         return Sweep(active, expire_one, self._core, timeout)
 
     def removal(self, topics: Iterable[str], timeout: float | None) -> Sweep:
-        """Returns the work of OffsetManager.on_topic_deleted, for all partitions that this process leads.
+        """Returns the sweep for OffsetManager.on_topic_deleted, over all partitions that this process leads.
 
-        Those that load, or are not open, refuse it: nobody would come back to what they hold of
-        the topics.
+        Partitions that are loading or not open make it fail, since nothing would delete their positions
+        of the topics later.
 
         Raises:
-            ArgumentTypeError: no list of names.
+            ArgumentTypeError: the topics are not a list of names.
         """
         core, gone = self._core, frozenset(arguments.listed_topics(topics))
 
@@ -262,7 +262,7 @@ class Sweeps:
         return Sweep(there, remove_from, core, timeout, refused)
 
     def begin(self, sweep: Sweep) -> Sweep:
-        """Has it done by the executor, and returns it.
+        """Starts a sweep on the executor, and returns it.
 
         Raises:
             ClosedError: the manager is stopped.
@@ -276,7 +276,7 @@ class Sweeps:
         return sweep
 
     def close(self) -> None:
-        """Answers those under way; to be called when the executor has stopped."""
+        """Fails running sweeps; call it after the executor has stopped."""
         with self._lock:
             self._stopped = True
             begun = list(self._begun)

@@ -1,4 +1,4 @@
-"""Changes of leadership and flushes on their way."""
+"""Running changes of leadership and flushes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class PartitionTransition(Completion[int]):
     Args:
         partition: the log partition.
         epoch: the leader epoch.
-        measure: returns how far it is, from 0 to 1.
+        measure: returns the progress, from 0 to 1.
     """
 
     __slots__ = ("_measure", "epoch", "partition")
@@ -28,15 +28,15 @@ class PartitionTransition(Completion[int]):
 
     @property
     def progress(self) -> float:
-        """From 0 to 1: the part of the log that is read."""
+        """Progress from 0 to 1: the part of the log that has been read."""
         return 1.0 if self.done() else self._measure()
 
     def supersede(self, epoch: int) -> None:
-        """Ends it where it has not ended: a change of a later epoch takes its place."""
+        """Ends it, unless it has ended, because a change of a later epoch supersedes it."""
         self.fail(
             FencedLeaderEpochError(
-                f"log partition {self.partition}: the change of leader epoch {self.epoch} gave way "
-                f"to one of epoch {epoch}"
+                f"log partition {self.partition}: the transition of leader epoch {self.epoch} was replaced "
+                f"by one of epoch {epoch}"
             )
         )
 

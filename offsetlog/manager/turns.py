@@ -1,4 +1,4 @@
-"""The order of work in a group: calls for the same positions are done in the order in which they came."""
+"""Orders work within a group: calls for the same positions run in the order in which they came."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from offsetlog.types import TopicPartition
 
 
 class _Turn:
-    """The place of one piece of work.
+    """The turn of one piece of work.
 
     Attributes:
-        work: which.
+        work: the work.
         keys: the positions that it touches, None for all.
         number: grows from each turn of a group to the next.
         before: the turns that it waits for.
-        after: those that wait for it, in their order.
+        after: the turns that wait for it, in order.
     """
 
     __slots__ = ("after", "before", "keys", "number", "work")
@@ -41,7 +41,7 @@ class _Turn:
         return self.keys is None or other.keys is None or not self.keys.isdisjoint(other.keys)
 
     def last_before(self, key: TopicPartition) -> _Turn | None:
-        """Returns the last turn before it that names this position."""
+        """Returns the last earlier turn that touches this position."""
         named = [each for each in self.before if each.keys is not None and key in each.keys]
         return max(named, key=lambda each: each.number, default=None)
 
@@ -72,7 +72,7 @@ class _Group:
             self.last.update(dict.fromkeys(turn.keys, turn))
 
     def remove(self, turn: _Turn) -> list[_Turn]:
-        """Takes out a turn; returns those whose turn it is now.  Turns that waited for it wait for those before it."""
+        """Removes a turn; returns those that may begin now.  Turns that waited for it wait for those before it."""
         del self.unfinished[turn]
         for earlier in turn.before:
             del earlier.after[turn]
@@ -99,10 +99,10 @@ class _Group:
 
 
 class Turns:
-    """Has work wait for that of its group which was asked for before and touches the same keys.
+    """Makes work wait for earlier work of its group that touches the same keys.
 
-    A storage may refuse a write and have it sent again, after others, so that an older offset could take the place of
-    a newer one.  Safe from any thread; no lock is held while work is done.
+    Without it, a write that is refused and sent again after later ones could replace a newer offset by an older one.
+    Thread-safe; no lock is held while work runs.
     """
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class Turns:
         self._beginning = threading.local()
 
     def add(self, group: str, keys: Iterable[TopicPartition] | None, work: Work[Any]) -> bool:
-        """Takes up work, with all keys of its group for None; returns whether it has its turn at once."""
+        """Adds work that touches some keys (None: all of its group); returns whether it may begin at once."""
         turn = _Turn(work, None if keys is None else frozenset(keys))
         with self._lock:
             self._groups.setdefault(group, _Group()).add(turn)
@@ -120,27 +120,27 @@ class Turns:
             return not turn.before
 
     def is_busy(self, group: str) -> bool:
-        """Whether any work of a group has not ended."""
+        """Whether a group has unfinished work."""
         with self._lock:
             return group in self._groups
 
     def groups(self) -> list[str]:
-        """Returns the groups of which any work has not ended."""
+        """Returns the groups with unfinished work."""
         with self._lock:
             return list(self._groups)
 
     def leave(self, work: Work[Any]) -> list[Work[Any]] | None:
-        """Takes out work that waits for its turn, and then never has it; None where it does not wait.
+        """Removes waiting work, which then never runs; returns None if it is not waiting.
 
         Returns:
-            The work whose turn it is now, for `begin`.
+            The work that may begin now, for `begin`.
         """
         with self._lock:
             _, turn = self._turns.get(work, (None, None))
             return None if turn is None or not turn.before else self._taken_out(work)
 
     def end(self, work: Work[Any]) -> list[Work[Any]]:
-        """Takes out work that has ended, or was never taken up; returns the work whose turn it is now."""
+        """Removes ended work; returns the work that may begin now.  Unknown work is accepted."""
         with self._lock:
             return self._taken_out(work)
 
@@ -155,7 +155,7 @@ class Turns:
         return [each.work for each in following]
 
     def pass_on(self, work: Work[Any]) -> None:
-        """Takes out work that has ended, as `end`, and begins the work whose turn it is now."""
+        """Removes ended work, as `end`, and begins the work that may begin now."""
         self.begin(self.end(work))
 
     def begin(self, works: Iterable[Work[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""A watch: the changes of committed positions in the logs of a manager, as they take effect."""
+"""A watch: reports changes of committed positions in a manager's logs as they take effect."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class LogWatch:
     """Reads the logs of several partitions in turn; see Watch.
 
     Args:
-        logs: the partitions that are watched, each at its place.
+        logs: the watched partitions, each at its place.
         closed: called with the watch once it is closed.
     """
 
@@ -56,7 +56,7 @@ class LogWatch:
     # -------------------------------------------------------------------------------------- from outside
 
     def on_moved(self, number: int) -> None:
-        """W of a partition has moved.  Any thread, and it waits for nothing."""
+        """Reports that W of a partition has moved.  Any thread may call this; it does not block."""
         if number in self._logs and number not in self._moved:
             self._moved.add(number)
             self._wake()
@@ -70,7 +70,7 @@ class LogWatch:
 
     @property
     def position(self) -> dict[int, tuple[int, int]]:
-        """Where a later watch goes on; see Watch.position."""
+        """Where a later watch continues; see Watch.position."""
         with self._lock:
             return {number: log.place for number, log in self._logs.items()} | self._handed
 
@@ -92,13 +92,13 @@ class LogWatch:
     def poll(
         self, timeout: float | None = 0.0, max_changes: int = 500
     ) -> list[PositionChange | LogGap]:
-        """Returns what took effect, waiting for the first of it; see Watch.poll."""
+        """Waits for changes and returns them; see Watch.poll."""
         return self._poll(timeout, max_changes, arrow=False)
 
     def poll_arrow(
         self, timeout: float | None = 0.0, max_changes: int = 65_536
     ) -> list[pyarrow.RecordBatch | LogGap]:
-        """Returns the same as Arrow batches; see Watch.poll_arrow."""
+        """Returns changes as Arrow batches; see Watch.poll_arrow."""
         return self._poll(timeout, max_changes, arrow=True)
 
     def _poll(self, timeout: float | None, max_changes: int, *, arrow: bool) -> list[Any]:
@@ -138,8 +138,8 @@ class LogWatch:
     def _take_unread(self, *, arrow: bool) -> list[Any]:
         if arrow and self._unread:
             raise InvalidArgumentError(
-                f"an iteration has read {len(self._unread)} changes that it has not returned: "
-                "go on with it, or call poll, before poll_arrow"
+                f"an iteration over this watch still holds {len(self._unread)} changes; "
+                "finish it, or call poll, before poll_arrow"
             )
         found = [item for item, _, _ in self._unread]
         self._unread.clear()
@@ -155,7 +155,7 @@ class LogWatch:
                 raise
             self._failure = failure  # raised next, so that what was read is not lost
         except BaseException:
-            # An interrupt, as of a signal: nobody gets what was read, so that it is read again.
+            # An interrupt, such as a signal: what was read is not delivered, so it is read again.
             for chunk in reversed(chunks):
                 self._logs[chunk.number].go_back(chunk.before)
             self._moved.update(self._logs)
@@ -214,7 +214,7 @@ class LogWatch:
                 self._unread.append((item, chunk.number, place))
 
     def __iter__(self) -> Iterator[PositionChange | LogGap]:
-        """Waits for changes without end; see Watch."""
+        """Yields changes until the watch is closed; see Watch."""
         with contextlib.suppress(ClosedError):
             while not self._closed:
                 item = self._next()
@@ -224,7 +224,7 @@ class LogWatch:
                     yield item
 
     async def __aiter__(self) -> AsyncIterator[PositionChange | LogGap]:
-        """The same in the running event loop; see Watch."""
+        """Yields changes in the running event loop; see Watch."""
         with contextlib.suppress(ClosedError):
             while not self._closed:
                 item = self._next()
@@ -242,7 +242,7 @@ class LogWatch:
                 news.set_result(None)
 
         def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop was closed: no task waits any more
                 loop.call_soon_threadsafe(settle)
 
         with self._news:

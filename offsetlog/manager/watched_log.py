@@ -1,7 +1,7 @@
-"""One log partition of a watch: its changes, and those that cannot be reported.
+"""One log partition of a watch: its changes, and gaps where changes cannot be reported.
 
-A place in a log is a leader epoch and a log offset: the epoch of the record before it.  By the
-epoch a log that was cut, or another replica's log, shows whether it still holds what was reported.
+A place in a log is a log offset and the leader epoch of the record before it.  The epoch shows
+whether a truncated log, or another replica's, still holds the records that were reported.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Chunk:
 
     Attributes:
         number: the log partition.
-        before: the place of the log before.
-        after: the place after all of it.
-        items: changes, as PositionChange or in Arrow batches, and at the end perhaps a LogGap.
-        changes: how many changes these are, and gaps.
+        before: the place in the log before the read.
+        after: the place after the read.
+        items: changes, as PositionChange or in Arrow batches, possibly followed by a LogGap.
+        changes: number of changes and gaps in `items`.
     """
 
     number: int
@@ -46,17 +46,17 @@ class Chunk:
 
 
 class LogSource(Protocol):
-    """The source that a watch reads. Safe to call from any thread."""
+    """The source that a watch reads.  Thread-safe."""
 
     def watched_partition(self, number: int) -> Partition | None:
-        """Returns the partition, None where it has no log here.
+        """Returns the partition, or None if it has no log here.
 
         Raises:
             ClosedError, StorageError, DataLossError.
         """
 
     def recorded_floor(self, partition: Partition) -> HistoryFloor:
-        """Returns how far a partition was cleaned; raises StorageError."""
+        """Returns the offset up to which a partition was cleaned; raises StorageError."""
 
 
 def present_place(partition: Partition) -> Place:
@@ -67,12 +67,12 @@ def present_place(partition: Partition) -> Place:
 
 
 def place_of_cut(replica: Replica, epoch: int, offset: int) -> int | None:
-    """Returns the log offset up to which a log holds what was read before a place.
+    """Returns the offset up to which a log holds the records that were read before a place.
 
-    That is the offset itself where the log holds all of it, and None where this replica cannot know
-    yet: it follows, and has not come so far, or it has not heard that another leads by now.  The
-    rule is that of a follower's truncation (docs/format/leader-epochs.md §12.4): the log that has
-    the epoch holds its records up to where the epoch ends.
+    Returns the place's own offset if the log holds all of them, and None if this replica cannot know
+    yet: as a follower it is not that far, or it does not know that another replica leads now.  The rule
+    is that of a follower's truncation (docs/format/leader-epochs.md §12.4): a log that has the epoch
+    holds its records up to where the epoch ends.
     """
     positions, leadership = replica.positions(), replica.leadership
     if offset <= positions.log_start:
@@ -96,12 +96,12 @@ def place_of_cut(replica: Replica, epoch: int, offset: int) -> int | None:
 
 
 class WatchedLog:
-    """Reads one log on from a place.  One thread at a time.
+    """Reads one log from a place on.  Only one thread at a time may use it.
 
     Args:
-        source: where the log is.
+        source: provides the log.
         number: the log partition.
-        groups: those that are watched in it, None for all.
+        groups: the watched groups, None for all.
         place: leader epoch and log offset.
     """
 
@@ -119,11 +119,11 @@ class WatchedLog:
 
     @property
     def place(self) -> Place:
-        """Leader epoch and log offset after all that was returned."""
+        """Leader epoch and log offset after everything returned so far."""
         return self._epoch, self._offset
 
     def read(self, blocks: RowBlocks, rows: int, *, arrow: bool) -> tuple[Chunk, bool]:
-        """Returns what took effect, about so many rows, and whether there is nothing more now.
+        """Returns changes, about as many rows as requested, and whether there are no more now.
 
         Raises:
             StorageError, CapacityError, LimitError, ClosedError; the next call reads the same again,
@@ -139,7 +139,7 @@ class WatchedLog:
         return Chunk(self.number, before, self.place, items, changes), is_end
 
     def go_back(self, place: Place) -> None:
-        """Returns to a place: nobody got the records read from there on."""
+        """Goes back to a place, since the records read after it were not delivered."""
         self._epoch, self._offset = place
         self._follows = None
 

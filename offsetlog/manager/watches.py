@@ -17,15 +17,15 @@ from offsetlog.manager.watched_log import BEGINNING, Place, WatchedLog, present_
 
 
 class Watches:
-    """Opens watches, and is the source that they read from.  Safe to call from any thread.
+    """Opens watches, and is the source that they read from.  Thread-safe.
 
     Args:
-        directory: where the logs are.
+        directory: the directory of the logs.
         count: the number of partitions.
-        checked: returns a number of a partition, or raises PartitionError.
-        partition_of: returns an open partition, None where there is no log; raises ClosedError.
+        checked: returns the number of a partition, or raises PartitionError.
+        partition_of: returns an open partition, or None without a log; raises ClosedError.
         number_of: returns the log partition of a group.
-        listen: called with `on_moved` when there is a first watch, with None after the last.
+        listen: called with `on_moved` at the first watch, and with None after the last.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Watches:
         return self._partition_of(number)
 
     def recorded_floor(self, partition: Partition) -> HistoryFloor:
-        """Returns how far a partition was cleaned; see LogSource."""
+        """Returns the offset up to which a partition was cleaned; see LogSource."""
         return recorded_floor(self._directory, partition)
 
     # --------------------------------------------------------------------------------------- watches
@@ -92,7 +92,7 @@ class Watches:
                 epoch, offset = place
             except (TypeError, ValueError):
                 raise InvalidArgumentError(
-                    f"log partition {number}: a place is (leader epoch, log offset), not {place!r}"
+                    f"log partition {number}: a place must be (leader epoch, log offset), not {place!r}"
                 ) from None
             places[number] = (
                 arguments.checked_number("the leader epoch", epoch, -1, 2**31 - 1),
@@ -112,6 +112,6 @@ class Watches:
                 self._listen(None)
 
     def close(self) -> None:
-        """Closes all of them."""
+        """Closes all watches."""
         for watch in self._open:
             watch.close()

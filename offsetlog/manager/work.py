@@ -1,4 +1,4 @@
-"""Work that asks a storage several times, one question after the answer to another, and no thread waits for it."""
+"""Work that sends a storage several requests, each after the answer to the one before, without a waiting thread."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ T = TypeVar("T")
 
 
 class Awaited(Protocol):
-    """An answer that calls back: of the connection, or of other work."""
+    """An answer that calls back; comes from the connection or from other work."""
 
     def done(self) -> bool:
-        """Whether it is there."""
+        """Whether the answer has come."""
 
     def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
-        """Has the callback called with it once it is there."""
+        """Calls the callback with this object once the answer has come."""
 
 
-#: The steps of work: it hands out answers, goes on once all of them are there, and returns its result.
+#: The steps of work: a generator that yields answers, resumes once all have come, and returns the result.
 Steps = Generator[Sequence[Awaited], None, T]
 
 
 class AbandonedError(Exception):
-    """Ends the steps of work that was answered meanwhile: its time was over, or the manager was stopped."""
+    """Ends the steps of work that was already answered, by its timeout or by the manager's stop."""
 
 
 class _Countdown:
@@ -46,22 +46,22 @@ class _Countdown:
 
 
 class Work(Completion[T]):
-    """Steps under way, and their result.  Their caller's thread takes them, and later those that bring the answers.
+    """Running steps and their result.  The caller's thread runs the first steps, answering threads the others.
 
-    It may be answered from outside before the steps end.  They go on to their next `check`, so that `ended` is called
-    once nothing of it is under way any more.
+    It may be answered from outside before its steps end.  The steps then continue to their next `check`, so `ended` is
+    called once nothing of the work is running.
 
     Args:
         steps: makes the steps.
-        ended: called with it once they have ended.
-        allow: raises what forbids a write now.
+        ended: called with the work once its steps have ended.
+        allow: raises the error that forbids a write now, if any.
 
     Attributes:
-        is_sent: whether a write was sent, and was not refused.
-        is_writing: whether a write is on its way, or about to be.
+        is_sent: whether a write was sent and not refused.
+        is_writing: whether a write is being sent or about to be.
         node: the first node that the last write concerns.
-        group: the group in whose order it is done, None for none.
-        synced_session: the session whose reads see what any client was answered before, None for none.
+        group: the group in whose order it runs, or None.
+        synced_session: the session whose reads see all writes answered earlier to any client, or None.
     """
 
     def __init__(
@@ -81,13 +81,13 @@ class Work(Completion[T]):
         self._allow = allow
 
     def check(self) -> None:
-        """Raises AbandonedError where it was answered already, or what forbids it; called before each question."""
+        """Raises AbandonedError if already answered, or the error that forbids it; call it before each request."""
         if self.done():
             raise AbandonedError
         self._allow()
 
     def go_on(self) -> None:
-        """Takes the next steps, up to the first answer that is not there."""
+        """Runs steps up to the first answer that has not come."""
         answer: Callable[[], object]
         try:
             while True:
@@ -109,7 +109,8 @@ class Work(Completion[T]):
             answer = partial(self.fail, wrapped)
         except BaseException as interrupt:
             # An interrupt of the thread that asks: others would wait for its turn to end for ever.
-            self._end(partial(self.fail, StorageError(f"{type(interrupt).__name__} while it was asked for")))
+            text = f"{type(interrupt).__name__} while the request to ZooKeeper was being sent"
+            self._end(partial(self.fail, StorageError(text)))
             raise
         self._end(answer)
 

@@ -1,1 +1,1 @@
-"""Moves committed offsets between ZooKeeper and log directories, never back unless that was asked for."""
+"""Moves committed offsets between ZooKeeper and log directories; none is lowered unless requested."""

@@ -40,9 +40,9 @@ _KINDS = pa.schema(
 
 
 def losses_of(store: OffsetStore, *, permissive: bool) -> list[OffsetLogError]:
-    """Returns what the store's own open found missing or damaged, which `permissive` lets pass.
+    """Returns the losses and damage that opening the store found; `permissive` accepts them.
 
-    A witness that is missing itself shows nothing to be absent.
+    A missing witness alone is not a loss.
 
     Raises:
         CorruptionError, DataLossError, PossibleLossError: the first of them; not with `permissive`.
@@ -54,13 +54,13 @@ def losses_of(store: OffsetStore, *, permissive: bool) -> list[OffsetLogError]:
 
 
 def lost_partitions(losses: Iterable[OffsetLogError]) -> frozenset[int | None]:
-    """Returns the log partitions that take no commits, since they lost something."""
+    """Returns the log partitions that accept no commits because they lost data."""
     damaged = [each for each in losses if isinstance(each, CorruptionError) and not isinstance(each, PossibleLossError)]
     return frozenset(each.log_partition for each in damaged)
 
 
 class _Positions:
-    """All positions of a store, by group: columns, of which a few groups at a time become objects."""
+    """All positions of a store by group, kept as columns; only a few groups at a time become objects."""
 
     def __init__(self, table: pa.Table) -> None:
         table = table.select(list(_COLUMNS))
@@ -129,14 +129,14 @@ def _is_unicode(text: str) -> bool:
 
 
 class DirectoryPlace:
-    """The positions of a store, as they were when this was made.
+    """The positions of a store, as they were when this object was made.
 
     Args:
-        store: opened, for writing where it is a target; nobody else writes to it meanwhile.
-        permissive: whether to go on where something is missing in it, whose positions would count as absent.
+        store: the open store, open for writing if it is a target; no other process may write to it.
+        permissive: whether to go on if data is missing; its positions then count as absent.
 
     Attributes:
-        incomplete: losses and damage; only with `permissive`.
+        incomplete: accepted losses and damage; only with `permissive`.
 
     Raises:
         CorruptionError, DataLossError, PossibleLossError: as `losses_of`.
@@ -157,24 +157,24 @@ class DirectoryPlace:
         return self._positions.groups()
 
     def read(self, groups: Iterable[str]) -> Iterator[GroupOffsets]:
-        """Yields the groups, in this order; one that is not there is empty."""
+        """Yields the groups in the given order; one that does not exist is empty."""
         for group in self._positions.read(groups):
             if self._lost:
                 group.is_lost = self._store._open_core.number_of(group.group) in self._lost
             yield group
 
     def prepare(self, *, dry_run: bool) -> None:
-        """Needs nothing."""
+        """Does nothing: a store needs no preparation."""
 
     def refusal_of(self, group: str, topic: str) -> str | None:
-        """Returns why a commit would refuse these names, None where it takes them."""
+        """Returns why a commit would refuse these names, or None."""
         return None if topic else rules.NO_TOPIC
 
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
         """Commits many groups at a time, each all or none, and waits for the disk; see `Target`.
 
         Raises:
-            StateError, StorageError: the store refuses; some groups may be written.
+            StateError, StorageError: the store refused a write; some groups may have been written.
         """
         batch: list[GroupWrite] = []
         rows = 0
@@ -217,22 +217,22 @@ class DirectoryPlace:
 
 
 class NewDirectory:
-    """A directory that is not there yet, for a dry run."""
+    """A directory that does not exist yet, as the target of a dry run."""
 
     keeps = DirectoryPlace.keeps
     incomplete: tuple[str, ...] = ()
 
     def read(self, groups: Iterable[str]) -> Iterator[GroupOffsets]:
-        """Yields the groups, in this order, each empty."""
+        """Yields the groups in the given order, each empty."""
         return map(GroupOffsets, groups)
 
     def prepare(self, *, dry_run: bool) -> None:
-        """Needs nothing."""
+        """Does nothing: a store needs no preparation."""
 
     def refusal_of(self, group: str, topic: str) -> str | None:
-        """Returns why a commit would refuse these names, None where it takes them."""
+        """Returns why a commit would refuse these names, or None."""
         return None if topic else rules.NO_TOPIC
 
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
         """Raises InternalError: a dry run writes nothing."""
-        raise InternalError("a dry run of a migration was asked to write")
+        raise InternalError("internal error: a dry run of a migration tried to write")

@@ -1,8 +1,8 @@
 """One migration: reads the source and the target side by side, decides by the rules, writes, and reports.
 
-Nothing remembers how far it came: a second run reads what the target has, and "same" is nothing to do.  That holds
-within a run, too: a group that changed between the look and the write, or whose write has an unknown outcome, is read
-and decided again.
+No progress is stored: a second run reads the target and finds the positions done by the first as "same".  The same
+holds within a run: a group that changed between its read and its write, or whose write has an unknown outcome, is
+read and decided again.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class _Decision:
 
 
 class _Silence:
-    """The time since an ensemble does not answer; the connection looks for a server meanwhile."""
+    """Measures for how long an ensemble has not answered, while the connection looks for a server."""
 
     def __init__(self) -> None:
         self._since: float | None = None
         self._pause = 0.05
 
     def wait(self, failure: ZooKeeperUnavailableError) -> None:
-        """Waits before the next try, or raises the failure."""
+        """Waits before the next try, or raises the failure if it has lasted too long."""
         now = time.monotonic()
         if self._since is None:
             self._since = now
@@ -62,16 +62,16 @@ class _Silence:
 
 
 class Migration:
-    """A migration of groups from a source to a target.  `run` makes it, once.
+    """A migration of groups from a source to a target.  Call `run` once.
 
     Args:
         source: the place to read.
         target: the place to write.
-        groups: which; see `matching`.
-        overwrite: whether positions are moved back, too.
-        dry_run: writes nothing.
+        groups: patterns of the groups to migrate; see `matching`.
+        overwrite: whether positions may also be lowered.
+        dry_run: whether to write nothing.
         examples: how many refusals the report keeps.
-        advance: called with the number of groups that were finished.
+        advance: called with the number of finished groups.
 
     Attributes:
         report: complete when `run` has ended.
@@ -103,12 +103,12 @@ class Migration:
         self._maybe: dict[str, dict[TopicPartition, tuple[int, str]]] = {}
 
     def run(self) -> Iterator[Difference]:
-        """Makes the migration; yields what differs: before it in a dry run, else what still differs after it.
+        """Runs the migration and yields differences: all in a dry run, else those that remain afterwards.
 
         Raises:
-            InvalidArgumentError: the root of the target's connection is not there.
-            ZooKeeperUnavailableError: nobody answers for a minute; everything that was written stands.
-            StateError, StorageError: the store of a directory refuses; the same.
+            InvalidArgumentError: the root of the target's connection does not exist.
+            ZooKeeperUnavailableError: no server answered for a minute; everything written so far stays.
+            StateError, StorageError: a store refused; everything written so far stays.
         """
         self._target.prepare(dry_run=self.report.dry_run)
         silence = _Silence()
@@ -166,7 +166,7 @@ class Migration:
             if action in rules.KEPT[1:] or (self.report.dry_run and action in rules.WRITTEN):
                 decision.differences.append(Difference(target.group, *key, now, held.offset, action))
         if decision.changes and target.is_closed:
-            self._refuse_changes(decision, f"the group cannot be compared: {target.is_closed}")
+            self._refuse_changes(decision, f"the target's positions of the group cannot be read: {target.is_closed}")
         return decision
 
     def _count_dropped(self, decision: _Decision, held: Held, number: int = 1) -> None:
@@ -179,7 +179,7 @@ class Migration:
     def _refuse_changes(
         self, decision: _Decision, reason: str, refused: frozenset[TopicPartition] | None = None
     ) -> None:
-        """Refuses positions of the group, which are not made; None for all that would be written."""
+        """Records positions of the group as refused and not written; None means all of its changes."""
         for key, held, _ in decision.changes:
             if refused is not None and key not in refused:
                 continue
@@ -209,8 +209,8 @@ class Migration:
             return
         if fate is not Fate.MADE:
             reason = {
-                Fate.CHANGED: f"others changed it before each of {TRIES} writes; migrate it once more",
-                Fate.UNKNOWN: f"none of {TRIES} writes was answered, and some may have been made; migrate it once more",
+                Fate.CHANGED: f"the group was changed before each of {TRIES} writes; migrate it again",
+                Fate.UNKNOWN: f"none of {TRIES} writes was answered; some may have been applied; migrate it again",
             }.get(fate, written.reason)
             self._refuse_changes(self._decided[group], reason, written.refused)
         yield from self._finish(group)
@@ -249,5 +249,5 @@ def _refusal(
     if reason is not None:
         return Refused("", target.group, key.topic, str(key.partition), str(held.offset), reason)
     found = unreadable[key.topic, str(key.partition)]
-    reason = f"the target's value there is no offset to compare with: {found.reason}"
+    reason = f"the target's value for this position is not an offset: {found.reason}"
     return Refused(found.place, target.group, key.topic, str(key.partition), found.offset, reason)

@@ -1,4 +1,4 @@
-"""Groups by pattern: a name, in which each * stands for any characters."""
+"""Selects groups by pattern: a name in which each * matches any characters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 def matching(groups: Iterable[str], patterns: Sequence[str]) -> list[str]:
-    """Returns the groups that one of the patterns matches, in their order; all of them without a pattern."""
+    """Returns the groups that match any pattern, in their order; all groups if there is no pattern."""
     if not patterns:
         return list(groups)
     wanted = re.compile("|".join(f"(?:{_expression(each)})" for each in patterns), re.DOTALL)

@@ -1,4 +1,4 @@
-"""A place that keeps committed offsets: the way in which a migration reads it and writes there."""
+"""The interfaces through which a migration reads and writes a place that keeps committed offsets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Held(NamedTuple):
         leader_epoch: -1 for none.
         metadata: "" for none.
         expire_timestamp: ms since 1970, -1 for none.
-        version: of its node in ZooKeeper; -1 elsewhere.
+        version: version of its node in ZooKeeper; -1 elsewhere.
     """
 
     offset: int
@@ -33,12 +33,12 @@ class Refused(NamedTuple):
     """Something that cannot be migrated.
 
     Attributes:
-        place: where it stands, as the path of a node; "" where group, topic and partition say it.
+        place: its location, such as the path of a node; "" if group, topic and partition say it.
         group: its name.
         topic: "" for the whole group.
-        partition: as it stands there, "" for the whole topic.
-        offset: as it stands there, None where there is none.
-        reason: why, in one sentence.
+        partition: as stored, "" for the whole topic.
+        offset: as stored, or None.
+        reason: why it is refused, in one sentence.
     """
 
     place: str
@@ -51,16 +51,16 @@ class Refused(NamedTuple):
 
 @dataclass(slots=True)
 class GroupOffsets:
-    """A group as a place has it.
+    """A group as read from a place.
 
     Attributes:
         group: its name.
-        offsets: the readable ones.
-        refused: the others.
-        is_closed: why nothing of it can be written, "" where it can.
-        is_lost: whether its log partition lost something, and takes no commits.
-        has_consumers: whether it has live consumers, which may move on.
-        nodes: as it stands in ZooKeeper; None elsewhere.
+        offsets: its readable positions.
+        refused: its unreadable positions.
+        is_closed: why none of its positions can be written; "" if they can.
+        is_lost: whether its log partition lost data and so accepts no commits.
+        has_consumers: whether it has live consumers, which may commit meanwhile.
+        nodes: its nodes in ZooKeeper; None elsewhere.
     """
 
     group: str
@@ -73,7 +73,7 @@ class GroupOffsets:
 
 
 class Change(NamedTuple):
-    """A position to write: its new value, and that of the target, None for nothing."""
+    """A position to write: its new value, and the target's current one or None."""
 
     key: TopicPartition
     held: Held
@@ -82,7 +82,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupWrite:
-    """The changes of a group, which are made all or none; there may be none.
+    """The changes of a group, possibly none; they are written all or none.
 
     Attributes:
         changes: by position.
@@ -99,7 +99,7 @@ class GroupWrite:
 
 
 class Fate(enum.Enum):
-    """The outcome of a write: made, refused for good, refused since the target changed meanwhile, or unknown."""
+    """The outcome of a write: made, refused, changed (refused because the target had changed), or unknown."""
 
     MADE = enum.auto()
     REFUSED = enum.auto()
@@ -111,10 +111,10 @@ class Written(NamedTuple):
     """A write with its fate.
 
     Attributes:
-        write: which.
+        write: the write.
         fate: its outcome.
-        reason: of a refusal, "" otherwise.
-        refused: the positions that were refused, where the others of the group were made; None for all.
+        reason: why it was refused; "" otherwise.
+        refused: the refused positions, if the others of the group were written; None for all.
     """
 
     write: GroupWrite
@@ -124,51 +124,51 @@ class Written(NamedTuple):
 
 
 class Source(Protocol):
-    """A place that is read.
+    """A place to read from.
 
     Attributes:
-        has: those of the fields leader_epoch, metadata and expire_timestamp that it can have.
-        incomplete: losses and damage in it, which were let pass.
+        has: which of the fields leader_epoch, metadata and expire_timestamp it can hold.
+        incomplete: losses and damage in it that were accepted.
     """
 
     has: frozenset[str]
     incomplete: tuple[str, ...]
 
     def groups(self) -> list[str]:
-        """Returns the groups that have something there, sorted."""
+        """Returns the groups that have positions in this place, sorted."""
         ...
 
     def read(self, groups: Iterable[str]) -> Iterator[GroupOffsets]:
-        """Yields the groups, in this order; one that is not there is empty."""
+        """Yields the groups in the given order; one that does not exist is empty."""
         ...
 
 
 class Target(Protocol):
-    """A place that is written to.
+    """A place to write to.
 
     Attributes:
-        keeps: those of the fields leader_epoch, metadata and expire_timestamp that it keeps.
-        incomplete: losses and damage in it, which were let pass.
+        keeps: which of the fields leader_epoch, metadata and expire_timestamp it keeps.
+        incomplete: losses and damage in it that were accepted.
     """
 
     incomplete: tuple[str, ...]
     keeps: frozenset[str]
 
     def prepare(self, *, dry_run: bool) -> None:
-        """Checks that groups can be kept here, and makes what they stand in where something is written."""
+        """Checks that the place can keep groups, and creates what is missing unless it is a dry run."""
         ...
 
     def refusal_of(self, group: str, topic: str) -> str | None:
-        """Returns why this place cannot keep positions of these names, None where it can."""
+        """Returns why this place cannot keep positions of these names, or None."""
         ...
 
     def read(self, groups: Iterable[str]) -> Iterator[GroupOffsets]:
-        """Yields the groups, in this order; one that is not there is empty."""
+        """Yields the groups in the given order; one that does not exist is empty."""
         ...
 
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
-        """Makes the writes, in any order; yields each once, when its fate is known.
+        """Executes the writes in any order; yields each once its fate is known.
 
-        Each is made all or none, unless the place was asked to divide one that is too large for that.
+        Each is all or none, unless the place was asked to split writes that are too large for one request.
         """
         ...

@@ -1,4 +1,4 @@
-"""The report of a migration: everything that it did, or with a dry run would do."""
+"""The report of a migration: everything that it did, or would do after a dry run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from offsetlog.migration.places import Refused
 
 
 class Difference(NamedTuple):
-    """A position that the source and the target do not have alike.
+    """A position that differs between source and target.
 
     Attributes:
         group: its group.
         topic: its topic.
         partition: its partition.
         current: the offset of the target, None for none.
-        offset: that of the source.
+        offset: the offset of the source.
         action: one of `rules.WRITTEN` and `rules.KEPT`.
     """
 
@@ -35,15 +35,15 @@ class Report:
     """The counts of a migration; they are complete when it has ended.
 
     Attributes:
-        groups: how many were looked at.
-        committed: positions by action: "new", "forward", "back".
-        kept: positions that the target keeps as they are, by the reason: "same", "lower", "lost".
-        dropped: fields that positions were committed without, as the target does not keep them: how often each.
-        refused: how many positions, nodes or groups were refused.
-        examples: some of these.
-        consumers: groups that had live consumers meanwhile.
+        groups: number of groups examined.
+        committed: counts of written positions by action: "new", "forward", "back".
+        kept: counts of unchanged positions of the target by reason: "same", "lower", "lost".
+        dropped: for each field that the target does not keep, how many positions lost it.
+        refused: number of refused positions, nodes or groups.
+        examples: some of the refusals.
+        consumers: groups that had live consumers during the migration.
         dry_run: whether nothing was written.
-        incomplete: losses and damage in a directory; only where these were let pass.
+        incomplete: losses and damage in a directory that were accepted.
     """
 
     groups: int = 0
@@ -62,7 +62,7 @@ class Report:
         counts[action] = counts.get(action, 0) + number
 
     def refuse(self, refused: Iterable[Refused], most: int) -> None:
-        """Counts refusals, and keeps the first `most` of all."""
+        """Counts refusals, and keeps at most `most` of them as examples."""
         for each in refused:
             self.refused += 1
             if len(self.examples) < most:

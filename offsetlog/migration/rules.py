@@ -1,7 +1,7 @@
-"""The rules of a migration: which rows are positions, and what is done with one beside what its target has.
+"""The rules of a migration: which rows are positions, and which action each takes, given the target's value.
 
-They are pure, and stand here once.  The Spark job says them in columns (offsetlog/spark/jobs/migrate.py), with the
-names and texts of this module; both are tested with one table of cases, tests/migration/cases.py.
+The rules do no I/O.  The Spark job implements them in columns (offsetlog/spark/jobs/migrate.py), with the names and
+texts of this module; one table of cases, tests/migration/cases.py, tests both.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ PARTITION_TEXT = "0|[1-9][0-9]{0,9}"
 OFFSET_TEXT = "[0-9]{1,19}"
 _PARTITION, _OFFSET = re.compile(PARTITION_TEXT).fullmatch, re.compile(OFFSET_TEXT).fullmatch
 
-NO_ROW = "it is no row of group, topic, partition and offset"
-NO_GROUP = "there is no group"
-NO_TOPIC = "there is no topic"
+NO_ROW = "not a row of group, topic, partition and offset"
+NO_GROUP = "the group is missing"
+NO_TOPIC = "the topic is missing"
 GROUP_TOO_LONG = f"the group has more than {NAME_BYTES_MAX} bytes"
 TOPIC_TOO_LONG = f"the topic has more than {NAME_BYTES_MAX} bytes"
-NO_PARTITION = f"the partition is no number from 0 to {PARTITION_MAX}"
-NO_OFFSET = f"the offset is no number from 0 to {OFFSET_MAX}"
-CONTRADICTED = "the position is there more than once, with other offsets"
+NO_PARTITION = f"the partition must be a number from 0 to {PARTITION_MAX}"
+NO_OFFSET = f"the offset must be a number from 0 to {OFFSET_MAX}"
+CONTRADICTED = "the position appears more than once, with different offsets"
 
 #: Actions that write: to a position that the target lacks, forward, and back where that was asked for.
 NEW, FORWARD, BACK = "new", "forward", "back"
@@ -43,7 +43,7 @@ KEPT = (SAME, LOWER, LOST)
 
 
 class Row(NamedTuple):
-    """A row as it stands somewhere, as text; None for what is not there."""
+    """A row as stored, as text; None for a missing field."""
 
     group: str | None
     topic: str | None
@@ -60,7 +60,7 @@ class Position(NamedTuple):
 
 
 def read_row(row: Row) -> Position | str:
-    """Returns the position that a row is, or why it is none that can be committed."""
+    """Returns the position in a row, or why it cannot be committed."""
     group, topic, partition, offset = row
     if not group:
         return NO_ROW if row == (None, None, None, None) else NO_GROUP
@@ -82,11 +82,11 @@ def _is_too_long(name: str) -> bool:
 
 
 class Sorted(NamedTuple):
-    """Rows, with what became of each.
+    """Rows, divided into positions and refusals.
 
     Attributes:
-        offsets: by group and position.
-        refused: rows that are no position, or contradict another, with the reason.
+        offsets: positions by group.
+        refused: rows that are not positions or contradict another row, with the reason.
     """
 
     offsets: dict[str, dict[TopicPartition, int]]
@@ -94,10 +94,10 @@ class Sorted(NamedTuple):
 
 
 def sort_rows(rows: Iterable[Row]) -> Sorted:
-    """Tells positions from rows that can be none.
+    """Divides rows into positions and refused rows.
 
-    A position that is there more than once with different offsets is refused as a whole: nobody can tell which is
-    right.
+    A position that appears more than once with different offsets is refused as a whole, because the right one is
+    unknown.
     """
     seen: dict[tuple[str, TopicPartition], list[tuple[Row, int]]] = {}
     sorted_rows = Sorted({}, [])
@@ -116,13 +116,13 @@ def sort_rows(rows: Iterable[Row]) -> Sorted:
 
 
 def action_of(offset: int, current: int | None, *, overwrite: bool = False, is_lost: bool = False) -> str:
-    """Returns what is done with a position.
+    """Returns the action to take for a position.
 
     Args:
-        offset: of the source.
-        current: of the target, None where it has none.
-        overwrite: whether positions are moved back, too.
-        is_lost: whether the target's log partition lost something, so that it takes no commits.
+        offset: the source's offset.
+        current: the target's offset, or None.
+        overwrite: whether positions may also be lowered.
+        is_lost: whether the target's log partition lost data and so accepts no commits.
     """
     if offset == current:
         return SAME

@@ -36,13 +36,13 @@ from offsetlog.zookeeper.group_nodes import GroupNodes, read_groups
 from offsetlog.zookeeper.requests import Multi
 
 TOO_LARGE = (
-    "its {count} writes do not fit one request to ZooKeeper ({most} bytes, jute.maxbuffer), and in several they would "
-    "not be all or none; --split writes them so"
+    "the {count} writes of the group do not fit one request to ZooKeeper ({most} bytes, jute.maxbuffer); "
+    "several requests are not all-or-none; --split allows them"
 )
 
 
 class _Sent(NamedTuple):
-    """A group whose requests were sent."""
+    """A group whose requests have been sent."""
 
     write: GroupWrite
     requests: list[Multi]
@@ -50,12 +50,12 @@ class _Sent(NamedTuple):
 
 
 class ZooKeeperPlace:
-    """The offsets below /consumers of an ensemble.  Not safe from several threads.
+    """The offsets below /consumers of an ensemble.  Not thread-safe.
 
     Args:
-        connection: started.
-        in_flight: how many questions of each kind are outstanding at most, and a quarter of it groups that are written.
-        split: whether a group that does not fit one request is written in several, which is not all or none.
+        connection: the started connection.
+        in_flight: most outstanding reads of each kind; a quarter of it is the limit for groups being written.
+        split: whether to write a group too large for one request in several, which is not all or none.
     """
 
     has: frozenset[str] = frozenset()
@@ -68,15 +68,15 @@ class ZooKeeperPlace:
         self._split = split
 
     def groups(self) -> list[str]:
-        """Returns the names below /consumers, sorted; raises InvalidArgumentError where there is no such node."""
+        """Returns the names below /consumers, sorted; raises InvalidArgumentError if that node does not exist."""
         self._connection.sync_async().result()
         return groups_in(self._connection)
 
     def prepare(self, *, dry_run: bool) -> None:
-        """Makes the node above all groups where it is missing.
+        """Creates the node above all groups if it is missing.
 
         Raises:
-            InvalidArgumentError: the root of the connection is not there, which nobody makes by mistake.
+            InvalidArgumentError: the connection's root does not exist; it is not created, since it may be misspelt.
         """
         if self._connection.exists("/") is None:
             raise InvalidArgumentError(
@@ -94,7 +94,7 @@ class ZooKeeperPlace:
     # -------------------------------------------------------------------------------------------------------- reading
 
     def read(self, groups: Iterable[str]) -> Iterator[GroupOffsets]:
-        """Yields the groups, in this order; raises ZooKeeperUnavailableError where nobody answers."""
+        """Yields the groups in the given order; raises ZooKeeperUnavailableError if no server answers."""
         self._connection.sync_async().result()
         for nodes in read_groups(self._connection, groups, self._in_flight):
             yield _group_of(nodes)
@@ -102,7 +102,7 @@ class ZooKeeperPlace:
     # -------------------------------------------------------------------------------------------------------- writing
 
     def refusal_of(self, group: str, topic: str) -> str | None:
-        """Returns why no node can have the name of the group or the topic, None where one can."""
+        """Returns why no node can have the name of the group or the topic, or None."""
         try:
             check_group(group)
             check_topic(topic)
@@ -111,7 +111,7 @@ class ZooKeeperPlace:
         return None
 
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
-        """Makes each write by one request that is conditional by the versions of the nodes; see `Target`."""
+        """Executes each write as one request, conditional on the versions of the nodes; see `Target`."""
         groups = max(1, self._in_flight // 4)
         waiting: deque[_Sent] = deque()
         for write in writes:
@@ -176,7 +176,7 @@ class _Outcome(NamedTuple):
     """The outcome of one request, with the reason of a refusal.
 
     Attributes:
-        lacks_node: whether there is no node, or none above it.
+        lacks_node: whether the node or its parent is missing.
     """
 
     fate: Fate

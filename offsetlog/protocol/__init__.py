@@ -1,6 +1,6 @@
 """Kafka's protocol: bytes to messages and back, in every version that the server serves.
 
-The tables of fields stand in csrc/wire; one codec in C is driven by them.  A message is a named
+The tables of fields are in csrc/wire, where one codec in C reads them.  A message is a named
 tuple whose class is made from its table (`offsetlog.protocol.messages`).  A class has the fields of
 all versions, so code that handles a message need not ask for its version
 (docs/format/wire.md §11.3).

@@ -356,7 +356,7 @@ def _handle(handler: Handler, node: NodeState, exchange: Exchange) -> None:
         handler(node, exchange)
     except Exception:
         _log.exception("API %d", exchange.request.api_key)
-        exchange.end("a handler failed")
+        exchange.end("the request handler failed")
 
 
 def _named(api: str | None) -> frozenset[str] | None:

@@ -2,7 +2,7 @@
 
 Three rules keep every committed record.  The in-sync set grows only by a proposal of the current
 leader that is based on the newest version.  The last members of the set stay in it when they die,
-since nobody else is known to hold all records.  A replica that starts again leaves the set, because
+since no other replica is known to hold all records.  A replica that starts again leaves the set, because
 it may have lost records, unless it is all that is left.
 
 All functions are pure, and safe to call from any thread.  `assigned` is in the order of preference;
@@ -103,7 +103,7 @@ def ensure_leader(
         return with_leader(state, elected)
     if state.leader == NO_LEADER:
         return state
-    # The next epoch fences a leader that is alive after all; nobody else leads in it.
+    # The next epoch fences a leader that is alive after all; no other replica leads in it.
     return with_leader(state, Elected(leader=NO_LEADER, in_sync=state.in_sync))
 
 

@@ -1,8 +1,8 @@
 """The follower's side: its fetches, and what it does with the answers.
 
-A follower cuts its log only where its leader's log says that the two part, by leader epoch
-(KIP-101, KIP-279, KIP-595).  It never cuts at its own high watermark: the watermark may be old, and
-what lies above it may be committed.
+A follower truncates its log only where the two logs diverge, by the leader epochs of its leader's
+log (KIP-101, KIP-279, KIP-595).  It never truncates at its own high watermark, which may be old:
+records above it may be committed.
 """
 
 from __future__ import annotations
@@ -117,13 +117,13 @@ Action: TypeAlias = Truncate | RestartAt | Append | Advance | Retry | Stop
 class Follower:
     """Follows the leader of one partition.
 
-    It holds no position of its own: the log has them, so that an action which failed is simply
+    It keeps no position of its own: the log has them, so an action that failed is simply
     asked for again.  Not safe to share between threads.
 
     Args:
         partition: the number of the log partition.
         replica: the id of this replica.
-        incarnation: that of this process.
+        incarnation: the incarnation of this process.
         leader_epoch: the epoch to follow.
         log: the replica's log.
         max_bytes: the size of the records asked for.

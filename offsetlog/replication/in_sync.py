@@ -19,21 +19,21 @@ class InSyncConfig:
     """The settings of replication, the same on all replicas of a partition.
 
     Attributes:
-        min_insync_replicas: W rests, and a host refuses commits, while fewer replicas are in sync
+        min_insync_replicas: W stays, and a host refuses commits, while fewer replicas are in sync
             (``min.insync.replicas``); a partition with fewer replicas needs all of them.
-        lag_time_max_ms: a replica that has not caught up for so long is not in sync
+        lag_time_max_ms: a replica that has not caught up for this time is not in sync
             (``replica.lag.time.max.ms``).
         ack: a follower acknowledges what it has flushed, or with "written" what it has in its log.
-            RISK of "written", which is Kafka's way: a replica that acknowledged unflushed records
-            and lost power loses committed records for all, as soon as it leads.
+            Risk of "written", which is how Kafka does it: a replica that acknowledged unflushed records
+            and lost power loses committed records for all replicas as soon as it leads.
         join_wait_ms: W waits for a replica that is about to join the in-sync set if it was caught
-            up so recently.  Otherwise a busy leader would move W past every follower's
+            up within this time.  Otherwise a busy leader would move W past every follower's
             position, and none could join.  Kafka waits ``replica.lag.time.max.ms``.
         proposal_backoff_ms: how long the controller is not asked again to add a replica that it
             refused.
 
     Raises:
-        ConfigError: a value is out of its domain.
+        ConfigError: a value is out of range.
     """
 
     min_insync_replicas: int = 1
@@ -46,10 +46,10 @@ class InSyncConfig:
         if self.ack not in ("flushed", "written"):
             raise ConfigError(f'ack must be "flushed" or "written", not {self.ack!r}')
         if self.min_insync_replicas < 1:
-            raise ConfigError(f"min_insync_replicas must be 1 or more: {self.min_insync_replicas}")
+            raise ConfigError(f"min_insync_replicas must be at least 1, not {self.min_insync_replicas}")
         for name in ("lag_time_max_ms", "join_wait_ms", "proposal_backoff_ms"):
             if getattr(self, name) < 0:
-                raise ConfigError(f"{name} must not be negative: {getattr(self, name)}")
+                raise ConfigError(f"{name} must be at least 0, not {getattr(self, name)}")
 
 
 class LeaderView:

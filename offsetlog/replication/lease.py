@@ -1,4 +1,4 @@
-"""The lease of a leader: for so long nobody else leads, so that what it answers to a fetch is the newest.
+"""The lease of a leader: while it lasts no other replica leads, so the leader's fetch answers are current.
 
 Commits need no lease: they are answered when every replica of the in-sync set has them.  A fetch is
 answered by the leader alone, and one that was cut off does not know that another was elected.  So a
@@ -6,8 +6,8 @@ leader answers fetches only while it holds a lease, and the controller elects no
 lease that it granted last has ended.
 
 Both sides measure the same length of time from different moments: the leader from when it asked,
-the controller from when it granted, which is later.  Clocks may differ in what they show, and not
-in how fast they run.
+the controller from when it granted, which is later.  Clocks may show different times, but must
+run at the same speed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class LeaderLease:
     Times are milliseconds of a monotonic clock.
 
     Attributes:
-        leader_epoch: the epoch that it is of.
+        leader_epoch: the epoch of the lease.
         until: the leader answers fetches before this time; None before the first grant.
     """
 
@@ -35,7 +35,7 @@ class LeaderLease:
         Args:
             leader_epoch: the epoch that the request named.
             asked_at: when the request was sent, by this replica's clock.
-            length_ms: of the lease.
+            length_ms: the length of the lease.
         """
         if leader_epoch == self.leader_epoch:
             granted = asked_at + length_ms
@@ -54,8 +54,8 @@ class LeaseBook:
     its first election: it does not know what was granted.
 
     Attributes:
-        length_ms: of every lease.
-        until: the newest lease ends then, by the controller's clock.
+        length_ms: the length of every lease.
+        until: when the newest lease ends, by the controller's clock.
     """
 
     length_ms: int
@@ -75,7 +75,7 @@ class LeaseBook:
         return self.length_ms
 
     def release(self) -> None:
-        """The leader has said that it answers no more, or its process is known to have ended."""
+        """Ends the lease early: the leader gave it up, or its process is known to have ended."""
         self.until = 0
 
     def may_elect(self, now: int) -> bool:

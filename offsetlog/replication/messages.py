@@ -71,7 +71,7 @@ class FetchResponse:
             OFFSET_OUT_OF_RANGE.
         log_end_offset: the end of the leader's log, -1 likewise.  Kafka's followers ask for it with
             ListOffsets.
-        records: whole record batches from the fetch offset on; empty where there are none yet.
+        records: whole record batches from the fetch offset on; empty if there are none yet.
         diverging_epoch: where the follower's log and the leader's part, None if they agree.
     """
 

@@ -1,4 +1,4 @@
-"""How far one follower has come, as its leader knows it."""
+"""The progress of one follower, as its leader knows it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ReplicaProgress:
         """Records the positions of a fetch whose log agrees with the leader's.
 
         Args:
-            request: of this incarnation or a later one.
+            request: a fetch of this incarnation or a later one.
             leader_log_end: the end of the leader's log now.
             now: the time in milliseconds.
         """
@@ -84,7 +84,7 @@ class ReplicaProgress:
         self.goal, self.goal_at = leader_log_end, now
 
     def was_caught_up(self, now: int, within_ms: int) -> bool:
-        """Returns whether it was caught up within so many last milliseconds."""
+        """Returns whether it was caught up within the last `within_ms` milliseconds."""
         return self.caught_up_at is not None and now - self.caught_up_at <= within_ms
 
     def is_refused(self, now: int) -> bool:

@@ -1,4 +1,4 @@
-"""The error of an answer, wherever in it that stands: found, and put into one that refuses a request."""
+"""Finds the error in an answer, and makes answers that refuse a request with an error."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _UNKNOWN = frozenset({"base_offset", "committed_offset", "high_watermark", "node
 
 
 def error_answer(request: Request, code: int) -> Any:
-    """Makes the answer that gives a request an error, as a whole or for all that it asks for.
+    """Makes the answer that refuses a request with an error: as a whole, or for each entry.
 
     The tables of fields say which: an answer has either an error of its own in this version, or one
     for each topic's partition, group or key, which have their places in the order of the request.

@@ -1,4 +1,4 @@
-"""The port through which the server asks for the time and has something done later."""
+"""The port through which the server reads the time and schedules calls."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from offsetlog.clock import wall_ms
 
 
 class Timer(Protocol):
-    """A call that was ordered for later."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Takes the order back."""
+        """Cancels the call."""
 
 
 class Clock(Protocol):
     """The time by which sessions, rebalances and waiting records end; used on the event loop.
 
-    `now_ms` may be asked for on any thread.
+    `now_ms` may be called on any thread.
     """
 
     def time(self) -> float:
@@ -29,7 +29,7 @@ class Clock(Protocol):
         """The time of day, in milliseconds since 1970."""
 
     def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
-        """Has a function called on the event loop once `time()` has come to `when`, in seconds."""
+        """Schedules a function on the event loop for when `time()` reaches `when`, in seconds."""
 
 
 class LoopClock:

@@ -84,11 +84,11 @@ def settings_of(
         allow_any_host: see ServerSettings.
 
     Raises:
-        ConfigError: there is no such property, its value is out of its domain, or does not go with
-            another; names where it was given.  Also if there is no log directory.
+        ConfigError: a property is unknown, its value is out of range, or it contradicts another;
+            the message names its place.  Also if no log directory is given.
     """
     if path is None and "log.dirs" not in given:
-        raise ConfigError("there is no log directory: give PATH, or log.dirs in the file of --config")
+        raise ConfigError("no log directory is given: name it as PATH, or set log.dirs in the --config file")
     draft = _Draft(
         ManagerSettings(
             path=Path() if path is None else path,
@@ -130,8 +130,8 @@ def _check_together(given: Mapping[str, Given], draft: _Draft) -> None:
     if shortest > longest:
         names = ("group.min.session.timeout.ms", "group.max.session.timeout.ms")
         place = next(given[name].place for name in names if name in given)
-        raise ConfigError(f"{place}: {names[0]} ({shortest}) is above {names[1]} ({longest})")
+        raise ConfigError(f"{place}: {names[0]} ({shortest}) must not be greater than {names[1]} ({longest})")
     advertised = draft.own.get("advertised_host"), draft.own.get("advertised_port")
     if advertised[0] in (ALL_ADDRESSES, "::") or advertised[1] == 0:
         place = given["advertised.listeners"].place
-        raise ConfigError(f"{place}: advertised.listeners must name one host and its port")
+        raise ConfigError(f"{place}: advertised.listeners must name one host and a port other than 0")

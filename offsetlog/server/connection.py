@@ -43,8 +43,8 @@ class Connection(FrameStream, asyncio.Protocol):
     the answers that it has.
 
     Args:
-        node: of which the handlers answer.
-        connections: those of the server, with their limits.
+        node: the node whose handlers answer.
+        connections: the server's open connections, with their limits.
     """
 
     def __init__(self, node: NodeState, connections: OpenConnections) -> None:
@@ -111,14 +111,14 @@ class Connection(FrameStream, asyncio.Protocol):
         self.release(SLOW_READER)
 
     def is_idle(self, since: float) -> bool:
-        """Whether no request has been whole since then, and none waits for memory or its answer."""
+        """Whether no whole request has arrived since then, and none waits for memory or its answer."""
         is_waiting = bool(self.places) and not self.held & SLOW_READER
         return self.last_request < since and not is_waiting and not self.held & NO_MEMORY
 
     def close(self) -> None:
-        """Takes no more requests, and ends the connection when those that it has are answered.
+        """Accepts no more requests, and ends the connection when the accepted ones are answered.
 
-        One that waits for others is not: its client asks again elsewhere.
+        A request that waits for other clients gets no answer: its client repeats it elsewhere.
         """
         if self.transport is None:
             return
@@ -145,19 +145,19 @@ class Connection(FrameStream, asyncio.Protocol):
 
     def _log_end(self, reason: str) -> None:
         fields = {"client": self._host, "reason": reason}
-        _log.info("%s: closed: %s", self._host, reason, extra=fields)
+        _log.info("%s: connection closed: %s", self._host, reason, extra=fields)
 
     # ----------------------------------------------------------------------------------------- frames
 
     def refuse_size(self, size: int) -> None:
         """See FrameStream."""
-        self._log_end(f"a request of {size} bytes")
+        self._log_end(f"the request has an invalid size of {size} bytes")
         self.hold(CLOSING)
 
     def refuse(self, place: Place, reason: str) -> None:
-        """Ends the connection in place of an answer, when the requests before it are answered.
+        """Ends the connection instead of answering, once earlier requests are answered.
 
-        At once where others follow it: their answers would come in its place.
+        If later requests follow, it ends at once: their answers would be taken for this one's.
         """
         if self.transport is None:
             return
@@ -191,7 +191,7 @@ class Connection(FrameStream, asyncio.Protocol):
             self._connections.memory.release(self)
 
     def parked(self, size: int) -> None:
-        """See FrameStream: no more is read than what waits for the flush, while memory is short."""
+        """See FrameStream: while memory is short, nothing is read beyond what waits for the flush."""
         self._parked_bytes += size
         if not self._connections.memory.add(size):
             self.hold(PARKED)
@@ -222,11 +222,11 @@ class Connection(FrameStream, asyncio.Protocol):
             return
         entries = _entries(request.message)
         if entries > ENTRIES_MAX:
-            text = f"{entries} entries in a request; at most {ENTRIES_MAX} are answered"
+            text = f"the request has {entries} entries; the limit is {ENTRIES_MAX}"
             self.refuse(place, f"API {request.api_key}: {text}")
             return
 
-        # Not the loop's time, which stands still within a turn of it.
+        # Not the loop's time, which does not advance within one iteration.
         began = time.perf_counter()
         # Not the request, which is as large as its client made it.
         header = request._replace(message=None)
@@ -242,8 +242,8 @@ class Connection(FrameStream, asyncio.Protocol):
                 self.hold(WAITING)
         except Exception:
             fields = {"client": self._host, "api": request.api_key}
-            _log.exception("%s: API %d", self._host, request.api_key, extra=fields)
-            self.refuse(place, "a handler failed")
+            _log.exception("%s: the handler of API %d failed", self._host, request.api_key, extra=fields)
+            self.refuse(place, "the request handler failed")
 
     def _send_answer(self, place: Place, header: Request, began: float, message: Any) -> None:
         answer = self._encoded(message, header)
@@ -257,7 +257,7 @@ class Connection(FrameStream, asyncio.Protocol):
             self.release(WAITING)
 
     def _encoded(self, message: Any, request: Request) -> bytes | None:
-        # None: it cannot be written, which ends this connection and nobody else's.  The answer may
+        # None: it cannot be encoded, which ends only this connection.  The answer may
         # be given in another client's turn, or in that of a timer.
         if message is None:
             return b""
@@ -265,8 +265,8 @@ class Connection(FrameStream, asyncio.Protocol):
             return encode_response(message, request.api_version, request.correlation_id)
         except OffsetLogError as failure:
             fields = {"client": self._host, "api": request.api_key}
-            _log.warning("%s: an answer cannot be written: %s", self._host, failure, extra=fields)
-            self.end("its answer cannot be written")
+            _log.warning("%s: cannot encode the answer: %s", self._host, failure, extra=fields)
+            self.end("the answer cannot be encoded")
             return None
 
     def _refuse_version(self, frame: bytes, place: Place, reason: str) -> None:

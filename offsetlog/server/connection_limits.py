@@ -23,7 +23,7 @@ ADVANCE_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """Limits, with the names that Kafka has for them.
+    """Limits; Kafka's name of each is in parentheses.
 
     Attributes:
         request_bytes_max: of one request (``socket.request.max.bytes``); a larger one ends its
@@ -62,24 +62,24 @@ class ConnectionLimits:
         for name in self.__slots__:
             value = getattr(self, name)
             if not value > 0:
-                raise ConfigError(f"{name} must be above 0, and is {value}")
+                raise ConfigError(f"{name} must be above 0, not {value}")
 
 
 class Arriving(Protocol):
-    """A connection of which a request has begun to arrive."""
+    """A connection on which a request has begun to arrive."""
 
     def read_on(self) -> None:
-        """Reads on: there is memory for the rest, or for a part of it.  Its time begins again."""
+        """Continues reading: there is memory for all or part of the rest.  Its time limit starts again."""
 
     def is_slow(self, since: float) -> bool:
-        """Whether the request began, or was last let in, before that time, and is not whole."""
+        """Whether the request is incomplete and began, or last got memory, before that time."""
 
     def end(self, reason: str) -> None:
         """Ends the connection at once."""
 
 
 class RequestMemory:
-    """The memory for requests that arrive, and for others that are held; those that find none wait.
+    """Limits the memory of requests that arrive or are held; requests that find none wait.
 
     A request takes what has arrived of it.  Once nothing is left, only the one that began first is
     read on: so each is whole some day, the largest too, and all together hold less than the limit
@@ -99,11 +99,11 @@ class RequestMemory:
 
     @property
     def left(self) -> int:
-        """In bytes; below 0 where the last one took more than was left."""
+        """Bytes left; negative if the last request took more than was left."""
         return self._left
 
     def arrived(self, request: Arriving, size: int) -> bool:
-        """Takes `size` bytes for a request in all; False if it is to be read on when it is called."""
+        """Raises a request's share to `size` bytes; False if it must wait for `read_on`."""
         taken = self._taken.setdefault(request, 0)
         if size <= taken:
             return True  # it was let in for more than has come since
@@ -115,18 +115,18 @@ class RequestMemory:
         return False
 
     def release(self, request: Arriving) -> None:
-        """Gives back what a request has taken: it was handled, or its connection has ended."""
+        """Returns a request's share: the request was handled, or its connection has ended."""
         self._waiting.pop(request, None)
         if request in self._taken:
             self.give_back(self._taken.pop(request))
 
     def add(self, size: int) -> bool:
-        """Takes `size` bytes that are held already; returns whether anything is left then."""
+        """Counts `size` bytes that are already held; returns whether any memory is left."""
         self._left -= size
         return self._left > 0
 
     def keep(self, size: int) -> None:
-        """Takes `size` bytes of a whole request, until `give_back_kept`: the server handles it later."""
+        """Counts `size` bytes of a whole request that is handled later, until `give_back_kept`."""
         self._kept += size
         self._left -= size
 
@@ -136,7 +136,7 @@ class RequestMemory:
         self.give_back(size)
 
     def give_back(self, size: int) -> None:
-        """Gives back what was taken, to the next in line."""
+        """Returns bytes, which the next waiting request gets."""
         self._left += size
         first = next(iter(self._taken), None)
         if first is not None and first in self._waiting and self._may_exceed(first):
@@ -145,7 +145,7 @@ class RequestMemory:
             self._let_in(next(iter(self._waiting)))
 
     def end_slow(self, now: float, seconds: float) -> None:
-        """Ends requests that are not whole after so many seconds, the oldest first, until none waits.
+        """Ends requests that are incomplete after `seconds`, the oldest first, until none waits.
 
         The time of one that had to wait begins again when it is let in.  Until then it has twice the
         time: it is not what keeps memory from others.  But clients give up at some time, and any
@@ -156,9 +156,9 @@ class RequestMemory:
                 return
             if request in self._waiting:
                 if request.is_slow(now - 2 * seconds):
-                    self._end(request, f"there was no memory for its request for {2 * seconds:g} s")
+                    self._end(request, f"its request waited for memory for more than {2 * seconds:g} s")
             elif request.is_slow(now - seconds):
-                reason = f"others wait for memory, and a request was not whole after {seconds:g} s"
+                reason = f"its request was incomplete after {seconds:g} s while others waited for memory"
                 self._end(request, reason)
 
     def _end(self, request: Arriving, reason: str) -> None:
@@ -181,10 +181,10 @@ class Closable(Arriving, Protocol):
     """A connection, as far as its limits go."""
 
     def is_idle(self, since: float) -> bool:
-        """Whether nothing has happened since that time."""
+        """Whether the connection has been idle since that time."""
 
     def close(self) -> None:
-        """Ends it when what was asked is answered."""
+        """Ends the connection when its requests are answered."""
 
 
 class OpenConnections:
@@ -192,9 +192,9 @@ class OpenConnections:
 
     Attributes:
         connections_max: as in the limits, or less.
-        memory: for requests.
-        unread: answers.
-        accepted, refused: how many clients came, and found room or none; any thread may read them.
+        memory: the memory for requests.
+        unread: the answers that clients have not read.
+        accepted, refused: counts of connections; any thread may read them.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:
@@ -211,25 +211,25 @@ class OpenConnections:
         return len(self._open)
 
     def leave_files(self, most: int | None) -> None:
-        """Takes no more connections than that, for each of which there is a file; None: any number."""
+        """Lowers the limit to the number of files left for connections; None: no limit."""
         if most is None or most >= self.connections_max:
             return
         text = (
-            "at most %d connections are taken, and not max.connections=%d: the others of the files that "
-            "the process may open are for logs (raise ulimit -n)"
+            "accepting at most %d connections instead of max.connections=%d, because the limit on open files "
+            "leaves no more beside those reserved for logs (raise ulimit -n)"
         )
         level = logging.WARNING if most < FEW_CONNECTIONS else logging.INFO
         _log.log(level, text, most, self.connections_max, extra={"connections": most})
         self.connections_max = most
 
     def admit(self, connection: Closable, host: str) -> bool:
-        """Counts a new connection; False where that would be one too many."""
+        """Counts a new connection; returns False if it would exceed a limit."""
         for count, limit, which in (
-            (len(self._open), self.connections_max, "in all"),
-            (self._by_host[host], self.limits.connections_per_host_max, "of this address"),
+            (len(self._open), self.connections_max, "in total"),
+            (self._by_host[host], self.limits.connections_per_host_max, "from this address"),
         ):
             if count >= limit:
-                text = "%s: refused: there are %d connections %s"
+                text = "%s: connection refused: already %d connections %s"
                 _log.warning(text, host, count, which, extra={"client": host, "connections": count})
                 self.refused += 1
                 return False
@@ -250,7 +250,7 @@ class OpenConnections:
             self._all_gone.set()
 
     def end_idle(self, now: float) -> None:
-        """Ends the connections that have been idle, or kept memory from others, for too long.
+        """Ends connections that have been idle, or have held memory that others wait for, too long.
 
         Args:
             now: of `time.perf_counter`, in seconds.  It is real time, since clients live in it: a test
@@ -262,7 +262,7 @@ class OpenConnections:
         self.memory.end_slow(now, self.limits.request_seconds)
 
     async def close_all(self, seconds: float) -> None:
-        """Closes all when what they have asked is answered, and after so many seconds at once."""
+        """Closes all connections when their requests are answered, or after `seconds` at the latest."""
         self._all_gone = asyncio.Event()
         for connection in list(self._open):
             connection.close()
@@ -271,7 +271,7 @@ class OpenConnections:
                 await asyncio.wait_for(self._all_gone.wait(), seconds)
         late = list(self._open)
         for connection in late:
-            connection.end("the server stops")
+            connection.end("the server is stopping")
         if late:
             # Each hears of it in the next turn of the loop.
             with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""The positions of deleted topics, which go in the background."""
+"""Deletes the positions of deleted topics in the background."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _log = logging.getLogger(__name__)
 
 
 class DeletedPositions:
-    """Has the positions of deleted topics deleted, and knows of which topics that is not done yet.
+    """Deletes the positions of deleted topics in the background, and knows which topics are not done yet.
 
-    Positions belong to the name of a topic: those that are committed for a new one of the same name
-    would go as well, so that it is made when this is done.  Every method is called on one event loop.
+    Positions belong to a topic's name.  Those committed for a new topic of the same name would be
+    deleted too, so such a topic is created only after this is done.  Call every method on one event loop.
 
     Args:
         manager: keeps the positions.
@@ -28,7 +28,7 @@ class DeletedPositions:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def delete(self, topics: Sequence[str]) -> None:
-        """Begins to delete the positions of topics that are not known any more; what fails is logged."""
+        """Begins to delete the positions of topics that no longer exist; failures are logged."""
         try:
             pending = self._manager.on_topic_deleted_async(topics)
         except OffsetLogError as failure:
@@ -51,7 +51,7 @@ class DeletedPositions:
         return any(each in self._tasks for each in topics)
 
     async def settle(self, topics: Iterable[str]) -> None:
-        """Returns when those of these topics that are being deleted now are gone."""
+        """Waits until running deletions for these topics have ended."""
         tasks = {self._tasks[each] for each in topics if each in self._tasks}
         if tasks:
             await asyncio.wait(tasks)
@@ -59,4 +59,4 @@ class DeletedPositions:
 
 def _report(failure: OffsetLogError) -> None:
     # They expire in their time; a topic of the same name would have them until then.
-    _log.warning("positions of deleted topics are still there: %s", failure)
+    _log.warning("some positions of deleted topics could not be deleted: %s", failure)

@@ -12,7 +12,7 @@ class Disk(NamedTuple):
 
     Attributes:
         free_bytes: space left to a user without privileges.
-        is_read_only: it is mounted so, or the kernel made it so after an error.
+        is_read_only: whether it is mounted read-only, or the kernel made it so after an error.
     """
 
     free_bytes: int
@@ -20,21 +20,21 @@ class Disk(NamedTuple):
 
 
 def disk_of(path: Path) -> Disk:
-    """Asks the system, on which this may have to wait; any thread.
+    """Reads the state of a file system; may block.  Any thread may call this.
 
     Raises:
-        OSError: the directory is not there, or its device does not answer.
+        OSError: the directory does not exist, or its device does not answer.
     """
     found = os.statvfs(path)
     return Disk(found.f_bavail * found.f_frsize, bool(found.f_flag & os.ST_RDONLY))
 
 
 def why_unwritable(path: Path) -> str | None:
-    """Says why nothing can be written to a directory; None: it can, as far as its file system says."""
+    """Returns why a directory cannot be written to, or None if its file system says it can."""
     try:
         disk = disk_of(path)
     except OSError as failure:
-        return f"the log directory {path} cannot be read: {failure.strerror}; check its disk"
+        return f"cannot read the log directory {path}: {failure.strerror}; check its disk"
     if disk.is_read_only:
         return (
             f"the file system of {path} is read-only: no commit can be written; "
@@ -44,7 +44,7 @@ def why_unwritable(path: Path) -> str | None:
 
 
 def why_short(path: Path, reserve_bytes: int) -> str | None:
-    """Says why a directory has too little room; None: it has `reserve_bytes`, or cannot be read."""
+    """Returns why a directory has too little room; None if it has `reserve_bytes` or cannot be read."""
     try:
         free = disk_of(path).free_bytes
     except OSError:
@@ -52,6 +52,6 @@ def why_short(path: Path, reserve_bytes: int) -> str | None:
     if free >= reserve_bytes:
         return None
     return (
-        f"the disk of {path} has {free} bytes left, and should have {reserve_bytes} "
-        "(disk.reserve.bytes): free some before writes fail"
+        f"the disk of {path} has {free} bytes left, less than the reserve of {reserve_bytes} "
+        "(disk.reserve.bytes); free some space before writes fail"
     )

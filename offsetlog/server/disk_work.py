@@ -1,4 +1,4 @@
-"""Work that waits for the disk, done on threads; the request that asked for it is answered afterwards."""
+"""Runs work that waits for the disk on threads, and answers the request afterwards."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ THREADS = 8
 
 
 class KeptRequests(Protocol):
-    """The memory of the requests that wait for threads."""
+    """Counts the memory of requests that wait for threads."""
 
     def keep(self, size: int) -> None:
-        """Counts so many bytes."""
+        """Counts `size` bytes."""
 
     def give_back_kept(self, size: int) -> None:
-        """Counts them no longer."""
+        """Stops counting `size` bytes."""
 
 
 class DiskWork:
-    """The work of one server; every method is called on its event loop.
+    """The disk work of one server; call every method on its event loop.
 
     Args:
-        loop: the server's.
-        requests: of the requests that it has.
-        read_bytes_max: of answers that are read and not written yet, in all.
+        loop: the server's event loop.
+        requests: counts the memory of its requests.
+        read_bytes_max: limit for all answers that are read but not sent yet, in bytes.
 
     Attributes:
-        read_memory: for those answers; whoever reads takes a share of it first.
+        read_memory: the memory for those answers; each read takes a share first.
     """
 
     def __init__(
@@ -53,20 +53,19 @@ class DiskWork:
         self._one_at_a_time = asyncio.Lock()
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Calls a function on a thread, and returns what it does."""
+        """Calls a function on a thread, and returns its result."""
         return await self._loop.run_in_executor(self._pool, function)
 
     async def run_alone(self, function: Callable[[], T]) -> T:
-        """As `run`, for what takes much memory: one of these at a time, in the order of the calls."""
+        """As `run`, for calls that need much memory: one at a time, in order."""
         async with self._one_at_a_time:
             return await self.run(function)
 
     def answer(self, exchange: Exchange, handler: Coroutine[Any, Any, None]) -> None:
-        """Has a coroutine answer a request; the next ones of its connection wait for the answer.
+        """Runs a coroutine that answers a request; later requests of its connection wait.
 
-        If it fails, the connection ends, as it does when another handler fails.  Until the coroutine
-        has ended, it may refer to the request, whether or not its client is still there: so long the
-        request counts in the memory for requests.
+        If it fails, the connection ends, as for every handler.  The coroutine may refer to the request
+        until it ends, even if the client has gone, so the request counts as held memory until then.
         """
         exchange.wait(ends_soon=True)
         size = exchange.size
@@ -83,15 +82,15 @@ class DiskWork:
         try:
             await handler
         except asyncio.CancelledError:
-            exchange.end("the server stops")
+            exchange.end("the server is stopping")
             raise
         except Exception:
             api = exchange.request.api_key
-            _log.exception("API %d: nothing was answered", api, extra={"api": api})
-            exchange.end("a handler failed")
+            _log.exception("the handler of API %d failed; its request gets no answer", api, extra={"api": api})
+            exchange.end("the request handler failed")
 
     async def stop(self, seconds: float) -> None:
-        """Waits for what is under way, at most for some time, and gives up the rest."""
+        """Waits for running work for a limited time, then cancels the rest."""
         tasks = set(self._tasks)
         if tasks:
             _, left = await asyncio.wait(tasks, timeout=seconds)

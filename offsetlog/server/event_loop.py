@@ -6,7 +6,7 @@ import asyncio
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Makes uvloop's, which takes half the time of asyncio's a request; asyncio's where it is not installed."""
+    """Makes a uvloop event loop, twice as fast per request as asyncio's; asyncio's if uvloop is missing."""
     try:
         import uvloop
     except ImportError:

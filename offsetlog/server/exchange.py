@@ -13,9 +13,9 @@ class Exchange:
     """A request, and the one answer that its handler gives, at once or later.
 
     Attributes:
-        request: with its header; its message is None after `drop_message`.
+        request: the request with its header; its message is None after `drop_message`.
         call: the request as the coordinator knows it.
-        size: of the request, in bytes.
+        size: size of the request, in bytes.
     """
 
     __slots__ = (
@@ -56,7 +56,7 @@ class Exchange:
         return self.request.api_version
 
     def reply(self, message: Any) -> None:
-        """Answers; once.  Nothing is done if the connection has ended."""
+        """Sends the answer; call it once.  It has no effect if the connection has ended."""
         self._is_answered = True
         send, self._send, self._abandoned = self._send, None, None
         try:
@@ -66,11 +66,11 @@ class Exchange:
             self._finish()
 
     def reply_nothing(self) -> None:
-        """Says that the client waits for no answer; in place of `reply`."""
+        """Ends the exchange of a client that expects no answer; call it instead of `reply`."""
         self.reply(None)
 
     def end(self, reason: str) -> None:
-        """Ends the connection when what was asked before is answered; in place of `reply`."""
+        """Ends the connection when earlier requests are answered; call it instead of `reply`."""
         end = self._end
         self._finish()
         if end is not None:
@@ -83,25 +83,25 @@ class Exchange:
         self._abandoned = self._send = self._end = None
 
     def wait(self, *, ends_soon: bool = False) -> None:
-        """Holds the next requests of the connection until the answer, if there is none yet.
+        """Holds later requests of the connection until this one is answered, if it is not yet.
 
-        For requests that wait for others, such as a fetch for records: a client could have
-        any number of them on one connection otherwise.
+        For requests that wait for other clients, such as a fetch for records: otherwise a client
+        could have any number of them waiting on one connection.
 
         Args:
-            ends_soon: whether it waits for the server alone, which answers it before it stops.
+            ends_soon: whether it waits only for the server, which answers it before it stops.
         """
         self._is_waiting = True
         self._ends_soon = ends_soon
 
     @property
     def ends_soon(self) -> bool:
-        """Whether a stop lets the server answer."""
+        """Whether the server answers this request before it stops."""
         return self._ends_soon
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """Whether the connection has ended, so that no client waits for the answer."""
         return self._is_abandoned
 
     @property
@@ -110,19 +110,19 @@ class Exchange:
         return self._is_waiting and not self._is_answered
 
     def drop_message(self) -> None:
-        """Keeps the header of the request alone: one that waits shall not hold what it brought."""
+        """Drops the request's message and keeps its header, to free memory while it waits."""
         self.request = self.request._replace(message=None)
 
     def divert(self, take: Callable[[Any], None]) -> None:
-        """Has the answer go to a function in place of the client."""
+        """Sends the answer to a function instead of the client."""
         self._send = take
 
     def on_abandoned(self, stop: Callable[[], None]) -> None:
-        """Has a function called if the connection ends before the answer."""
+        """Registers a function to call if the connection ends before the answer."""
         self._abandoned = stop
 
     def abandon(self) -> None:
-        """The connection has ended."""
+        """Marks the exchange as abandoned: its connection has ended."""
         self._is_abandoned = True
         stop = self._abandoned
         self._finish()

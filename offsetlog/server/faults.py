@@ -1,6 +1,6 @@
-"""The port through which requests are answered otherwise than a healthy server would answer them.
+"""The port through which tests of clients inject faults into answers.
 
-A server has none. Tests of clients set one (`offsetlog.pytest`).
+A server in production has none; `offsetlog.pytest` sets one.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Handler = Callable[["NodeState", Exchange], None]
 class Faults(Protocol):
     """Decides how each request is handled; called on the event loop, once for each.
 
-    Every request passes it, so no connection of a server that has one takes a shorter way.
+    Every request passes through it: a server with faults uses no shortcut for any connection.
     """
 
     def around(self, handler: Handler, exchange: Exchange) -> Handler:
-        """Returns what handles a request: `handler` itself, or something in its place."""
+        """Returns the function that handles a request: `handler` itself, or a replacement."""

@@ -1,4 +1,4 @@
-"""Has positions and groups expire, in the order in which the coordinator changes its groups."""
+"""Deletes expired positions and groups, in step with the coordinator's own changes of groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: So many groups are kept from changing at a time, while their positions expire.
+#: Most groups kept unchanged at a time while their positions expire.
 GROUPS_AT_ONCE = 256
 
 
@@ -31,19 +31,19 @@ class _Frozen(NamedTuple):
 
 
 class GroupExpiry:
-    """Checks at each interval for what has expired; on the event loop, but for `expire_async`.
+    """Checks at each interval for expired positions; call it on the event loop, except `expire_async`.
 
-    The log finds the groups without members, the coordinator knows those with members.  Each is kept
-    from changing while its tombstones are written on another thread.
+    The log finds the groups without members; the coordinator knows those with members.  No other
+    change of a group runs while its tombstones are written on another thread.
 
     Args:
-        manager: keeps the positions; started.
+        manager: keeps the positions; must be started.
         groups: runs the coordinator.
-        loop: on which everything runs but the work on logs.
-        clock: of the intervals; by what time positions expire is for the manager's clock to say.
+        loop: runs everything except the work on logs.
+        clock: times the intervals; the manager's clock decides which positions have expired.
 
     Attributes:
-        expired_positions: deleted by all checks; any thread may read it.
+        expired_positions: number deleted by all checks; any thread may read it.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class GroupExpiry:
     # ------------------------------------------------------------------------------------------ checks
 
     def start(self) -> None:
-        """Orders the first check, one interval from now, where anything can expire."""
+        """Schedules the first check, one interval from now, if anything can expire."""
         expiry = self._manager.group_expiry
         if expiry.is_wanted and not self._is_closed:
             when = self._clock.time() + expiry.interval_ms / 1000
             self._timer = self._clock.call_at(when, self._begin)
 
     async def close(self) -> None:
-        """Orders nothing any more, and waits for a check under way, which ends early."""
+        """Schedules no more checks, and waits for a running one, which ends early."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -107,7 +107,7 @@ class GroupExpiry:
             self._groups.end_work()
 
     def expire_async(self, timeout: float | None) -> Completion[int]:
-        """Checks at once; from any thread (see offsetlog.manager.sweep.GroupCoordinator).
+        """Starts a check at once; any thread may call this (see offsetlog.manager.sweep.GroupCoordinator).
 
         The result is the number of deleted positions.  The call waits for its writes as long as the
         manager's settings say, and `timeout` does not shorten that.
@@ -130,14 +130,14 @@ class GroupExpiry:
         return answer
 
     async def expire(self, *, also_bare: bool = True) -> int:
-        """Deletes what has expired, and waits until that is durable; returns how many positions.
+        """Deletes expired positions, waits until that is durable, and returns their number.
 
-        `also_bare`: groups without members go that have no position either, as in Kafka.
+        `also_bare`: also deletes groups that have neither members nor positions, as Kafka does.
 
         Raises:
             ClockError: the clock cannot be right; nothing was deleted.
             ClosedError: the server is being stopped.
-            OffsetLogError: why a group could not be done; all others were.
+            OffsetLogError: a group failed; all others were handled.
         """
         async with self._turn:
             self._now, found = await self._loop.run_in_executor(None, self._find)
@@ -168,7 +168,7 @@ class GroupExpiry:
     # ------------------------------------------------------------------------------------ for one batch
 
     def take(self, partition: int, group_id: str, expiry: Expiry, token: object) -> None:
-        """Takes a group that does not change until `GroupHost.expired` is called for it."""
+        """Accepts a group for expiry; it does not change until `GroupHost.expired` is called for it."""
         if not self._frozen:
             self._loop.call_soon(self._write)
         frozen = self._frozen.setdefault(partition, [])

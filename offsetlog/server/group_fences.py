@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 class FenceOrder:
-    """A fence that somebody waits for.
+    """A fence whose caller waits for the result.
 
     Args:
-        offsets: the positions that stand in its batch.
+        offsets: the positions written in the same batch.
 
     Attributes:
-        answer: the new generation, once that is as durable as configured.
+        answer: the new generation, once it is as durable as configured.
     """
 
     def __init__(self, offsets: dict[TopicPartition, int | OffsetAndMetadata]) -> None:
@@ -40,7 +40,7 @@ class FenceOrder:
         self._failure: OffsetLogError | None = None
 
     def written_by(self, write: Callable[[], Pending[int]]) -> Pending[int]:
-        """Writes it, and keeps the error with which that fails; raises as `write`."""
+        """Writes the fence, and keeps the error if that fails; raises as `write`."""
         try:
             pending = write()
         except OffsetLogError as failure:
@@ -57,7 +57,7 @@ class FenceOrder:
             self._failure = failure
 
     def finish(self, group: str, result: ErrorCode | int) -> None:
-        """Gives the coordinator's answer."""
+        """Completes the caller's wait with the coordinator's answer."""
         if isinstance(result, int):
             self.answer.succeed(result)
         else:
@@ -71,19 +71,19 @@ def _failure_of(group: str, error: ErrorCode) -> OffsetLogError:
         return NotCoordinatorError(f"group {group!r}: this process does not lead its log partition")
     if error is error_codes.INCONSISTENT_GROUP_PROTOCOL:
         return InvalidArgumentError(
-            f"group {group!r}: it is not a classic group, and cannot be fenced as a whole"
+            f"group {group!r} cannot be fenced as a whole: it is not a classic group"
         )
     if error is error_codes.INVALID_REQUEST:
-        return LimitError(f"group {group!r}: it is in its last generation")
-    return CommitTimeoutError(f"group {group!r}: its fence is not written yet, and may yet count")
+        return LimitError(f"group {group!r} cannot be fenced: its generation number is at its maximum")
+    return CommitTimeoutError(f"group {group!r}: the fence was not written in time; it may still take effect")
 
 
 class GroupFences:
-    """Has the coordinator end generations; see offsetlog.manager.group_log.Fences.
+    """Ends generations through the coordinator; see offsetlog.manager.group_log.Fences.
 
     Args:
         groups: runs the coordinator.
-        loop: on which that is.
+        loop: the coordinator's event loop.
     """
 
     def __init__(self, groups: GroupHost, loop: asyncio.AbstractEventLoop) -> None:
@@ -96,10 +96,10 @@ class GroupFences:
         offsets: dict[TopicPartition, int | OffsetAndMetadata],
         timeout: float | None,
     ) -> Completion[int]:
-        """Ends the group's generation; from any thread.
+        """Ends the group's generation; any thread may call this.
 
         The result is the new generation.  Besides `timeout`, in seconds, the coordinator's
-        `offsets.commit.timeout.ms` bounds the wait; the fence then may yet count.
+        `offsets.commit.timeout.ms` bounds the wait; after it, the fence may still take effect.
         """
         order = FenceOrder(offsets)
 

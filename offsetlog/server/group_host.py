@@ -59,19 +59,19 @@ GRACE_SECONDS = 0.1
 
 
 class GroupHost:
-    """The coordinator of this process, on the event loop; every method is called on it.
+    """Hosts the coordinator of this process; call every method on the event loop.
 
     Args:
         manager: keeps positions and records; started.
-        config: of the coordinator.
-        loop: on which everything runs.
-        front: answers what the coordinator has admitted.
-        clock: by which sessions and rebalances end.
+        config: the coordinator's settings.
+        loop: runs everything.
+        front: answers the requests that the coordinator has admitted.
+        clock: times sessions and rebalances.
 
     Attributes:
-        expiry: has positions expire.
+        expiry: deletes expired positions.
         failed_loads: why log partitions could not be loaded, by number; any thread may read it.
-        failed_writes: why a write first failed for good, likewise.
+        failed_writes: why a write first failed for good, by log partition; any thread may read it.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class GroupHost:
         manager.group_log.leave_fences_to(GroupFences(self, loop))
 
     def partition_for(self, group_id: str) -> int:
-        """The log partition that decides about a group, also of a name that no record can hold."""
+        """Returns the log partition responsible for a group, even for a name too long for a record."""
         try:
             return self._manager.partition_for(group_id)
         except StringTooLongError:
@@ -114,7 +114,7 @@ class GroupHost:
     # ----------------------------------------------------------------------------------------- leading
 
     def lead(self, partition: int, epoch: int) -> None:
-        """Leads a log partition from now on; its groups answer once it is loaded."""
+        """Becomes leader of a log partition; its groups answer once it is loaded."""
         self.failed_loads.pop(partition, None)
         self.failed_writes.pop(partition, None)
         self.begin_work()
@@ -146,7 +146,7 @@ class GroupHost:
     def run(
         self, exchange: Exchange, handle: Callable[[Any, Call, float], None]
     ) -> None:
-        """Has the coordinator handle a request, whose answer may come later."""
+        """Passes a request to the coordinator, which may answer later."""
         exchange.on_abandoned(partial(self._forget, exchange.call))
         self._ask(exchange.call, exchange.reply, partial(handle, exchange.request.message))
 
@@ -155,7 +155,7 @@ class GroupHost:
         self._ask(Call(0), finished, partial(self.coordinator.delete, group_id))
 
     def expire(self, group_id: str, finished: Callable[[ErrorCode | None], None]) -> None:
-        """Deletes what has expired of a group; `finished` is called with the error, or None."""
+        """Deletes a group's expired positions; `finished` is called with the error, or None."""
         self._ask(Call(0), finished, partial(self.coordinator.expire, group_id))
 
     def fence(
@@ -177,7 +177,7 @@ class GroupHost:
             self._arm()
 
     def _forget(self, call: Call) -> None:
-        # Nobody waits for its answer any more.
+        # No caller waits for its answer any more.
         self._replies.pop(call, None)
 
     def _arm(self) -> None:
@@ -205,12 +205,12 @@ class GroupHost:
         try:
             self.coordinator.tick(now)
         except ExceptionGroup:
-            _log.exception("deadlines of groups could not be handled; they come again")
+            _log.exception("some deadlines of groups could not be handled; they will be tried again")
         finally:
             self._arm()
 
     def close(self) -> None:
-        """Ends the timers, and answers what waits: another coordinator may take over."""
+        """Stops the timers and answers waiting requests, so that another coordinator may take over."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -241,7 +241,7 @@ class GroupHost:
         try:
             pending = self._begin_write(group_id, record)
         except OffsetLogError as failure:
-            text = "group %r: its record could not be written: %s"
+            text = "group %r: the group record could not be written: %s"
             _log.warning(text, group_id, failure, extra={"partition": partition, "group": group_id})
             error = write_error(failure)
             self._loop.call_soon(finished, error)
@@ -273,7 +273,7 @@ class GroupHost:
         finished(error)
 
     def write_failed(self, group_id: str, failure: OffsetLogError) -> ErrorCode:
-        """Returns the error for a write of a group, and keeps and logs what made its log fail."""
+        """Returns the error for a failed write of a group; logs and keeps the cause if the log failed."""
         partition = self.partition_for(group_id)
         is_final = isinstance(failure, PartitionFailedError | StorageError)
         if is_final and partition not in self.failed_writes:
@@ -306,7 +306,7 @@ class GroupHost:
             self._arm()
 
     def begin_work(self) -> None:
-        """Has `settle` wait for something; `end_work` ends that."""
+        """Marks work as begun, for which `settle` waits until `end_work`."""
         self._unsettled += 1
         self._settled.clear()
 
@@ -317,12 +317,12 @@ class GroupHost:
             self._settled.set()
 
     async def settle(self) -> None:
-        """Waits until no log partition loads, nothing expires, and no record is on its way to W."""
+        """Waits until no log partition is loading, no expiry runs, and no record is on its way to W."""
         while self._unsettled:
             await self._settled.wait()
 
     def call_soon(self, callback: Callable[..., object], *arguments: Any) -> None:
-        """Has a callable called on the event loop; from any thread."""
+        """Schedules a callable on the event loop.  Any thread may call this."""
         self._loop.call_soon_threadsafe(callback, *arguments)
 
     def admit(
@@ -356,7 +356,7 @@ class GroupHost:
         except StringTooLongError:
             return False    # no record can hold the name
         except OffsetLogError:
-            return True    # nobody can say; what is written next says what is wrong with the log
+            return True    # unknown; the next write reports the fault of the log
 
 
 #: The key types of the records that a group of another kind has, and that its members have.
@@ -393,7 +393,7 @@ def _groups_of(
             found.append((group_id, GroupRecord.from_value(value)))
         except (CorruptionError, UnsupportedVersionError) as failure:
             _log.warning(
-                "log partition %d, group %r: its record is passed over: %s",
+                "log partition %d, group %r: ignoring an unreadable group record: %s",
                 partition, group_id, failure, extra={"partition": partition, "group": group_id},
             )
     return found

@@ -37,30 +37,30 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is the brokers' own."""
+        """Whether it is an internal topic of brokers."""
         return self.name in INTERNAL_TOPICS
 
 
 class TopicListener(Protocol):
-    """Hears of topics."""
+    """Is notified of changes of topics."""
 
     def put_topic(self, name: str, topic_id: bytes, partitions: int) -> None:
-        """There is a topic, new or changed."""
+        """A topic was added or changed."""
 
     def remove_topic(self, name: str) -> None:
-        """There is no topic of this name any more."""
+        """A topic was removed."""
 
 
 class MetadataStore(Protocol):
     """Topics and ids of a cluster, for one event loop.
 
-    Changes are durable when a call returns, and seen from then on.  Each raises StorageError where it
-    could not be written, and nothing has changed then.
+    Changes are durable and visible when a call returns.  A change that cannot be written raises
+    StorageError and has no effect.
     """
 
     @property
     def cluster_id(self) -> str:
-        """22 characters, the same for ever."""
+        """The cluster's id: 22 characters that never change."""
 
     @property
     def node_id(self) -> int:
@@ -80,10 +80,10 @@ class MetadataStore(Protocol):
 
     @property
     def changing(self) -> asyncio.Lock:
-        """Held by who decides about a change and makes it: one at a time."""
+        """The lock to hold while deciding about a change and making it."""
 
     async def put_topics(self, topics: Sequence[Topic]) -> None:
-        """Adds topics, or replaces those of their names; if it fails, none of them."""
+        """Adds topics, or replaces those of the same names; all or none."""
 
     async def remove_topic(self, name: str) -> None:
         """Removes a topic."""
@@ -92,7 +92,7 @@ class MetadataStore(Protocol):
         """Reserves ids of producers, none of them below `at_least`; returns the first."""
 
     def listen(self, listener: TopicListener) -> None:
-        """Has all topics reported now, and every change from now on."""
+        """Reports all topics now, and every later change."""
 
 
 class FileMetadataStore:
@@ -101,13 +101,13 @@ class FileMetadataStore:
     Args:
         path: the log directory.
         fs: the file port.
-        node_id: of this node, where the file is new.
-        cluster_id: of the cluster, where the file is new; None for a new one.
+        node_id: this node's id, used if the file is new.
+        cluster_id: the cluster's id, used if the file is new; None generates one.
         offsets_topic: the topic of positions, whose id and number of partitions the directory knows;
             its settings count where the file is new.
 
     Raises:
-        CorruptionError: the file is cut, or was changed.
+        CorruptionError: the file is truncated or was modified.
         UnsupportedVersionError: a later version wrote it.
         StorageError: it cannot be read or written.
     """
@@ -226,7 +226,7 @@ class FileMetadataStore:
             # An earlier version let clients make it, and delete the brokers' log with it.
             self._topics.pop(CLUSTER_METADATA, None)
         except (ValueError, KeyError, TypeError, InvalidArgumentError) as failure:
-            raise CorruptionError(f"it is no metadata: {failure!r}", path=self._file.path) from failure
+            raise CorruptionError(f"not a metadata file of this server: {failure!r}", path=self._file.path) from failure
 
     async def _write_later(self, changes: Sequence[dict[str, Any]]) -> None:
         if changes:
@@ -258,7 +258,7 @@ def _follow(topics: dict[str, Topic], changes: Sequence[dict[str, Any]]) -> None
         elif "removed" in change:
             topics.pop(change["removed"], None)
         elif "next_producer_id" not in change:
-            raise ValueError(f"a change has only {sorted(change)}")
+            raise ValueError(f"a change has only the unknown fields {sorted(change)}")
 
 
 def _fields(topic: Topic) -> dict[str, Any]:
@@ -280,7 +280,7 @@ def _topic(fields: dict[str, Any]) -> Topic:
 
 
 def new_offsets_topic(topic_id: bytes, partitions: int, segment_bytes: int) -> Topic:
-    """The topic of positions, with the settings that a broker gives it when it makes it."""
+    """Makes the offsets topic with the settings that a broker gives it."""
     configs = {
         "cleanup.policy": "compact",
         "compression.type": "producer",
@@ -290,19 +290,19 @@ def new_offsets_topic(topic_id: bytes, partitions: int, segment_bytes: int) -> T
 
 
 def name_in_metrics(name: str) -> str:
-    """The name of a topic where dots and underscores are the same."""
+    """Returns the name of a topic in metrics, where dots and underscores are the same."""
     return name.replace(".", "_")
 
 
 def with_partitions(topic: Topic, partitions: int) -> Topic:
-    """The topic with another number of partitions."""
+    """Returns the topic with another number of partitions."""
     return replace(topic, partitions=partitions)
 
 
 async def adopt(metadata: MetadataStore, found: Mapping[str, FoundTopic]) -> None:
-    """Makes topics known whose logs lie in the directory: a broker made them.
+    """Registers topics whose logs are already in the directory because a broker created them.
 
-    The logs are right about their ids; the greater number of partitions counts.
+    The logs decide about ids; the greater number of partitions counts.
     """
     adopted = [_adopted(metadata.topic(name), name, each) for name, each in found.items()]
     await metadata.put_topics([each for each in adopted if each != metadata.topic(each.name)])

@@ -1,4 +1,4 @@
-"""The metrics of a server for Prometheus, read from its parts when somebody asks.
+"""The metrics of a server for Prometheus, read from its parts at each request.
 
 `METRICS` is the one list; docs/server.md has it as a table that is made from it.
 """
@@ -40,7 +40,7 @@ _BYTES = "bytes_"
 
 #: By name, without the endings that Prometheus has for counters and histograms.
 METRICS: dict[str, Kind] = {
-    "offsetlog_build_info": Kind("gauge", ("version",), "Always 1; the label has the version."),
+    "offsetlog_build_info": Kind("gauge", ("version",), "Always 1; the label holds the version."),
     "offsetlog_start_time_seconds": Kind(
         "gauge", (), "Time at which the server was started, in seconds since 1970."
     ),
@@ -52,65 +52,65 @@ METRICS: dict[str, Kind] = {
     "offsetlog_request_duration_seconds": Kind(
         "histogram",
         ("api",),
-        "Time from the whole request to its answer; for JoinGroup, SyncGroup and Fetch it includes "
-        "what they wait for.",
+        "Time from the arrival of the whole request to its answer; for JoinGroup, SyncGroup and Fetch it includes "
+        "their wait for members or records.",
     ),
     "offsetlog_request_errors": Kind(
-        "counter", ("api", "error"), "Answers with an error, by the first error in them."
+        "counter", ("api", "error"), "Answers that hold an error, by the first error in each."
     ),
     "offsetlog_connections": Kind("gauge", (), "Open connections of clients."),
-    "offsetlog_connections_accepted": Kind("counter", (), "Connections that were accepted."),
+    "offsetlog_connections_accepted": Kind("counter", (), "Connections accepted."),
     "offsetlog_connections_refused": Kind(
-        "counter", (), "Connections that were refused because a limit was reached."
+        "counter", (), "Connections refused because a limit was reached."
     ),
     "offsetlog_received_bytes": Kind("counter", (), "Bytes received from clients."),
     "offsetlog_sent_bytes": Kind("counter", (), "Bytes sent to clients."),
     "offsetlog_request_memory_free_bytes": Kind(
         "gauge",
         (),
-        "The unused part of `queued.max.request.bytes`; at 0 and below requests wait to be read.",
+        "The unused part of `queued.max.request.bytes`; at 0 and below, requests are not read.",
     ),
     "offsetlog_commits": Kind(
         "counter", (), "OffsetCommit requests that committed at least one position."
     ),
     "offsetlog_committed_positions": Kind("counter", (), "Positions committed by clients."),
     "offsetlog_expired_positions": Kind(
-        "counter", (), "Positions deleted because their retention had ended."
+        "counter", (), "Positions deleted because they had expired."
     ),
     "offsetlog_flush_duration_seconds": Kind(
         "histogram",
         ("log",),
-        "Time of the flushes that a request waited for, of the logs of `offsets` and of `topics`.",
+        "Time of flushes that a request waited for, by kind of log: `offsets` or `topics`.",
     ),
     "offsetlog_groups": Kind("gauge", ("type", "state"), "Groups, by type and state."),
     "offsetlog_admissions": Kind(
         "gauge",
         (),
-        "Members, and groups without members, whose commits are answered without their coordinator.",
+        "Members, and groups without members, whose commits are answered without asking the coordinator.",
     ),
     "offsetlog_group_timers": Kind(
-        "gauge", (), "Deadlines of members, rebalances and writes that are set."
+        "gauge", (), "Deadlines set for members, rebalances and writes."
     ),
     "offsetlog_topic_logs_open": Kind(
-        "gauge", (), "Logs of ordinary topics that are open; a log is opened when it is first used."
+        "gauge", (), "Open logs of ordinary topics; a log is opened at its first use."
     ),
     "offsetlog_topic_partitions_unwritable": Kind(
-        "gauge", (), "Partitions of ordinary topics that take no records."
+        "gauge", (), "Partitions of ordinary topics that accept no records."
     ),
     "offsetlog_partition_state": Kind(
-        "gauge", ("partition", "state"), "1 for the state that a partition of the offsets topic is in."
+        "gauge", ("partition", "state"), "1 for the current state of a partition of the offsets topic."
     ),
     "offsetlog_partition_loaded_ratio": Kind(
-        "gauge", _PARTITION, "How much of its log is loaded, from 0 to 1."
+        "gauge", _PARTITION, "Loaded share of the log of the partition, from 0 to 1."
     ),
     "offsetlog_log_end_offset": Kind("gauge", _PARTITION, "Offset of the next record."),
     "offsetlog_log_flushed_offset": Kind(
-        "gauge", _PARTITION, "Offset below which every record is on the disk."
+        "gauge", _PARTITION, "Offset below which every record is on disk."
     ),
     "offsetlog_log_size_bytes": Kind("gauge", _PARTITION, "Size of the segments of the log."),
     "offsetlog_table_entries": Kind("gauge", _PARTITION, "Committed positions in memory."),
     "offsetlog_table_bytes": Kind(
-        "gauge", _PARTITION, "Memory for positions, groups and open transactions."
+        "gauge", _PARTITION, "Memory used by positions, groups and open transactions."
     ),
     "offsetlog_maintenance_events": Kind(
         "counter", ("event",), "Events of maintenance: rounds, cleaned, snapshots, failed and others."
@@ -119,10 +119,10 @@ METRICS: dict[str, Kind] = {
         "counter", ("kind",), "Bytes that cleaning has read, written and freed."
     ),
     "offsetlog_cleaning_ratio": Kind(
-        "gauge", _PARTITION, "How far the cleaning under way is, from 0 to 1; absent without one."
+        "gauge", _PARTITION, "Progress of the running clean, from 0 to 1; absent if none runs."
     ),
     "offsetlog_maintenance_failing": Kind(
-        "gauge", _PARTITION, "1 for a partition whose maintenance failed and is tried again."
+        "gauge", _PARTITION, "1 for a partition whose maintenance failed and will be tried again."
     ),
     "offsetlog_stuck_transactions": Kind(
         "gauge", (), "Transactions that have been open for too long."
@@ -174,7 +174,7 @@ def _bound(bound: float) -> str:
 
 
 class ServerCollector(Collector):
-    """Reads the metrics of a server.  Any thread but that of the server's event loop.
+    """Reads the metrics of a server, on any thread except that of its event loop.
 
     Args:
         status: of the server.

@@ -1,4 +1,4 @@
-"""HTTP for those who watch a server: /metrics, /healthz, /readyz and /groups."""
+"""Serves /metrics, /healthz, /readyz and /groups over HTTP."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ class _SixServer(_HttpServer):
 
 
 class Monitoring:
-    """Answers over HTTP from a thread of its own, from now until `stop`.
+    """Answers HTTP requests on its own thread until `stop`.
 
     Args:
         status: of the server.
-        host, port: where it listens; port 0 for any that is free.
+        host, port: the address to listen on; port 0 takes a free one.
 
     Raises:
-        OSError: the port is taken, or there is no such address here.
+        OSError: the port is in use, or the address is not one of this machine.
     """
 
     def __init__(self, status: ServerStatus, host: str, port: int) -> None:
@@ -108,7 +108,7 @@ class Monitoring:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """The address it listens on."""
         host, port = self._server.server_address[:2]
         return str(host), int(port)
 
@@ -128,7 +128,7 @@ class Monitoring:
                 start, "404 Not Found", "not found; try /metrics, /healthz, /readyz or /groups"
             )
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
-            return _text(start, "405 Method Not Allowed", "only GET is answered")
+            return _text(start, "405 Method Not Allowed", "only GET is supported")
         if path == "/groups":
             return _groups(start, self._status)
         verdict: Verdict = _VERDICTS[path](self._status)
@@ -142,7 +142,7 @@ def _groups(start: StartResponse, status: ServerStatus) -> list[bytes]:
     try:
         commits = group_commits(status)
     except (TimeoutError, ClosedError) as failure:
-        reason = str(failure) or "requests are not handled"
+        reason = str(failure) or "the server does not respond"
         return _text(start, "503 Service Unavailable", reason)
     return _text(start, "200 OK", json.dumps({"commits": commits}), "application/json")
 

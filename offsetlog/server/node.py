@@ -22,11 +22,11 @@ from offsetlog.topics.topic_logs import TopicLogs
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """Settings of topics that clients do not give.
+    """Defaults for topics that clients create.
 
     Attributes:
-        partitions: of a new topic (``num.partitions``).
-        auto_create: whether asking for a topic makes it (``auto.create.topics.enable``).
+        partitions: number of partitions of a new topic (``num.partitions``).
+        auto_create: whether a client's request creates a topic (``auto.create.topics.enable``).
     """
 
     partitions: int = 1
@@ -39,21 +39,21 @@ class NodeState:
 
     Attributes:
         manager: keeps the positions.
-        front: answers what running consumers ask, as far as the coordinator has admitted it.
+        front: answers requests of running consumers that the coordinator has admitted.
         groups: the coordinator of the groups.
         metadata: topics and ids.
         placement: the leader of each partition.
-        topic_defaults: of new topics.
-        topic_logs: of topics that have no settings of their own.
+        topic_defaults: defaults of new topics.
+        topic_logs: log settings of topics without settings of their own.
         topics: the logs of ordinary topics.
         logs: finds the log of a partition.
-        producer_ids: of idempotent producers.
-        disk: does what waits for the disk.
-        deleted_positions: has positions of deleted topics deleted.
-        metadata_max_units: of one position, in UTF-16 units.
+        producer_ids: gives ids to idempotent producers.
+        disk: runs work that waits for the disk.
+        deleted_positions: deletes positions of deleted topics.
+        metadata_max_units: the longest metadata of one position, in UTF-16 units.
         properties: the node's settings, by Kafka's names.
         metrics: the counters of its answers.
-        faults: answers requests otherwise, in tests of clients; None: nothing does.
+        faults: injects faults in tests of clients; None in production.
     """
 
     manager: LogManager

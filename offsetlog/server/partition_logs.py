@@ -1,4 +1,4 @@
-"""The logs of all partitions, as consumers see them: ordinary topics, and the topic of positions."""
+"""The logs of all partitions as consumers read them: ordinary topics and the offsets topic."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from offsetlog.topics.partition_log import PartitionLog
 from offsetlog.topics.topic_logs import TopicLogs
 from offsetlog.types import EpochEnd, TimedRecord
 
-#: How often the watermark of a log of positions is looked at while somebody waits for it.
+#: How often the watermark of an offsets log is polled while a client waits for it.
 LOOK_SECONDS = 0.05
 
 
 class ReadableLog(Protocol):
-    """A log that consumers read; its calls raise as those of TopicLog."""
+    """A log that consumers read; its calls raise the errors of TopicLog's."""
 
     @property
     def start(self) -> int:
@@ -28,11 +28,11 @@ class ReadableLog(Protocol):
 
     @property
     def watermark(self) -> int:
-        """Everything below can be read."""
+        """The offset below which everything can be read."""
 
     @property
     def last_stable_offset(self) -> int:
-        """The watermark, or where the oldest open transaction begins."""
+        """The watermark, or the start of the oldest open transaction if that is lower."""
 
     @property
     def leader_epoch(self) -> int:
@@ -42,16 +42,16 @@ class ReadableLog(Protocol):
         """Reads whole batches."""
 
     def is_warm(self, offset: int) -> bool:
-        """Whether records from an offset on are read without the disk, or there are none to be read."""
+        """Whether records from an offset on are in memory, or none exist."""
 
     def size_between(self, offset: int, end: int, size_max: int) -> int:
-        """How many bytes `read` would find."""
+        """Returns how many bytes `read` would return."""
 
     def aborted(self, begin: int, end: int) -> tuple[tuple[int, int], ...]:
-        """The aborted transactions that overlap [begin, end)."""
+        """Returns the aborted transactions that overlap [begin, end)."""
 
     def record_at_time(self, time_ms: int, end: int) -> TimedRecord | None:
-        """The first record below `end` that is not older; may be called from any thread."""
+        """Returns the first record below `end` that is not older than a time.  Any thread may call this."""
 
     def epoch_at(self, offset: int) -> int:
         """The leader epoch of the record at an offset, -1 for unknown."""
@@ -60,22 +60,22 @@ class ReadableLog(Protocol):
         """Where a leader epoch ends."""
 
     def pin(self) -> None:
-        """Keeps the log open until as many calls of `unpin`."""
+        """Keeps the log open until `unpin` has been called as often."""
 
     def unpin(self) -> None:
         """See pin."""
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Has a function called when the watermark has moved."""
+        """Registers a function to call when the watermark has moved."""
 
     def unwatch(self, watcher: Callable[[], None]) -> None:
-        """Has it called no more."""
+        """Removes a function that `watch` registered."""
 
 
 class PositionsLog:
-    """One partition of the topic of positions, as a log that is consumed.
+    """One partition of the offsets topic as a log that clients can consume.
 
-    Others move its watermark, on other threads: it is looked at while somebody waits.
+    Other threads move its watermark, so it is polled while a client waits.
     """
 
     def __init__(
@@ -185,11 +185,11 @@ class PositionsLog:
 
 
 class PartitionLogs:
-    """Finds the log of a partition of a topic that is there.
+    """Finds the log of a partition of an existing topic.
 
     Args:
-        manager: keeps the topic of positions.
-        topics: keeps the others.
+        manager: keeps the offsets topic.
+        topics: keeps all other topics.
         loop: of the server.
     """
 
@@ -203,22 +203,22 @@ class PartitionLogs:
         self._positions = [PositionsLog(manager, number, loop) for number in range(manager.partitions)]
 
     def readable(self, topic: Topic, number: int) -> ReadableLog:
-        """The log of one of a topic's partitions, to be read."""
+        """Returns the log of a topic's partition for reading."""
         if topic.name == OFFSETS_TOPIC:
             return self._positions[number]
         return self.writable(topic, number)
 
     def writable(self, topic: Topic, number: int) -> PartitionLog:
-        """The log of one of an ordinary topic's partitions."""
+        """Returns the log of an ordinary topic's partition for appending."""
         return self._topics.get(topic.name, number)
 
     def unopened(self, wanted: Iterable[tuple[Topic, int]]) -> list[PartitionLog]:
-        """Some partitions if the log of one has to be opened before they are read; else none.
+        """Returns the ordinary partitions to open before a read, if the log of any is closed; else none.
 
-        All of them, since the others have to stay open meanwhile.
+        Returns all of them, not only closed ones, since the others must stay open meanwhile.
 
         Args:
-            wanted: topics and numbers of partitions; those that are not there are passed over.
+            wanted: topics and numbers of partitions; those that do not exist are ignored.
         """
         found = [
             self.writable(topic, number)
@@ -230,11 +230,11 @@ class PartitionLogs:
     def use(
         self, partitions: Collection[PartitionLog], *, makes: bool = False
     ) -> AbstractAsyncContextManager[None]:
-        """Opens logs, with `makes` those that are not there yet, and keeps them open."""
+        """Opens logs and keeps them open; `makes` also creates missing ones."""
         return self._topics.use(partitions, makes=makes)
 
     def leader_epoch(self, topic: Topic, number: int) -> int:
-        """The epoch in which this node leads one of a topic's partitions."""
+        """Returns the leader epoch of a topic's partition on this node."""
         if topic.name == OFFSETS_TOPIC:
             return self._positions[number].leader_epoch
         return self._topics.leader_epoch(topic.name, number)

@@ -1,4 +1,4 @@
-"""Where groups and partitions live: here, or at another node of a cluster."""
+"""Which node serves each group and partition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as clients reach it."""
+    """A node and the address at which clients reach it."""
 
     node_id: int
     host: str
@@ -17,21 +17,21 @@ class Node:
 
 
 class Placement(Protocol):
-    """Which node coordinates which group, and leads which partition."""
+    """Knows which node coordinates a group and which leads a partition."""
 
     @property
     def controller_id(self) -> int:
-        """The node that clients ask to make topics."""
+        """The node that clients ask to create topics."""
 
     def nodes(self) -> list[Node]:
         """All nodes that clients may talk to."""
 
     def coordinator_of(self, group_id: str) -> Node | None:
-        """The node that coordinates a group; None: nobody does now."""
+        """Returns the node that coordinates a group, or None if no node does at present."""
 
 
 class OneNode:
-    """A placement for a server that is alone: everything is here."""
+    """The placement of a single server: it serves everything itself."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

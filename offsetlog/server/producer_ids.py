@@ -1,4 +1,4 @@
-"""Ids for idempotent producers: each is given once, also after a crash."""
+"""Ids for idempotent producers; no id is given twice, even after a crash."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ProducerIds:
 
     Args:
         metadata: reserves blocks.
-        above: ids up to this one are in logs already.
+        above: the highest id already used in a log.
     """
 
     def __init__(self, metadata: MetadataStore, above: int = -1) -> None:
@@ -38,7 +38,7 @@ class ProducerIds:
                 self._end = self._next + BLOCK
 
     def take(self) -> int:
-        """Returns an id that nobody has; after `has_more`."""
+        """Returns an unused id; call it only if `has_more`."""
         taken = self._next
         self._next += 1
         return taken

@@ -1,6 +1,6 @@
-"""The properties of a server, by Kafka's names: the values of each, and a file of them.
+"""The properties of a server, by Kafka's names: their allowed values, and how a file of them is read.
 
-`PROPERTIES` is the one list; docs/server.md has it as a table that is made from it.
+`PROPERTIES` is the only list; the table in docs/server.md is generated from it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from offsetlog.errors import ConfigError
 from offsetlog.missing_library import missing_library
 from offsetlog.topics.configs import INT_MAX, LONG_MAX, TOPIC_CONFIGS, Kind, check
 
-#: The size of a file; a larger one is none of properties.
+#: The largest properties file that is read.
 FILE_BYTES_MAX = 1 << 20
 #: Unknown names that one message lists, besides the first.
 NAMES_MAX = 20
@@ -26,11 +26,11 @@ _LISTENER = re.compile(r"(PLAINTEXT|http)://(?:\[([0-9a-fA-F:.]+)\]|([^\s\[\]:,/
 
 
 class Given(NamedTuple):
-    """A property as it was given.
+    """A property as the user gave it.
 
     Attributes:
         text: its value.
-        place: the file and line, or the option of the command.
+        place: its file and line, or its command-line option.
     """
 
     text: str
@@ -38,7 +38,7 @@ class Given(NamedTuple):
 
 
 class Address(NamedTuple):
-    """A host, "" for all of this machine, and a port, 0 for a free one."""
+    """A host ("" for all addresses of this machine) and a port (0 for a free one)."""
 
     host: str
     port: int
@@ -52,15 +52,15 @@ class Property:
     """One property.
 
     Attributes:
-        meaning: for the table, without the full stop.
-        default: as it would be given; "" for none.
-        places: the settings that it changes: "part.field", "manager" for one that the manager reads.
-        smallest, largest: of a whole number.
-        choices: of a text; none for a number.
-        form: its kind, if it is neither.
-        divisor: how much of it is one unit of the setting, as 1000 where that is in seconds.
-        factor: how many units of the setting it is, as 60000 for minutes where that is in ms.
-        of_topic: the setting of topics whose type and domain it has, if that is a list or a fraction.
+        meaning: its description in the table, without a full stop.
+        default: its default as text; "" for none.
+        places: the settings that it changes, as "part.field"; "manager" if the manager reads it.
+        smallest, largest: bounds of a whole number.
+        choices: allowed texts; empty for a number.
+        form: the kind of value, if it is neither a number nor a text.
+        divisor: units of the property in one unit of the setting: 1000 for ms if the setting is in seconds.
+        factor: units of the setting in one unit of the property: 60000 for minutes if the setting is in ms.
+        of_topic: the setting of topics whose type and range it shares, if that is a list or a fraction.
     """
 
     meaning: str
@@ -76,7 +76,7 @@ class Property:
 
     @property
     def allowed(self) -> str:
-        """Its allowed values, in words."""
+        """The allowed values, in words."""
         if self.form:
             return self.form
         if self.choices:
@@ -85,7 +85,7 @@ class Property:
 
     @property
     def kind(self) -> Kind:
-        """Its type, as DescribeConfigs names it."""
+        """The type, as DescribeConfigs names it."""
         if self.of_topic:
             return TOPIC_CONFIGS[self.of_topic].kind
         if self.form or (self.choices and self.choices != BOOLEAN):
@@ -95,10 +95,10 @@ class Property:
         return Kind.INT if self.largest <= INT_MAX else Kind.LONG
 
     def read(self, text: str) -> Value:
-        """Returns the value that a text says.
+        """Parses a text and returns its value.
 
         Raises:
-            ValueError: it may not be that.
+            ValueError: the value is not allowed.
         """
         if self.form in (LISTENER, HTTP_LISTENER):
             return _address(text, self.form)
@@ -113,7 +113,7 @@ class Property:
         raise ValueError
 
     def in_units(self, value: Value) -> Value | float:
-        """Returns a value in units of its setting; below 0 it is no amount, and stays."""
+        """Converts a value to units of its setting; a negative value is a marker and stays as it is."""
         if isinstance(value, bool) or not isinstance(value, int):
             return value
         if self.divisor > 1:
@@ -162,7 +162,7 @@ def _meaning_of_topics(config: str) -> str:
 
 
 def _of_topics(config: str, field: str, *, smallest: int | None = None) -> Property:
-    # The broker's default of a topic's setting has the domain of that.
+    # The broker's default for a topic's setting has the same allowed values.
     setting = TOPIC_CONFIGS[config]
     return Property(
         _meaning_of_topics(config),
@@ -186,36 +186,36 @@ PROPERTIES: dict[str, Property] = {
     ),
     "node.id": Property("the node's id, for a new directory", "0", ("node_id",)),
     "listeners": Property(
-        "where it listens; without HOST on all addresses of the machine, which needs "
+        "the address it listens on; without HOST, all addresses of the machine, which needs "
         "`--allow-any-host`; port 0 takes a free one",
         "PLAINTEXT://127.0.0.1:9092",
         ("listener",),
         form=LISTENER,
     ),
     "advertised.listeners": Property(
-        "where clients find it, if that is another address", "", ("advertised",), form=LISTENER
+        "the address given to clients, if it is another one", "", ("advertised",), form=LISTENER
     ),
     "metrics.listener": Property(
-        "where it answers `/metrics`, `/healthz`, `/readyz` and `/groups`, in the form of `listeners`; "
-        "nowhere by default (not Kafka's)",
+        "the address for `/metrics`, `/healthz`, `/readyz` and `/groups`, in the form of `listeners`; "
+        "none by default (not a property of Kafka)",
         "",
         ("metrics",),
         form=HTTP_LISTENER,
     ),
     "socket.request.max.bytes": Property(
-        "the largest request", "104857600", ("limits.request_bytes_max",), 1
+        "the largest request, in bytes", "104857600", ("limits.request_bytes_max",), 1
     ),
     "queued.max.request.bytes": Property(
-        "bytes that have arrived of requests that are not whole, and those of commits that wait for a flush "
+        "limit for the bytes of incomplete requests, of commits that wait for a flush, "
         "and of requests that wait for threads",
         "536870912",
         ("limits.queued_request_bytes_max",),
         1,
         LONG_MAX,
     ),
-    "max.connections": Property("connections in all", "20000", ("limits.connections_max",), 1),
+    "max.connections": Property("the most connections in total", "20000", ("limits.connections_max",), 1),
     "max.connections.per.ip": Property(
-        "connections of one address", "20000", ("limits.connections_per_host_max",), 1
+        "the most connections from one address", "20000", ("limits.connections_per_host_max",), 1
     ),
     "connections.max.idle.ms": Property(
         "a connection is closed after this time without a request",
@@ -231,17 +231,17 @@ PROPERTIES: dict[str, Property] = {
         ("coordinator.initial_rebalance_delay",),
     ),
     "group.min.session.timeout.ms": Property(
-        "the shortest session timeout that a member may ask for",
+        "the shortest session timeout that a member may request",
         "6000",
         ("coordinator.min_session_timeout",),
     ),
     "group.max.session.timeout.ms": Property(
-        "the longest session timeout that a member may ask for",
+        "the longest session timeout that a member may request",
         "1800000",
         ("coordinator.max_session_timeout",),
     ),
     "group.max.size": Property(
-        "members of one group", str(INT_MAX), ("coordinator.max_size",), 1
+        "the most members of one group", str(INT_MAX), ("coordinator.max_size",), 1
     ),
     "offsets.topic.num.partitions": Property(
         "partitions of the offsets topic, for a new directory", "4", ("manager",), 1, PARTITIONS_MAX
@@ -256,22 +256,22 @@ PROPERTIES: dict[str, Property] = {
         "the longest metadata of a position, in UTF-16 units", "4096", ("manager",), 0, 32767
     ),
     "offsets.commit.timeout.ms": Property(
-        "how long a commit, or a change of a group, waits until it is written",
+        "how long a commit or a change of a group may take to be written",
         "5000",
         ("manager", "coordinator.commit_timeout"),
         1,
     ),
     "offsets.commit.durability": Property(
-        "when a commit is answered: after the write, or after the flush (not Kafka's)",
+        "when a commit is answered: after the write, or after the flush (not a property of Kafka)",
         "disk",
         ("manager",),
         choices=("process", "disk"),
     ),
     "offsets.load.threads": Property(
-        "partitions that are loaded at the same time (not Kafka's)", "4", ("manager",), 1, 1024
+        "partitions that are loaded at the same time (not a property of Kafka)", "4", ("manager",), 1, 1024
     ),
     "offsets.retention.minutes": Property(
-        "after this time positions expire: counted from when a group lost its last member, else from "
+        "the time after which positions expire, counted from when a group lost its last member, else from "
         "their commit; -1 for never",
         "10080",
         ("manager",),
@@ -290,14 +290,14 @@ PROPERTIES: dict[str, Property] = {
         "time between two checks for topics to compact", "15000", ("compaction.backoff_ms",), 1, LONG_MAX
     ),
     "log.cleaner.dedupe.buffer.size": Property(
-        "bytes of memory for the keys of a topic that is compacted",
+        "bytes of memory for the keys of the topic being compacted",
         "134217728",
         ("compaction.map_bytes",),
         1 << 20,
         LONG_MAX,
     ),
     "log.cleaner.io.max.bytes.per.second": Property(
-        "most bytes per second that the compaction of topics reads and writes",
+        "the most bytes per second that the compaction of topics reads and writes",
         str(LONG_MAX),
         ("compaction.bytes_per_second",),
         1,
@@ -350,14 +350,14 @@ PROPERTIES: dict[str, Property] = {
         LONG_MAX,
     ),
     "disk.reserve.bytes": Property(
-        "`/healthz` fails when the disk has fewer free bytes; 0 for never (not Kafka's)",
+        "`/healthz` fails when the disk has fewer free bytes; 0 for never (not a property of Kafka)",
         "134217728",
         ("disk_reserve_bytes",),
         0,
         LONG_MAX,
     ),
     "producer.id.expiration.ms": Property(
-        "an idempotent producer is forgotten after this time without a batch",
+        "the state of an idempotent producer is dropped after this time without a batch",
         "86400000",
         ("topic_logs.producer_id_expiration_ms",),
         1,
@@ -382,7 +382,7 @@ def value_of(name: str, given: Given) -> Value:
     """Returns the value of a property.
 
     Raises:
-        ConfigError: there is no such property, or it may not have that value.
+        ConfigError: the property is unknown, or the value is not allowed.
     """
     found = PROPERTIES.get(name)
     if found is None:
@@ -404,12 +404,12 @@ def value_of(name: str, given: Given) -> Value:
 
 
 def read_properties(path: Path) -> dict[str, Given]:
-    """Reads a file of properties, in Java's form and UTF-8; names and values are checked as well.
+    """Reads a Java properties file in UTF-8, and checks names and values.
 
     Raises:
-        ConfigError: the file is no such file, a name is unknown or there twice, or a value is out of
-            its domain; names the file and the line.  Also where a package is missing.
-        OSError: it cannot be read.
+        ConfigError: the file has another format, a name is unknown or appears more than once, or a
+            value is not allowed; the message names the file and line.  Also if a package is missing.
+        OSError: the file cannot be read.
     """
     found: dict[str, Given] = {}
     entries = _entries(path)

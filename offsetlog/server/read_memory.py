@@ -1,4 +1,4 @@
-"""The memory for answers that are read from the disk."""
+"""Limits the memory of answers that are read from disk."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ class Share:
         self._size = size
 
     def resize(self, size: int) -> None:
-        """Keeps so many bytes, once it is known how many were read; at the end 0."""
+        """Corrects the share to `size` bytes once it is known how many were read; 0 at the end."""
         less, self._size = self._size - size, size
         self._memory.give_back(less)
 
 
 class ReadMemory:
-    """The memory for answers that threads read, until they are written to their connections.
+    """Limits the memory of answers from when threads read them until they are sent.
 
-    A read that finds none waits for those before it, in the order in which they came.
+    A read that finds no memory waits; waiting reads are served in order.
     Not thread-safe: it belongs to one event loop.
 
     Args:
-        limit: in bytes; one read alone may take more.
+        limit: in bytes; a single read may exceed it.
     """
 
     def __init__(self, limit: int) -> None:
@@ -38,17 +38,17 @@ class ReadMemory:
 
     @property
     def taken(self) -> int:
-        """In bytes."""
+        """Bytes taken."""
         return self._taken
 
     @property
     def waiting(self) -> int:
-        """How many reads wait."""
+        """Number of waiting reads."""
         return len(self._waiting)
 
     @asynccontextmanager
     async def share(self, size: int) -> AsyncIterator[Share]:
-        """Waits until there is room for so many bytes, and takes them until the end of the block."""
+        """Waits until `size` bytes are free, and holds them until the end of the with block."""
         if self._waiting or not self._has_room(size):
             await self._room_for(size)
         else:
@@ -60,7 +60,7 @@ class ReadMemory:
             taken.resize(0)
 
     def give_back(self, size: int) -> None:
-        """Makes room for those that wait; below 0: a read took more than it said."""
+        """Returns `size` bytes to waiting reads; negative if a read took more than it announced."""
         self._taken -= size
         while self._waiting:
             wanted, turn = self._waiting[0]
@@ -80,6 +80,6 @@ class ReadMemory:
         try:
             await turn
         except asyncio.CancelledError:
-            # Else those after it would wait for a turn that is nobody's.
+            # Otherwise later reads would wait for a turn that never comes.
             self.give_back(0 if turn.cancelled() else size)
             raise

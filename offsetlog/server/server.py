@@ -1,4 +1,4 @@
-"""The server's life: it opens the directory, leads its partitions, listens, and stops."""
+"""The life cycle of the server: it opens the directory, leads its partitions, listens, and stops."""
 
 from __future__ import annotations
 
@@ -73,28 +73,28 @@ class ServerSettings:
     """The settings of a server.
 
     Attributes:
-        manager: of the log directory.
-        host, port: where it listens; port 0 for any that is free.
-        advertised_host, advertised_port: under which clients find it; None for where it listens.
-        metrics_host, metrics_port: where metrics and health are answered; None for nowhere.
-        node_id: of the node, where the directory is new.
-        cluster_id: of the cluster, where the directory is new; None for a new one.
-        limits: of connections and requests.
-        coordinator: of groups.
-        topics: of new topics.
-        topic_logs: of topics that have no settings of their own.
-        disk_reserve_bytes: how much of the directory's disk should be free; below it the server is
-            not healthy.
-        compaction: of topics.
-        retention_check_ms: between two looks for what topics keep no longer
+        manager: settings of the log directory.
+        host, port: the address to listen on; port 0 takes a free one.
+        advertised_host, advertised_port: the address given to clients; None for the address it listens on.
+        metrics_host, metrics_port: the address for metrics and health; None for none.
+        node_id: the node's id, used if the directory is new.
+        cluster_id: the cluster's id, used if the directory is new; None generates one.
+        limits: limits on connections and requests.
+        coordinator: settings of the group coordinator.
+        topics: defaults of new topics.
+        topic_logs: log settings of topics without settings of their own.
+        disk_reserve_bytes: bytes of the directory's disk that should stay free; with fewer, the server
+            reports itself as not healthy.
+        compaction: settings of the compaction of topics.
+        retention_check_ms: interval between checks for old segments of topics
             (``log.retention.check.interval.ms``).
-        open_logs_max: of topics' logs; above it those that nobody uses are closed; None for what the
+        open_logs_max: number of topics' logs that stay open while unused; None for as many as the
             limit of open files allows.
-        allow_any_host: whether it may listen off loopback: there is no security yet.
+        allow_any_host: whether it may listen on other addresses than loopback, without any security.
         properties: the node's settings by Kafka's names, for clients that ask it.
 
     Raises:
-        ConfigError: it would listen off loopback without leave.
+        ConfigError: an address is not loopback and `allow_any_host` is false.
     """
 
     manager: ManagerSettings
@@ -121,7 +121,8 @@ class ServerSettings:
         for host in (self.host, self.metrics_host):
             if host not in (None, *LOOPBACK) and not self.allow_any_host:
                 raise ConfigError(
-                    f"there is no security yet: listening on {host or 'all addresses'} needs --allow-any-host"
+                    f"listening on {host or 'all addresses'} needs --allow-any-host: "
+                    "connections are neither authenticated nor encrypted"
                 )
 
 
@@ -133,16 +134,16 @@ def _options_of(metadata: MetadataStore, defaults: TopicLogSettings, name: str) 
 
 
 class Server:
-    """A node that is alone; `start` and `stop` run on its event loop.
+    """A single-node server; call `start` and `stop` on its event loop.
 
     Args:
-        settings: of the server.
-        manager: of the log directory, not started; None for one of the settings.
-        clock: of groups; None for that of the event loop.
-        faults: answers requests otherwise, in tests of clients; None: nothing does.
+        settings: settings of the server.
+        manager: the manager of the log directory, not started; None makes one from the settings.
+        clock: times sessions and rebalances; None for the clock of the event loop.
+        faults: injects faults in tests of clients; None in production.
 
     Attributes:
-        status: as it is seen from outside, once `start` was called.
+        status: health and readiness; available once `start` was called.
     """
 
     def __init__(
@@ -178,7 +179,7 @@ class Server:
         Raises:
             LockedError, StorageError, CorruptionError, ConfigError, PartitionCountError: as
                 OffsetManager.start.
-            OSError: the port is taken, or the address is none of this machine; names it.
+            OSError: the port is in use, or the address is not one of this machine; the message names it.
         """
         settings = self._settings
         loop = asyncio.get_running_loop()
@@ -213,14 +214,14 @@ class Server:
             await self._serve(loop, self._listener)
             self.status.is_listening = True
             fields = {"host": self.address[0], "port": self.address[1]}
-            _log.info("listens on %s:%d", *self.address, extra=fields)
+            _log.info("listening on %s:%d", *self.address, extra=fields)
         except BaseException:
             await self.stop()
             raise
         return self.address
 
     async def _bound(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
-        # Takes the port; nobody can connect yet.
+        # Takes the port; no client can connect yet.
         host, port = self._settings.host, self._settings.port
         with _listening(host, port):
             return await loop.create_server(
@@ -241,7 +242,7 @@ class Server:
             self.topic_compaction.start()
 
     def connect(self) -> Connection:
-        """Makes the protocol of one more client; on the event loop, after `start`."""
+        """Makes the protocol object of a new connection; call it on the event loop, after `start`."""
         return Connection(self.node, self._connections)
 
     async def _made_node(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> NodeState:
@@ -328,41 +329,42 @@ class Server:
 
     @property
     def metrics_address(self) -> tuple[str, int] | None:
-        """Where metrics and health are answered, None for nowhere."""
+        """The address for metrics and health, or None."""
         return None if self._monitoring is None else self._monitoring.address
 
     @property
     def node(self) -> NodeState:
-        """The parts that its handlers use; after `start`."""
+        """The parts that handlers use; available after `start`."""
         assert self._node is not None
         return self._node
 
     @property
     def topic_sweep(self) -> TopicSweep:
-        """The sweep that deletes old segments of topics; after `start`."""
+        """The sweep that deletes old segments of topics; available after `start`."""
         assert self._topic_sweep is not None
         return self._topic_sweep
 
     @property
     def topic_compaction(self) -> TopicCompaction:
-        """The compaction of topics; after `start`."""
+        """The compaction of topics; available after `start`."""
         assert self._topic_compaction is not None
         return self._topic_compaction
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """The address it listens on."""
         assert self._listener is not None
         host, port = self._listener.sockets[0].getsockname()[:2]
         return host, port
 
     async def stop(self) -> None:
-        """Stops listening, answers what waits, closes the connections and the directory.
+        """Stops listening, answers waiting requests, closes connections and the directory.
 
-        If a part of it fails, the others are done all the same.
+        If one step fails, the others still run.
         """
         self.status.is_stopping = True
-        _log.info("stops", extra={"connections": len(self._connections)})
+        count = len(self._connections)
+        _log.info("stopping; %d connections open", count, extra={"connections": count})
         async with AsyncExitStack() as later:
             later.push_async_callback(asyncio.get_running_loop().run_in_executor, None, self._close)
             if self._topics is not None:

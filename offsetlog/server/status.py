@@ -1,6 +1,6 @@
-"""A server as it is seen from outside: whether it is healthy, and whether it is ready.
+"""Health and readiness of a server.
 
-The server says which of its parts there are; everything else is read from them when it is asked for.
+The server registers its parts as they start; everything else is read from them on request.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from offsetlog.server.disk import why_short, why_unwritable
 from offsetlog.server.group_host import GroupHost
 from offsetlog.topics.topic_logs import TopicLogs
 
-#: The event loop is stuck if it does not come round in so many seconds.
+#: The event loop counts as stuck if it does not run a call within this many seconds.
 LOOP_SECONDS = 5.0
 #: Reasons that are named; of more there is the number.
 REASONS_NAMED = 20
 
 
 class Verdict(NamedTuple):
-    """An answer to "is it healthy" and "is it ready", and why, in lines."""
+    """Whether the server is healthy or ready, and the reasons, one per line."""
 
     good: bool
     text: str
@@ -38,18 +38,18 @@ class Verdict(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ServerStatus:
-    """The parts of a server as they come to be.  Any thread reads; the event loop writes.
+    """The parts of a server that have started.  Any thread may read; only the event loop writes.
 
     Attributes:
-        loop: on which the server runs.
-        connections: the open ones.
-        requests: the counters.
-        manager, front, groups, topics: None until they are there.
+        loop: the event loop of the server.
+        connections: the open connections.
+        requests: counters of requests.
+        manager, front, groups, topics: None until they have started.
         is_listening: whether clients can connect.
         is_stopping: whether it was asked to stop.
-        directory: the log directory; None: its disk is not looked at.
-        disk_reserve_bytes: how much of its disk should be free.
-        started_at: in seconds since 1970.
+        directory: the log directory; None: its disk is not checked.
+        disk_reserve_bytes: bytes of its disk that should stay free.
+        started_at: start time, in seconds since 1970.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -66,7 +66,7 @@ class ServerStatus:
     started_at: float = field(default_factory=time.time)
 
     def loaded_part(self, partition: int) -> float:
-        """How much of a log partition is loaded, from 0 to 1; raises as `OffsetManager.state`."""
+        """Returns the loaded share of a log partition, from 0 to 1; raises as `OffsetManager.state`."""
         assert self.manager is not None
         if self.manager.state(partition) is PartitionState.ACTIVE:
             return 1.0
@@ -86,7 +86,7 @@ def _in_lines(reasons: list[str]) -> str:
 
 
 def health(status: ServerStatus) -> Verdict:
-    """Whether the process answers, its logs take writes, and its disk has room for more.
+    """Checks that the process responds, its logs accept writes, and its disk has room.
 
     Not to be called on the event loop.
     """
@@ -119,7 +119,7 @@ def _refusing_partitions(status: ServerStatus) -> list[str]:
         for number in range(manager.partitions):
             why = _why_refusing(manager, number, status.groups.failed_writes.get(number))
             if why is not None:
-                found.append(f"log partition {number} takes no writes: {why}")
+                found.append(f"log partition {number} accepts no writes: {why}")
     except ClosedError:
         return []    # it began to stop meanwhile
     return found
@@ -135,14 +135,14 @@ def _why_refusing(manager: LogManager, number: int, failed_write: str | None) ->
         failure = problems[0] if problems else failure
     elif not has_failed:
         return None
-    return str(failure or failed_write or "it failed; the log of the server says why")
+    return str(failure or failed_write or "it failed; see the server's log for the reason")
 
 
 def _refusing_topics(status: ServerStatus) -> list[str]:
     if status.topics is None or status.is_stopping:
         return []
     return [
-        f"{topic}-{number} takes no records: {why}"
+        f"{topic}-{number} accepts no records: {why}"
         for (topic, number), why in sorted(status.topics.unwritable().items())
     ]
 
@@ -151,15 +151,15 @@ def _refusing_topics(status: ServerStatus) -> list[str]:
 
 
 def readiness(status: ServerStatus) -> Verdict:
-    """Whether it listens, all log partitions are loaded, and its disk is not read-only.
+    """Checks that the server listens, all log partitions are loaded, and its disk is not read-only.
 
-    Says how far it is.  A disk that is only short of room still takes writes.
+    The reasons show the progress.  A disk that is only short of room still accepts writes, so it counts as ready.
     """
     manager, groups = status.manager, status.groups
     if status.is_stopping:
         return Verdict(False, "stopping")
     if manager is None or groups is None:
-        return Verdict(False, "the log directory is being opened")
+        return Verdict(False, "the log directory is still being opened")
     try:
         count = manager.partitions
     except ClosedError:
@@ -172,7 +172,7 @@ def readiness(status: ServerStatus) -> Verdict:
         return Verdict(True, "ready")
     reasons = [f"{len(loaded)} of {count} log partitions are loaded"]
     if not status.is_listening:
-        reasons.append("it does not listen yet")
+        reasons.append("the server is not listening yet")
     reasons.extend(_how_far(status, number) for number in sorted(set(range(count)) - loaded))
     return Verdict(False, _in_lines(reasons))
 
@@ -183,7 +183,7 @@ def _how_far(status: ServerStatus, number: int) -> str:
     if failure is not None:
         return f"log partition {number} could not be loaded: {failure}"
     if not status.groups.coordinator.loads(number):
-        return f"log partition {number} waits to be loaded"
+        return f"log partition {number} is waiting to be loaded"
     try:
         return f"log partition {number}: {status.loaded_part(number):.0%} loaded"
     except OffsetLogError as failure:
@@ -196,8 +196,8 @@ def _how_far(status: ServerStatus, number: int) -> str:
 def group_commits(status: ServerStatus) -> dict[str, int]:
     """Returns how many commits each group has made; not to be called on the event loop.
 
-    At most 65,536 groups are counted (`offsetlog._native.front`), since the start or since there
-    was last no room.  Requests go on between parts of the answer.
+    Counts at most 65,536 groups (`offsetlog._native.front`), from the start of the server or from
+    when the table was last full.  The loop serves requests between parts of the answer.
 
     Raises:
         TimeoutError: the event loop is stuck.

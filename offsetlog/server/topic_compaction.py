@@ -1,4 +1,4 @@
-"""The regular compaction of topics, on a thread of its own."""
+"""Compacts topics at intervals, on its own thread."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from offsetlog.topics.topic_logs import TopicLogs
 
 
 class TopicCompaction:
-    """Compacts topics now and then.
+    """Compacts topics at intervals.
 
-    Used on the event loop, but for `close`.  The clock says what is old; the looks come by the time of
-    the event loop.
+    Call it on the event loop, except `close`.  The clock decides which records are old; the event
+    loop's time decides when to check.
 
     Args:
         topics: the logs.
-        clock: the server's.
-        loop: the server's.
-        interval: between two looks, in seconds.
+        clock: the server's clock.
+        loop: the server's event loop.
+        interval: time between checks, in seconds.
     """
 
     def __init__(
@@ -34,11 +34,11 @@ class TopicCompaction:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins to look."""
+        """Starts the checks."""
         self._timer = self._loop.call_later(self._interval, self._begin)
 
     async def run(self) -> None:
-        """Compacts what is due now; returns when it is done."""
+        """Compacts all logs that are due now, and returns when done."""
         await self._loop.run_in_executor(self._pool, self._topics.compact, self._clock.now_ms)
 
     def _begin(self) -> None:
@@ -47,12 +47,12 @@ class TopicCompaction:
             self._task = self._loop.create_task(self.run())
 
     def stop(self) -> None:
-        """Begins nothing any more, and ends what runs, soon."""
+        """Starts no more compactions, and interrupts a running one."""
         self._topics.stop_compaction()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def close(self) -> None:
-        """Waits for a run; after `stop`, on any thread."""
+        """Waits for a running compaction to end; call it after `stop`, on any thread."""
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""The regular deletion of what topics do not keep, on a thread of its own."""
+"""Deletes old segments of topics at intervals, on its own thread."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ FIRST_SECONDS = 30.0
 
 
 class TopicSweep:
-    """Deletes old segments now and then, and their files after their delay.
+    """Deletes old segments at intervals, and their files after a delay.
 
-    Used on the event loop, but for `close`.  The clock says what is old, and how long files have
-    stayed; the sweeps come by the time of the event loop, so that a clock that is put ahead by years
-    causes one.
+    Call it on the event loop, except `close`.  The clock decides which segments are old and how long
+    their files have stayed; the event loop's time decides when to sweep, so a clock that jumps ahead by
+    years causes only one sweep.
 
     Args:
         topics: the logs.
-        fs: removes files.
-        clock: the server's.
-        loop: the server's.
-        interval: between two sweeps, in seconds.
+        fs: the file port that removes files.
+        clock: the server's clock.
+        loop: the server's event loop.
+        interval: time between sweeps, in seconds.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class TopicSweep:
         self._is_closed = False
 
     def start(self) -> None:
-        """Begins to sweep."""
+        """Starts the sweeps."""
         self._timer = self._loop.call_later(min(FIRST_SECONDS, self._interval), self._begin)
 
     async def run(self) -> None:
-        """Sweeps now; returns when it is done."""
+        """Sweeps now, and returns when done."""
         for delay_ms in await self._loop.run_in_executor(self._pool, self._sweep):
             self._loop.call_later(delay_ms / 1000, self._order_removal)
 
@@ -85,11 +85,11 @@ class TopicSweep:
             heapq.heappop(self._deleted)[2].remove(self._fs)
 
     def stop(self) -> None:
-        """Begins no sweep any more."""
+        """Starts no more sweeps."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def close(self) -> None:
-        """Waits for a sweep that runs; after `stop`, on any thread.  Files that are left go with the next start."""
+        """Waits for a running sweep; call it after `stop`, on any thread.  The next start removes remaining files."""
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""The memory for answers that clients do not read."""
+"""Limits the memory of answers that clients do not read."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import Protocol
 
 
 class Reader(Protocol):
-    """A connection whose client is to read."""
+    """A connection with answers that its client has not read."""
 
     def end(self, reason: str) -> None:
-        """Ends it at once."""
+        """Ends the connection at once."""
 
 
 class UnreadAnswers:
-    """The answers that wait to be sent on all connections whose clients do not read.
+    """Counts the answers on all connections whose clients do not read.
 
-    While they are larger than the limit, the connection whose answers have waited the longest ends; a
-    client may come back after a pause as long as there is room.
+    Above the limit, the connection whose answers have waited the longest is ended.  Below it, a client
+    may pause for any time.
     Not thread-safe: it belongs to one event loop.
 
     Args:
-        limit: in bytes; one connection alone may have more.
+        limit: in bytes; a single connection may exceed it.
     """
 
     def __init__(self, limit: int) -> None:
@@ -31,18 +31,18 @@ class UnreadAnswers:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Bytes held."""
         return self._size
 
     def hold(self, reader: Reader, size: int) -> None:
-        """Counts so many bytes for a connection, in all; until `release` what is read of them, too."""
+        """Sets a connection's total to `size` bytes, including those its client reads before `release`."""
         self._size += size - self._held.get(reader, 0)
         self._held[reader] = size
         while self._size > self._limit and len(self._held) > 1:
             oldest = next(iter(self._held))
             self.release(oldest)
-            oldest.end("its client does not read, and there is no more memory for answers")
+            oldest.end("the client does not read its answers, and the memory for unread answers is full")
 
     def release(self, reader: Reader) -> None:
-        """Counts nothing more for a connection: its client reads, or is gone."""
+        """Stops counting a connection: its client has read everything or has gone."""
         self._size -= self._held.pop(reader, 0)

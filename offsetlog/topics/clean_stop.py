@@ -1,4 +1,4 @@
-"""The record of topics' logs that a clean stop writes, so that the next start need not open them all."""
+"""The record of topics' logs that a clean stop writes, so that the next start does not open them all."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Key = tuple[str, int]
 
 
 class StoppedLog(NamedTuple):
-    """One log, as it was closed.
+    """A log at its clean close.
 
     Attributes:
         topic_id: 16 bytes.
-        end: the log end, all of it on disk.
-        leader_epoch: of its leader.
+        end: the log end; everything below it is on disk.
+        leader_epoch: the leader epoch at the close.
     """
 
     topic_id: bytes
@@ -32,11 +32,11 @@ class StoppedLog(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CleanStop:
-    """All logs that a stop left clean.
+    """All logs that a stop closed cleanly.
 
     Attributes:
-        logs: by topic and number.
-        highest_producer_id: in any of them, -1 for none.
+        logs: the logs by topic and partition number.
+        highest_producer_id: the highest producer id in any of them, -1 for none.
     """
 
     logs: Mapping[Key, StoppedLog] = field(default_factory=dict)
@@ -44,12 +44,12 @@ class CleanStop:
 
 
 def read_clean_stop(directory: Path, fs: FileSystem) -> CleanStop:
-    """Returns what the last stop wrote; nothing where the file is missing or damaged.
+    """Returns the record of the last stop; an empty one if the file is missing or damaged.
 
-    A log that is not in it is opened by the start, so that nothing else is lost with the file.
+    The start opens every log that is not in it, so losing the file costs only time.
 
     Raises:
-        StorageError: it cannot be read.
+        StorageError: the file cannot be read.
     """
     path = directory / FILE
     if not fs.exists(path):
@@ -70,7 +70,7 @@ def write_clean_stop(directory: Path, fs: FileSystem, stop: CleanStop) -> None:
     """Replaces the file.
 
     Raises:
-        StorageError: it was not written; that of an earlier stop may be there, whose ends do not fit.
+        StorageError: the file was not written; an outdated one of an earlier stop may remain.
     """
     topics: dict[tuple[str, bytes], list[tuple[int, int, int]]] = {}
     for (topic, number), log in stop.logs.items():

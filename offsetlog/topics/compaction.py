@@ -28,13 +28,13 @@ LISTED_AGAIN_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionSettings:
-    """How topics are compacted; Kafka's name of each in parentheses.
+    """Settings of compaction; Kafka's name of each is in parentheses.
 
     Attributes:
-        enabled: whether they are (``log.cleaner.enable``).
-        backoff_ms: between two looks for what has to be compacted (``log.cleaner.backoff.ms``).
+        enabled: whether topics are compacted (``log.cleaner.enable``).
+        backoff_ms: time between checks for logs to compact (``log.cleaner.backoff.ms``).
         map_bytes: memory for the keys of one pass (``log.cleaner.dedupe.buffer.size``).
-        bytes_per_second: read and written together (``log.cleaner.io.max.bytes.per.second``).
+        bytes_per_second: limit on bytes read plus written (``log.cleaner.io.max.bytes.per.second``).
     """
 
     enabled: bool = True
@@ -55,12 +55,12 @@ Checkpoints = Mapping[tuple[str, int], int]
 
 
 class Compaction:
-    """Compacts one log at a time; `compact` runs on one thread, all else may be called from any.
+    """Compacts one log at a time; call `compact` on one thread, the others on any.
 
     Args:
-        settings: see there.
-        read_checkpoints: returns how far logs were compacted, by topic and number.
-        store_checkpoint: writes how far one was, unless its topic was deleted meanwhile.
+        settings: see CompactionSettings.
+        read_checkpoints: returns the offsets up to which logs are compacted, by topic and number.
+        store_checkpoint: writes that offset for one log, unless its topic has been deleted.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class Compaction:
     # --------------------------------------------------------------------------------------------- stops
 
     def stop(self) -> None:
-        """Ends the run under way soon, and begins no other."""
+        """Interrupts a running compaction, and starts no other."""
         with self._lock:
             self._is_stopped = True
             if self._current is not None:
                 self._current[1].stop()
 
     def interrupt(self, topic: str) -> None:
-        """Ends the run under way soon if it is on a log of that topic; its deleted logs begin no other."""
+        """Interrupts a running compaction of a log of that topic; its deleted logs are not compacted again."""
         with self._lock:
             if self._current is not None and self._current[0].topic == topic:
                 self._current[1].stop()
@@ -113,23 +113,23 @@ class Compaction:
         now_ms: Callable[[], int],
         checkpoints: Checkpoints | None = None,
     ) -> None:
-        """Compacts all open logs that are due, the dirtiest first, each once.
+        """Compacts all open logs that are due, each once, the dirtiest first.
 
-        Every log is compacted by the time and the settings at its turn.  Failures are reported, and the
+        Each log is judged by the time and settings at its turn.  Failures are logged, and the
         next call tries again.
 
         Args:
-            partitions: those that are not compacted are passed over.
-            settings_of: of the topic of a name; raises ClosedError where it was deleted.
+            partitions: the candidates; those whose topics are not compacted are skipped.
+            settings_of: returns the settings of a topic; raises ClosedError if it was deleted.
             now_ms: returns the time of day, in ms since 1970.
-            checkpoints: the result of `read_checkpoints`; read where they are not given.
+            checkpoints: the result of `read_checkpoints`; read here if not given.
         """
         left = dict.fromkeys(partitions)
         while self._compact_listed(left, settings_of, now_ms, checkpoints):
             checkpoints = None
 
     def read_checkpoints(self) -> Checkpoints:
-        """Returns how far logs were compacted, by topic and number."""
+        """Returns the offsets up to which logs are compacted, by topic and number."""
         return self._read_checkpoints()
 
     def _compact_listed(
@@ -166,7 +166,7 @@ class Compaction:
         now_ms: int,
         checkpoints: Checkpoints,
     ) -> Iterator[_Candidate | None]:
-        # A log that is due; until the end it is not closed, and nobody deletes its old segments.
+        # A log that is due; until the end it is not closed, and its old segments are not deleted.
         log = partition.reserve()
         if log is None:
             yield None
@@ -245,7 +245,10 @@ def _dirt(
 
 def _describe(partition: PartitionLog, report: Mapping[str, Any]) -> None:
     for base, damage in report["quarantine"]:
-        _log.error("%s-%d: the segment at %d is not compacted: %s", partition.topic, partition.number, base, damage)
+        _log.error(
+            "%s-%d: the segment at offset %d is damaged and was not compacted: %s",
+            partition.topic, partition.number, base, damage,
+        )
     _log.info(
         "%s-%d: compacted up to offset %d of %d: %d bytes became %d",
         partition.topic, partition.number, report["end"], report["target"],
@@ -256,6 +259,6 @@ def _describe(partition: PartitionLog, report: Mapping[str, Any]) -> None:
 
 def _report(partition: PartitionLog, failure: OffsetLogError) -> None:
     _log.error(
-        "%s-%d: not compacted: %s", partition.topic, partition.number, failure,
+        "%s-%d: compaction failed: %s", partition.topic, partition.number, failure,
         extra={"topic": partition.topic, "number": partition.number},
     )

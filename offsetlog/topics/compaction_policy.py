@@ -1,4 +1,4 @@
-"""When a log is compacted, and up to where, by Kafka's rules (docs/format/topics.md §17.7).  Pure."""
+"""Decides when and how far a log is compacted, by Kafka's rules (docs/format/topics.md §17.7).  No I/O."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class SegmentTimes(NamedTuple):
     """Times in a segment, in ms since 1970; -1 for none.
 
     Attributes:
-        first: of its first batch.
-        largest: of all its records.
+        first: the time of its first batch.
+        largest: the latest time of all its records.
     """
 
     first: int
@@ -23,13 +23,13 @@ class SegmentTimes(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogState:
-    """A log, as its owner sees it.
+    """The state of a log that the decision needs.
 
     Attributes:
         segments: (base offset, bytes), ascending; the last one is active.
-        start, end: its offsets.
-        stable: nothing at or above it is compacted: readers are not let there, or a transaction is open.
-        checkpoint: the offset up to which it was compacted, None for never.
+        start, end: its start and end offsets.
+        stable: offset from which nothing is compacted: it is not readable yet, or in an open transaction.
+        checkpoint: the offset up to which it is compacted; None for never.
     """
 
     segments: Sequence[tuple[int, int]]
@@ -44,9 +44,9 @@ class Dirt:
     """The part of a log that can be compacted.
 
     Attributes:
-        first_dirty: everything below was compacted before.
-        end: nothing at or above it may be compacted yet.
-        ratio: the bytes between the two, of all bytes below `end`.
+        first_dirty: the offset below which everything is already compacted.
+        end: the offset from which nothing may be compacted yet.
+        ratio: share of the bytes between the two in all bytes below `end`.
         is_due: whether it should be compacted now.
     """
 
@@ -59,13 +59,13 @@ class Dirt:
 def dirt_of(
     log: LogState, settings: TopicLogSettings, now_ms: int, times_of: Callable[[int], SegmentTimes]
 ) -> Dirt:
-    """Returns what a log has to compact.
+    """Returns the part of a log that can be compacted, and whether it is due.
 
     Args:
         log: the log.
-        settings: of its topic.
+        settings: the settings of its topic.
         now_ms: the time of day, in ms since 1970.
-        times_of: returns those of the segment with a base offset; asked only where a lag is set.
+        times_of: returns the times of the segment with a base offset; called only if a lag is set.
     """
     first_dirty = log.start
     if log.checkpoint is not None and log.start <= log.checkpoint <= log.end:
@@ -86,7 +86,7 @@ def dirt_of(
 
 
 def _overlapping(segments: Sequence[tuple[int, int]], offset: int) -> Sequence[tuple[int, int]]:
-    """The segments from the one that holds an offset on."""
+    """Returns the segments from the one that holds an offset on."""
     below = sum(base <= offset for base, _ in segments)
     return segments[max(below - 1, 0) :]
 
@@ -94,7 +94,7 @@ def _overlapping(segments: Sequence[tuple[int, int]], offset: int) -> Sequence[t
 def _is_late(
     dirty: Sequence[int], settings: TopicLogSettings, now_ms: int, times_of: Callable[[int], SegmentTimes]
 ) -> bool:
-    """Whether the oldest record has waited for longer than it may."""
+    """Whether the oldest dirty record has waited longer than allowed."""
     lag_ms = max(settings.max_compaction_lag_ms, settings.min_compaction_lag_ms)
     if lag_ms >= now_ms:
         return False

@@ -1,6 +1,6 @@
-"""The settings that a topic can have, as Kafka 4.3.0 has them: kind, default, domain, what each is for.
+"""The settings of topics in Kafka 4.3.0, with kind, default, allowed values and purpose.
 
-All of them are checked and kept; the server acts on those with `is_used`.
+All are checked and stored; the server acts on those with `is_used`.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class TopicConfig:
 
     Attributes:
         kind: the type of its value.
-        default: where a topic has none of its own.
+        default: the value for topics without one of their own.
         documentation: its purpose.
-        broker_name: the broker's setting that is its default, "" for none.
-        smallest, largest: of a number.
-        choices: of a text or the parts of a list; none for any.
+        broker_name: the broker's setting that provides its default, "" for none.
+        smallest, largest: bounds of a number.
+        choices: allowed texts, or parts of a list; empty for any.
         is_used: whether the server acts on it.
     """
 
@@ -58,8 +58,8 @@ class TopicConfig:
     is_used: bool = False
 
     def explained(self) -> str:
-        """Its purpose, and whether it has an effect here."""
-        return self.documentation if self.is_used else f"{self.documentation} It is kept, and not acted on yet."
+        """Returns its purpose, and a note if it has no effect here."""
+        return self.documentation if self.is_used else f"{self.documentation} It is stored but has no effect yet."
 
 
 def _number(
@@ -74,7 +74,7 @@ def _flag(text: str, broker: str = "") -> TopicConfig:
 
 
 def _level(default: int, codec: str, smallest: int, largest: int) -> TopicConfig:
-    text = f"The level of {codec} where the broker compresses."
+    text = f"The level of {codec} if the broker compresses."
     return TopicConfig(Kind.INT, str(default), text, f"compression.{codec}.level", smallest, largest)
 
 
@@ -83,8 +83,8 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
     "cleanup.policy": TopicConfig(
         Kind.LIST,
         "delete",
-        "Whether old segments are deleted, superseded records compacted away, or both. "
-        "Records need keys where it has compact.",
+        "Whether old segments are deleted (delete), superseded records removed (compact), or both. "
+        "With compact, records need keys.",
         "log.cleanup.policy",
         choices=("compact", "delete"),
         is_used=True,
@@ -94,7 +94,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
     "compression.type": TopicConfig(
         Kind.STRING,
         "producer",
-        "The codec of stored batches; producer keeps that of the producer.",
+        "The codec of stored batches; `producer` keeps the codec chosen by the producer.",
         "compression.type",
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     ),
@@ -107,47 +107,47 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
         60_000, "How long the files of a deleted segment stay, in ms.", "log.segment.delete.delay.ms", used=True
     ),
     "flush.messages": _number(
-        LONG_MAX, "After as many records the log is flushed.", "log.flush.interval.messages", at_least=1, used=True
+        LONG_MAX, "Records after which the log is flushed.", "log.flush.interval.messages", at_least=1, used=True
     ),
     "flush.ms": _number(LONG_MAX, "After so long the log is flushed, in ms.", used=True),
     "follower.replication.throttled.replicas": TopicConfig(
-        Kind.LIST, "", "The replicas whose fetches are slowed down at the follower."
+        Kind.LIST, "", "The replicas that are throttled on the follower's side."
     ),
     "index.interval.bytes": _number(
-        4096, "Bytes of log between two index entries.", "log.index.interval.bytes", kind=Kind.INT, used=True
+        4096, "Bytes of log between two entries of an index.", "log.index.interval.bytes", kind=Kind.INT, used=True
     ),
     "leader.replication.throttled.replicas": TopicConfig(
-        Kind.LIST, "", "The replicas whose fetches are slowed down at the leader."
+        Kind.LIST, "", "The replicas that are throttled on the leader's side."
     ),
     "local.retention.bytes": _number(
-        -2, "Bytes of a partition that stay here beside remote storage.", "log.local.retention.bytes", at_least=-2
+        -2, "Bytes of a partition kept on local disk beside remote storage.", "log.local.retention.bytes", at_least=-2
     ),
     "local.retention.ms": _number(
-        -2, "How long records stay here beside remote storage, in ms.", "log.local.retention.ms", at_least=-2
+        -2, "How long records stay on local disk beside remote storage, in ms.", "log.local.retention.ms", at_least=-2
     ),
     "max.compaction.lag.ms": _number(
         LONG_MAX, "After so long a record is compacted, in ms.", "log.cleaner.max.compaction.lag.ms", at_least=1,
         used=True,
     ),
     "max.message.bytes": _number(
-        1_048_588, "The largest batch, in bytes, as it is stored.", "message.max.bytes", kind=Kind.INT, used=True
+        1_048_588, "The largest batch, in bytes as stored.", "message.max.bytes", kind=Kind.INT, used=True
     ),
     "message.timestamp.after.max.ms": _number(
         3_600_000,
-        "By how much a record's time may lie after the broker's, in ms.",
+        "How far a record's timestamp may be ahead of the broker's clock, in ms.",
         "log.message.timestamp.after.max.ms",
         used=True,
     ),
     "message.timestamp.before.max.ms": _number(
         LONG_MAX,
-        "By how much a record's time may lie before the broker's, in ms.",
+        "How far a record's timestamp may be before the broker's clock, in ms.",
         "log.message.timestamp.before.max.ms",
         used=True,
     ),
     "message.timestamp.type": TopicConfig(
         Kind.STRING,
         "CreateTime",
-        "Whether a record has the time of its producer, or that of the append.",
+        "Whether a record keeps its producer's timestamp or gets the time of the append.",
         "log.message.timestamp.type",
         choices=("CreateTime", "LogAppendTime"),
         is_used=True,
@@ -155,48 +155,48 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
     "min.cleanable.dirty.ratio": TopicConfig(
         Kind.DOUBLE,
         "0.5",
-        "The share of a log that is not compacted yet from which on it is.",
+        "The share of a log not yet compacted that makes it due for compaction.",
         "log.cleaner.min.cleanable.ratio",
         0,
         1,
         is_used=True,
     ),
     "min.compaction.lag.ms": _number(
-        0, "For so long a record is not compacted, in ms.", "log.cleaner.min.compaction.lag.ms", used=True
+        0, "The minimum age of a record before compaction, in ms.", "log.cleaner.min.compaction.lag.ms", used=True
     ),
     "min.insync.replicas": _number(
         1,
-        "As many replicas must be in sync for a producer that waits for all.",
+        "The number of replicas that must be in sync for a write with acks=all.",
         "min.insync.replicas",
         at_least=1,
         kind=Kind.INT,
     ),
-    "preallocate": _flag("Whether a segment's file has its full size from the first.", "log.preallocate"),
-    "remote.log.copy.disable": _flag("Whether nothing more is copied to remote storage."),
-    "remote.log.delete.on.disable": _flag("Whether what is in remote storage goes when it is disabled."),
-    "remote.storage.enable": _flag("Whether old segments go to remote storage."),
+    "preallocate": _flag("Whether a segment's file is created at its full size.", "log.preallocate"),
+    "remote.log.copy.disable": _flag("Whether copying to remote storage has stopped."),
+    "remote.log.delete.on.disable": _flag("Whether data in remote storage is deleted when remote storage is disabled."),
+    "remote.storage.enable": _flag("Whether old segments are copied to remote storage."),
     "retention.bytes": _number(
-        -1, "The size of a partition above which old segments go; -1 for none.", "log.retention.bytes",
+        -1, "The bytes of a partition above which old segments are deleted; -1 for no limit.", "log.retention.bytes",
         at_least=-LONG_MAX - 1, used=True,
     ),
     "retention.ms": _number(
         604_800_000, "The age of a segment at which it goes, in ms; -1 for none.", at_least=-1, used=True
     ),
     "segment.bytes": _number(
-        1 << 30, "The size at which a segment is rolled.", "log.segment.bytes", at_least=1 << 20, kind=Kind.INT,
+        1 << 30, "The bytes at which a segment is rolled.", "log.segment.bytes", at_least=1 << 20, kind=Kind.INT,
         used=True,
     ),
     # Kafka takes 4 and more, with which a segment would be rolled for each record.
     "segment.index.bytes": _number(
-        10_485_760, "The largest size of an index file.", "log.index.size.max.bytes", at_least=64, kind=Kind.INT,
+        10_485_760, "The most bytes of an index file.", "log.index.size.max.bytes", at_least=64, kind=Kind.INT,
         used=True,
     ),
-    "segment.jitter.ms": _number(0, "By how much at most a roll comes earlier, at random, in ms."),
+    "segment.jitter.ms": _number(0, "The most by which a roll is moved forward at random, in ms."),
     "segment.ms": _number(
         604_800_000, "The age at which a segment is rolled, in ms.", at_least=1, used=True
     ),
     "unclean.leader.election.enable": _flag(
-        "Whether a replica that is not in sync may lead, and records are lost.", "unclean.leader.election.enable"
+        "Whether a replica out of sync may become leader, which loses records.", "unclean.leader.election.enable"
     ),
 }
 
@@ -205,22 +205,22 @@ def check(name: str, value: str) -> None:
     """Checks the value of a setting.
 
     Raises:
-        ConfigError: there is no such setting, or it cannot have the value.
+        ConfigError: the setting is unknown, or the value is not allowed.
     """
     config = TOPIC_CONFIGS.get(name)
     if config is None:
-        raise ConfigError(f"a topic has no setting {name}")
+        raise ConfigError(f"{name} is not a setting of topics")
     _CHECKS[config.kind](name, config, value)
 
 
 def _check_flag(name: str, config: TopicConfig, value: str) -> None:
     if value.strip().lower() not in ("true", "false"):
-        raise ConfigError(f"{name} is true or false, and not {value}")
+        raise ConfigError(f"{name} must be true or false, not {value}")
 
 
 def _check_text(name: str, config: TopicConfig, value: str) -> None:
     if config.choices and value not in config.choices:
-        raise ConfigError(f"{name} is one of {', '.join(config.choices)}, and not {value}")
+        raise ConfigError(f"{name} must be one of {', '.join(config.choices)}, not {value}")
 
 
 def _check_list(name: str, config: TopicConfig, value: str) -> None:
@@ -233,11 +233,11 @@ def _check_number(name: str, config: TopicConfig, value: str) -> None:
     is_decimal = config.kind is Kind.DOUBLE
     form = DECIMAL if is_decimal else WHOLE
     if form.fullmatch(text) is None or len(text) > DIGITS_MAX:
-        raise ConfigError(f"{name} is a {'' if is_decimal else 'whole '}number, and not {value}")
+        raise ConfigError(f"{name} must be a {'' if is_decimal else 'whole '}number, not {value}")
     number = float(text) if is_decimal else int(text)
     if not config.smallest <= number <= config.largest:
         raise ConfigError(
-            f"{name} is from {config.smallest:g} to {config.largest:g}, and not {value}"
+            f"{name} must be from {config.smallest:g} to {config.largest:g}, not {value}"
         )
 
 
@@ -252,10 +252,10 @@ _CHECKS = {
 
 
 def parts(value: str) -> list[str]:
-    """The parts of a list, as they are written."""
+    """Returns the parts of a list as written."""
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
 def effective(own: Mapping[str, str]) -> dict[str, str]:
-    """All settings of a topic by name, its own and the defaults."""
+    """Returns all settings of a topic by name: its own, and defaults for the rest."""
     return {name: own.get(name, config.default) for name, config in TOPIC_CONFIGS.items()}

@@ -1,4 +1,4 @@
-"""The directories of deleted partitions: renamed at once, removed on a thread of its own."""
+"""Renames the directories of deleted partitions at once, and removes them on another thread."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ NAME_BYTES_MAX = 255
 class DeletedDirectories:
     """The directories of a log directory whose partitions were deleted (docs/format/topics.md §17.5).
 
-    Their names say so: those that are still there after a crash are removed by the next start.  Every
-    method can be called from any thread.
+    Their names mark them as deleted, so the next start removes those that a crash left.  Every method
+    may be called on any thread.
     """
 
     def __init__(self, directory: LogDirectory) -> None:
@@ -30,7 +30,7 @@ class DeletedDirectories:
         self._remover = ThreadPoolExecutor(1, "offsetlog-topic-delete")
 
     def rename(self, topic: str, number: int, topic_id: bytes) -> Path | None:
-        """Gives the directory of a partition the name of a deleted one; None where there is none.
+        """Renames a partition's directory to a deleted one's name; returns None if it does not exist.
 
         Raises:
             StorageError: it could not be renamed.
@@ -45,13 +45,13 @@ class DeletedDirectories:
         return deleted
 
     def remove(self, renamed: Iterable[Path]) -> None:
-        """Removes renamed directories, soon; what cannot be removed stays for the next start."""
+        """Schedules the removal of renamed directories; what cannot be removed stays for the next start."""
         with suppress(RuntimeError):  # it is closed
             for path in renamed:
                 self._remover.submit(_remove, path)
 
     def remove_left(self) -> None:
-        """Removes what an earlier process has left, before it returns.
+        """Removes the deleted directories of an earlier process; blocks until done.
 
         Raises:
             StorageError: the log directory cannot be read.
@@ -62,11 +62,11 @@ class DeletedDirectories:
                 _remove(self._directory.path / name)
 
     def close(self) -> None:
-        """Ends the thread after the directory that it is removing; the others stay for the next start."""
+        """Stops the thread after the current directory; the others stay for the next start."""
         self._remover.shutdown(wait=True, cancel_futures=True)
 
 
 def _remove(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
     if path.exists():
-        _log.warning("%s: this deleted partition is not removed yet; the next start tries again", path)
+        _log.warning("%s: cannot remove the directory of a deleted partition; the next start tries again", path)

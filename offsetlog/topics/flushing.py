@@ -1,4 +1,4 @@
-"""Flushes of topics' logs, on threads of their own; one at a time for a log."""
+"""Flushes topics' logs on threads, one flush at a time for each log."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ THREADS = 4
 
 
 class Flushing:
-    """The flushes of a node's topics; every method is called on its event loop.
+    """Flushes the logs of a node's topics; call every method on its event loop.
 
-    An order while a flush of the same log runs is followed by one more flush, which covers all the
-    orders that came meanwhile.
+    Orders that arrive during a flush of the same log are all covered by one more flush after it.
 
     Attributes:
-        times: how long they took; any thread may read it.
+        times: durations of the flushes; any thread may read it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -74,10 +73,10 @@ class Flushing:
             pass  # the topic was deleted meanwhile
         except OffsetLogError as failure:
             # The log takes nothing more then, and says so to the next producer.
-            _log.error("%s-%d: not flushed: %s", partition.topic, partition.number, failure)
+            _log.error("%s-%d: the flush failed: %s", partition.topic, partition.number, failure)
         except Exception:
-            # Nobody looks at what the pool keeps of it.  The next order tries again.
-            _log.exception("%s-%d: not flushed", partition.topic, partition.number)
+            # No code reads the pool's future of it.  The next order tries again.
+            _log.exception("%s-%d: the flush failed", partition.topic, partition.number)
         finally:
             self._loop.call_soon_threadsafe(self._flushed, partition, time.monotonic() - began)
 
@@ -89,6 +88,6 @@ class Flushing:
         partition.advance()
 
     def close(self) -> None:
-        """Takes no more orders, and waits for the flushes that run; may be called on any thread."""
+        """Accepts no more orders, and waits for running flushes; any thread may call this."""
         self._is_closed = True
         self._pool.shutdown(wait=True)

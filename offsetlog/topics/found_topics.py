@@ -1,4 +1,4 @@
-"""The ordinary topics whose partitions lie in a log directory, whoever made them."""
+"""Finds the ordinary topics in a log directory, whichever program created them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class FoundTopic:
     """A topic that has partition directories.
 
     Attributes:
-        topic_id: of its partition.metadata files; None where they have none, or disagree.
-        numbers: of the partitions that have directories, ascending.
-        unfinished: those of them in which files are left that an open removes.
+        topic_id: the id in its partition.metadata files; None if they have none or disagree.
+        numbers: numbers of the partitions that have directories, ascending.
+        unfinished: those with leftover files that an open removes.
     """
 
     topic_id: bytes | None
@@ -38,17 +38,16 @@ class FoundTopic:
 
     @property
     def partitions(self) -> int:
-        """One more than the greatest number."""
+        """The number of partitions: one more than the greatest number found."""
         return self.numbers[-1] + 1
 
 
 def find_topics(directory: LogDirectory) -> dict[str, FoundTopic]:
-    """Returns the ordinary topics whose partitions lie in a log directory, by name.
+    """Returns the ordinary topics that have partitions in a log directory, by name.
 
-    A directory that has the name of a partition and neither partition.metadata nor a segment is
-    anybody's, and so is one with a number that no topic reaches: both are reported, and passed over.
-    Since nothing in the former can be recovered, they do not keep the log directory from being marked
-    as cleanly stopped.
+    A directory that has the name of a partition but neither partition.metadata nor a segment does not
+    count as a partition, nor does one whose number is too high: both are logged and ignored.  The former
+    hold nothing to recover, so the log directory can still be marked as cleanly stopped.
 
     Raises:
         StorageError: the directory cannot be read.
@@ -73,15 +72,15 @@ def _is_partition(directory: LogDirectory, topic: str, number: int, names: list[
     path = directory.path / f"{topic}-{number}"
     if not _has_log(names):
         _log.warning(
-            "%s: passed over: it has neither %s nor a segment; move it out of the log directory if "
-            "it is no partition",
+            "%s: ignored: the directory has neither %s nor a segment; move it out of the log directory if "
+            "it is not a partition",
             path, PARTITION_METADATA,
         )
         directory.recovered_elsewhere.add(path.name)
         return False
     if number >= PARTITIONS_MAX:
         _log.warning(
-            "%s: passed over: the numbers of partitions are below %d; move it out of the log directory",
+            "%s: ignored: partition numbers must be below %d; move it out of the log directory",
             path, PARTITIONS_MAX,
         )
         return False
@@ -93,10 +92,10 @@ def _has_log(names: list[str]) -> bool:
 
 
 def check_place(directory: LogDirectory, topic: str, number: int) -> None:
-    """Refuses to make a log in a directory that is there and is anybody's.
+    """Refuses to create a log in an existing directory that is not a partition's.
 
     Raises:
-        StorageError: it has files, and neither partition.metadata nor a segment; or it cannot be read.
+        StorageError: it has files but neither partition.metadata nor a segment, or cannot be read.
     """
     path = directory.path / f"{topic}-{number}"
     if not directory.fs.exists(path):
@@ -112,7 +111,7 @@ def check_place(directory: LogDirectory, topic: str, number: int) -> None:
 
 
 def topic_id_of(directory: LogDirectory, topic: str, number: int) -> bytes | None:
-    """Returns the id in the partition.metadata of a directory; None where there is none, or no such file."""
+    """Returns the topic id in a directory's partition.metadata, or None if either is missing."""
     content = directory.read_content(f"{topic}-{number}/{PARTITION_METADATA}")
     try:
         return None if content is None else parse_partition_metadata(content)

@@ -1,4 +1,4 @@
-"""How many logs and connections may be open, by the limit of open files that the process has."""
+"""Derives how many logs and connections may be open from the process's limit on open files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import resource
 
 #: Files that an open log has at most: its active segment with two indexes, and the one being prepared.
 FILES_OF_A_LOG = 4
-#: An open log has as many mappings, of which a process has 65,530 on most systems.
+#: An open log has as many memory mappings as files, and most systems allow a process 65,530 of them.
 OPEN_LOGS_MAX = 10_000
 OPEN_LOGS_MIN = 16
 #: For what is neither a client nor an open log: 15 after the start, and what threads open for as long as
@@ -15,7 +15,7 @@ RESERVED_FILES = 64
 
 
 def open_logs_max() -> int:
-    """Returns for how many open logs a quarter of the files suffices that this process may have open."""
+    """Returns how many logs a quarter of this process's open files suffices for."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return OPEN_LOGS_MAX
@@ -23,14 +23,14 @@ def open_logs_max() -> int:
 
 
 def connections_max(partitions: int, open_logs: int | None = None) -> int | None:
-    """Returns for how many connections this process has files; None: for any number.
+    """Returns how many connections this process has files for; None: no limit.
 
-    They are at most five eighths: the rest, which grows with the limit, is for logs and whatever is open
-    for a moment only.
+    Connections get at most five eighths of the files; the rest is for logs and files that are open
+    briefly.
 
     Args:
-        partitions: of the topic of positions, whose logs stay open.
-        open_logs: of topics; None for `open_logs_max()`.
+        partitions: number of partitions of the offsets topic, whose logs stay open.
+        open_logs: number of topics' logs that may be open; None for `open_logs_max()`.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
@@ -40,7 +40,7 @@ def connections_max(partitions: int, open_logs: int | None = None) -> int | None
 
 
 def raise_limit_of_open_files() -> None:
-    """Takes as many open files as the process may have; the shell's default is less on most systems."""
+    """Raises the limit on open files to the most allowed; the default is lower on most systems."""
     files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files != most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,4 +1,4 @@
-"""Logs of topics opened, made and closed on threads, so that the event loop waits for none of them."""
+"""Opens, creates and closes logs of topics on threads, so that the event loop never waits for them."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ OpenLog = Callable[[PartitionLog, Unopened | None], TopicLog]
 
 
 class Openings:
-    """The openings and closings of a node's logs; every method is called on its event loop.
+    """Opens and closes a node's logs; call every method on its event loop.
 
     Args:
-        loop: the node's.
-        open_log, close_log: open and close one, on any thread.
-        follow_settings: has a log follow the settings of its topic; called on the event loop.
-        open_logs_max: above it, logs that nobody uses are closed, those first that were not used lately.
+        loop: the node's event loop.
+        open_log, close_log: open and close a log; called on any thread.
+        follow_settings: applies a topic's settings to its log; called on the event loop.
+        open_logs_max: above it, unused logs are closed, those not used recently first.
 
     Attributes:
-        open_logs_max: as it was given.
-        is_stopped: whether nothing is opened any more.
+        open_logs_max: the given limit.
+        is_stopped: whether no more logs are opened.
     """
 
     def __init__(
@@ -64,23 +64,23 @@ class Openings:
 
     @property
     def count(self) -> int:
-        """How many logs are open; any thread may read it."""
+        """Number of open logs; any thread may read it."""
         return len(self._open)
 
     def settings_have_changed(self) -> None:
-        """Has logs that are being opened follow the settings of their topics, which have changed."""
+        """Makes logs that are being opened apply the changed settings of their topics."""
         self._settings_changes += 1
 
     def attach(self, partition: PartitionLog, log: TopicLog) -> None:
-        """Has a partition use a log that was opened for it."""
+        """Gives a partition the log that was opened for it."""
         partition.attach(log)
         self._open[partition] = None
 
     @asynccontextmanager
     async def use(self, partitions: Collection[PartitionLog], *, makes: bool) -> AsyncIterator[None]:
-        """Opens the logs of partitions, with `makes` those that are not there yet, and keeps them open.
+        """Opens the logs of partitions and keeps them open; `makes` also creates missing ones.
 
-        A log that cannot be opened is reported, and raises its failure where it is used.
+        A log that cannot be opened is logged, and raises its failure when it is used.
         """
         for partition in partitions:
             partition.pin()
@@ -117,7 +117,7 @@ class Openings:
         except ClosedError as failure:
             partition.refuse_once(failure)  # its topic was deleted
         except OffsetLogError as failure:
-            _log.error("%s-%d: not opened: %s", partition.topic, partition.number, failure)
+            _log.error("%s-%d: the log could not be opened: %s", partition.topic, partition.number, failure)
             # A disk that was full, or a limit of open files, may not be so the next time.
             is_damaged = isinstance(failure, CorruptionError)
             (partition.refuse if is_damaged else partition.refuse_once)(failure)
@@ -150,7 +150,7 @@ class Openings:
             self._loop.call_soon(self._look_at_some)
 
     def close_unused(self, partition: PartitionLog) -> bool:
-        """Begins to close the log of a partition if nobody uses it; whether it does."""
+        """Begins to close a partition's log if it is unused; returns whether it does."""
         if self.is_stopped or partition in self._tasks or not partition.may_be_closed():
             return False
         log = partition.set_aside()
@@ -167,19 +167,19 @@ class Openings:
             partition.not_closed()
             if not isinstance(failure, OffsetLogError):
                 raise
-            _log.error("%s-%d: not closed cleanly: %s", partition.topic, partition.number, failure)
+            _log.error("%s-%d: the log was not closed cleanly: %s", partition.topic, partition.number, failure)
         else:
             partition.closed(closed)
 
     async def settle(self, partitions: Collection[PartitionLog]) -> None:
-        """Returns when nothing is opened or closed of these; they count as open no more."""
+        """Waits until none of these is being opened or closed; they no longer count as open."""
         while tasks := [self._tasks[each] for each in partitions if each in self._tasks]:
             await asyncio.wait(tasks)
         for partition in partitions:
             self._open.pop(partition, None)
 
     async def stop(self) -> None:
-        """Opens nothing any more, and returns when nothing is opened or closed."""
+        """Opens no more logs, and waits until none is being opened or closed."""
         self.is_stopped = True
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))

@@ -1,4 +1,4 @@
-"""One partition of an ordinary topic, for those who append, read, and wait for what comes."""
+"""One partition of an ordinary topic: appends, reads, and waits for new records."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ WARM_BYTES = 4 << 20
 
 
 class Unopened(NamedTuple):
-    """A log that is there and not open.
+    """An existing log that is not open.
 
     Attributes:
-        recovery_point, start: of the checkpoints, -1 for none.
-        leader_epoch: in which this process leads it, as far as is known.
+        recovery_point, start: offsets from the checkpoints, -1 for none.
+        leader_epoch: the epoch in which this process leads it, as far as known.
         is_clean: whether it was closed cleanly.
-        recent: the last batches of its producers, where this process has closed it.
+        recent: the last batches of its producers, if this process closed it.
     """
 
     recovery_point: int
@@ -36,33 +36,33 @@ class Unopened(NamedTuple):
 
 
 class FlushOrder(Protocol):
-    """Flushes logs, on other threads."""
+    """Flushes logs on other threads."""
 
     def order(self, partition: PartitionLog) -> None:
-        """Flushes what the log holds by now, and calls `advance` then."""
+        """Orders a flush of everything the log holds now, and calls `advance` after it."""
 
     def order_within(self, partition: PartitionLog, ms: int) -> None:
-        """Flushes likewise in at most `ms` milliseconds; an earlier order of this kind counts for both."""
+        """Orders a flush within `ms` milliseconds; an earlier order of this kind covers both."""
 
 
 class PartitionLog:
     """A partition whose records are read up to its watermark.
 
-    Its log is made with the first of them, and opened when it is first used: `TopicLogs.opened` does
-    both, and comes before every other call.  It belongs to one event loop, but for what reads.  With
-    `waits_for_disk` the watermark is what is flushed, so that nobody reads, or is answered for, what a
-    loss of power could take; without, it is the log end.  Every call raises the error of a log that
-    could not be opened.
+    Its log is created with the first record and opened at its first use: `TopicLogs.opened` does both,
+    and must precede every other call.  All calls but reads belong to one event loop.  With
+    `waits_for_disk` the watermark is the flushed bound, so that no client reads, or gets an answer for,
+    records that a loss of power could take; without it, the watermark is the log end.  Every call raises
+    the error of a log that could not be opened.
 
     Attributes:
-        maintenance: held by whoever deletes or replaces segments of the log, or closes it; see `reserve`.
-        has_directory: whether the directory of its name is its own: a log was found or made in it.
+        maintenance: lock held while segments are deleted or replaced, or the log is closed; see `reserve`.
+        has_directory: whether a log was found or created in the directory of its name.
 
     Args:
-        topic, number: the partition.
-        flushes: where flushes are ordered.
+        topic, number: name the partition.
+        flushes: takes orders for flushes.
         waits_for_disk: see above.
-        unopened: its log, where there is one; None: it is made with the first record.
+        unopened: its existing log; None: the log is created with the first record.
     """
 
     def __init__(
@@ -97,24 +97,24 @@ class PartitionLog:
 
     @property
     def log(self) -> TopicLog | None:
-        """The open log; None where nothing was appended yet, or it is not open."""
+        """The open log; None if nothing was appended yet, or it is not open."""
         if self._failure is not None:
             raise self._failure
         return self._log
 
     @property
     def unopened(self) -> Unopened | None:
-        """The log that is there and not open."""
+        """The existing log that is not open, or None."""
         return self._unopened
 
     def needs_opening(self, *, makes: bool = False) -> bool:
-        """Whether the log has to be opened before it is used; with `makes`, or made."""
+        """Whether the log must be opened before use, or, with `makes`, created."""
         if self._log is not None or self._failure is not None or self._is_deleted:
             return False
         return makes or self._unopened is not None
 
     def attach(self, log: TopicLog) -> None:
-        """Has the partition use a log that was opened for it."""
+        """Gives the partition the log that was opened for it."""
         self._log = log
         self.has_directory = True
         self._unopened = self._last_failure = None
@@ -125,30 +125,30 @@ class PartitionLog:
                 self._flushes.order(self)
 
     def refuse(self, failure: OffsetLogError) -> None:
-        """Has the partition refuse its clients, since its log could not be opened."""
+        """Makes the partition refuse clients because its log could not be opened."""
         self._failure = failure
 
     def refuse_once(self, failure: OffsetLogError) -> None:
-        """Has it refuse them until the log could be opened, which the next use tries again."""
+        """Makes the partition refuse clients until its log is opened, which the next use tries again."""
         self._last_failure = failure
 
     @property
     def has_failed(self) -> bool:
-        """Whether the log takes nothing more, after a failure of the disk."""
+        """Whether the log accepts no more records after a failure of the disk."""
         return self._log is not None and not self._log.is_writable
 
     @property
     def is_unsound(self) -> bool:
-        """Whether the log could not be opened or made, and not later either, so that a start recovers it."""
+        """Whether opening or creating the log failed and is not tried again, so that a start must recover it."""
         return self._failure is not None or self._last_failure is not None
 
     @property
     def is_deleted(self) -> bool:
-        """Whether its topic was, or is being deleted."""
+        """Whether its topic was deleted or is being deleted."""
         return self._is_deleted
 
     def pin(self) -> None:
-        """Keeps the log open until as many calls of `unpin`."""
+        """Keeps the log open until `unpin` has been called as often."""
         self._pins += 1
 
     def unpin(self) -> None:
@@ -156,17 +156,17 @@ class PartitionLog:
         self._pins -= 1
 
     def may_be_closed(self) -> bool:
-        """Whether nobody has used the log since the last call, or does now; not that of a deleted topic."""
+        """Whether the log is unused now and since the last call; False for a deleted topic."""
         if self._is_deleted:
             return False  # its directory may be another topic's by the end of the closing
         was_used, self._was_used = self._was_used, False
         return not (was_used or self._pins or self._watchers or self._log is None or self.has_failed)
 
     def reserve(self, wait_seconds: float = 0) -> TopicLog | None:
-        """Keeps the open log, and its segments, to the caller until `release`; from any thread.
+        """Reserves the open log and its segments for the caller until `release`.  Any thread may call this.
 
         Returns:
-            The log; None where it is not open, or somebody else has it for longer than the wait.
+            The log; None if it is not open, or another caller holds it longer than the wait.
         """
         if not self.maintenance.acquire(timeout=wait_seconds):
             return None
@@ -177,13 +177,13 @@ class PartitionLog:
         return log
 
     def release(self) -> None:
-        """Ends what `reserve` began; on any thread."""
+        """Ends a reservation.  Any thread may call this."""
         self.maintenance.release()
 
     def set_aside(self) -> TopicLog | None:
-        """Takes the open log away, which is to be closed; `closed` or `not_closed` follows.
+        """Detaches the open log so that it can be closed; `closed` or `not_closed` must follow.
 
-        None where its segments are being deleted or replaced, for which its clients would have to wait.
+        Returns None while its segments are being deleted or replaced, so that clients need not wait for that.
         """
         log = self.reserve()
         if log is None:
@@ -193,20 +193,20 @@ class PartitionLog:
         return log
 
     def closed(self, unopened: Unopened) -> None:
-        """Says that the log that was set aside is closed cleanly."""
+        """Reports that the detached log was closed cleanly."""
         self._unopened = unopened
         self.release()
 
     def not_closed(self) -> None:
-        """Says that it could not be."""
+        """Reports that the detached log could not be closed."""
         self.release()
 
     def begin_delete(self) -> None:
-        """Has the log not be opened any more, since the topic is deleted; `detach` follows."""
+        """Prevents further opens of the log, since the topic is being deleted; `detach` must follow."""
         self._is_deleted = True
 
     def detach(self) -> TopicLog | None:
-        """Takes the log of a deleted partition away, and wakes who waits."""
+        """Detaches the log of a deleted partition, and wakes waiting clients."""
         self._is_deleted = True
         self._had_log = self._log is not None or self._unopened is not None
         log, self._log = self._log, None
@@ -215,7 +215,7 @@ class PartitionLog:
         return log
 
     def restore(self) -> None:
-        """Has the partition take records again: its directory could not be removed."""
+        """Makes the partition accept records again, since its directory could not be removed."""
         self._is_deleted = False
         if self._had_log:
             self._unopened = Unopened(-1, -1, 0, is_clean=False)
@@ -229,7 +229,7 @@ class PartitionLog:
                 raise ClosedError(f"{self.topic}-{self.number} was deleted")
             if self._unopened is not None:
                 raise self._last_failure or InternalError(
-                    f"{self.topic}-{self.number} is used before it is opened"
+                    f"{self.topic}-{self.number} was used before it was opened"
                 )
         return log
 
@@ -243,28 +243,28 @@ class PartitionLog:
 
     @property
     def watermark(self) -> int:
-        """Everything below can be read."""
+        """The offset below which everything can be read."""
         log = self._readable()
         return 0 if log is None else self.watermark_of(log)
 
     def watermark_of(self, log: TopicLog) -> int:
-        """That of its open log, for maintenance: it does not count as use, and may be read on any thread."""
+        """Returns the watermark of its open log without counting as use.  Any thread may call this."""
         return log.flushed if self._waits_for_disk else log.end
 
     @property
     def last_stable_offset(self) -> int:
-        """The watermark, or where the oldest open transaction begins."""
+        """The watermark, or the start of the oldest open transaction if that is lower."""
         log = self._readable()
         return 0 if log is None else self.last_stable_of(log)
 
     def last_stable_of(self, log: TopicLog) -> int:
-        """That of its open log; see watermark_of."""
+        """Returns the last stable offset of its open log; see watermark_of."""
         # An open transaction may have begun below what is kept.
         return max(log.start, min(self.watermark_of(log), log.first_unstable()))
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch in which this process leads; known without an open log."""
+        """The epoch in which this process leads; known even if the log is not open."""
         log = self.log
         if log is None:
             return 0 if self._unopened is None else max(self._unopened.leader_epoch, 0)
@@ -273,13 +273,13 @@ class PartitionLog:
     # ----------------------------------------------------------------------------------------- appending
 
     def produce(self, records: bytes, rules: AppendRules, now_ms: int, *, takes_zstd: bool) -> Appended:
-        """Appends a producer's batch; see TopicLog.produce, which raises."""
+        """Appends a producer's batch; raises as TopicLog.produce."""
         appended = self.append(records, rules, now_ms, takes_zstd=takes_zstd)
         self.was_appended(appended, rules, len(records))
         return appended
 
     def append(self, records: bytes, rules: AppendRules, now_ms: int, *, takes_zstd: bool) -> Appended:
-        """The part of `produce` that any thread may do; `was_appended` follows on the event loop."""
+        """The part of `produce` that may run on any thread; call `was_appended` on the event loop after it."""
         log = self._readable()
         if log is None:
             # It is empty still, so that only those who append are refused.
@@ -297,10 +297,10 @@ class PartitionLog:
         )
 
     def was_appended(self, appended: Appended, rules: AppendRules, size: int) -> None:
-        """Has what `append` appended, `size` bytes of it, flushed and seen.
+        """Orders the flush of `size` bytes that `append` appended, and wakes readers.
 
         Raises:
-            ClosedError: the partition was deleted meanwhile.
+            ClosedError: the partition has been deleted.
         """
         log = self._readable()
         if appended.refusal or log is None:
@@ -328,36 +328,36 @@ class PartitionLog:
     # ------------------------------------------------------------------------------------------- waiting
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Has a function called whenever the watermark has moved."""
+        """Registers a function to call whenever the watermark has moved."""
         self._watchers[watcher] = None
 
     def unwatch(self, watcher: Callable[[], None]) -> None:
-        """Has it called no more."""
+        """Removes a function that `watch` registered."""
         self._watchers.pop(watcher, None)
 
     def advance(self) -> None:
-        """Calls who watches: the watermark may have moved, or the log has ended."""
+        """Calls the registered functions: the watermark may have moved, or the log has gone."""
         for watcher in list(self._watchers):
             watcher()
 
     # ------------------------------------------------------------------------------------------- reading
 
     def is_warm(self, offset: int) -> bool:
-        """Whether records from an offset on are read without the disk, or there are none to be read."""
+        """Whether records from an offset on are in memory, or none exist."""
         try:
             return offset >= min(self._warm_from, self.watermark)
         except OffsetLogError:
             return True  # it is refused at once
 
     def read(self, offset: int, end: int, size_max: int, *, whole_first: bool = False) -> bytes:
-        """Reads whole batches; see TopicLog.read, which raises."""
+        """Reads whole batches; raises as TopicLog.read."""
         log = self._readable()
         if log is None:
             return self._nothing_at(offset)
         return log.read(offset, end, size_max, whole_first=whole_first)
 
     def size_between(self, offset: int, end: int, size_max: int) -> int:
-        """How many bytes `read` would find; see TopicLog.size_between, which raises."""
+        """Returns how many bytes `read` would return; raises as TopicLog.size_between."""
         log = self._readable()
         if log is None:
             return len(self._nothing_at(offset))
@@ -365,18 +365,18 @@ class PartitionLog:
 
     def _nothing_at(self, offset: int) -> bytes:
         if offset != 0:
-            raise OffsetOutOfRangeError(f"{self.topic}-{self.number} is empty, and {offset} is asked for")
+            raise OffsetOutOfRangeError(f"{self.topic}-{self.number} is empty; offset {offset} is out of range")
         return b""
 
     def aborted(self, begin: int, end: int) -> tuple[tuple[int, int], ...]:
-        """The aborted transactions that overlap [begin, end); see TopicLog.aborted."""
+        """Returns the aborted transactions that overlap [begin, end); see TopicLog.aborted."""
         log = self._readable()
         return () if log is None else log.aborted(begin, end)
 
     def record_at_time(self, time_ms: int, end: int) -> TimedRecord | None:
-        """The first record below `end` that is not older; see TopicLog.record_at_time.
+        """Returns the first record below `end` that is not older than a time; see TopicLog.record_at_time.
 
-        May be called from any thread: it reads, and decompresses.
+        Any thread may call this; it reads and decompresses.
 
         Raises:
             ClosedError: the partition was deleted.
@@ -385,12 +385,12 @@ class PartitionLog:
         return None if log is None else log.record_at_time(time_ms, end)
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch of the record at an offset, -1 for unknown."""
+        """Returns the leader epoch of the record at an offset, -1 if unknown."""
         log = self._readable()
         return -1 if log is None else log.epoch_at(offset)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """Where a leader epoch ends; see TopicLog.end_offset_for_epoch."""
+        """Returns where a leader epoch ends; see TopicLog.end_offset_for_epoch."""
         log = self._readable()
         if log is None:
             return EpochEnd(0, 0) if epoch >= 0 else EpochEnd(-1, -1)

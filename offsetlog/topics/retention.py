@@ -1,4 +1,4 @@
-"""Segments that a topic's settings do not keep: deleted from the oldest on (docs/format/topics.md §17.6)."""
+"""Deletes segments past a topic's retention, the oldest first (docs/format/topics.md §17.6)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class DeletedFiles(NamedTuple):
     """Files of deleted segments.
 
     Attributes:
-        directory: of the partition.
-        names: in it.
-        delay_ms: they stay so long.
+        directory: the directory of the partition.
+        names: names of the files in it.
+        delay_ms: time before the files are removed.
     """
 
     directory: Path
@@ -33,13 +33,13 @@ class DeletedFiles(NamedTuple):
     delay_ms: int
 
     def remove(self, fs: FileSystem) -> None:
-        """Removes those that are still there; what cannot be removed stays for the next sweep or start."""
+        """Removes the files that still exist; what cannot be removed stays for the next sweep or start."""
         for name in self.names:
             try:
                 if fs.exists(self.directory / name):
                     fs.remove(self.directory / name)
             except OffsetLogError as failure:
-                _log.warning("%s: this deleted file is not removed yet: %s", self.directory / name, failure)
+                _log.warning("%s: cannot remove this deleted file yet: %s", self.directory / name, failure)
 
 
 Kept = tuple[PartitionLog, TopicLog, TopicLogSettings]
@@ -48,11 +48,11 @@ Kept = tuple[PartitionLog, TopicLog, TopicLogSettings]
 def delete_old_segments(
     partitions: Iterable[Kept], store_starts: Callable[[Mapping[PartitionLog, int]], None], now_ms: int
 ) -> list[DeletedFiles]:
-    """Deletes what is not kept, and returns the files that are to be removed; may run on any thread.
+    """Deletes old segments, and returns the files to remove later.  Any thread may call this.
 
     Args:
-        partitions: with their open logs and their settings.
-        store_starts: writes the starts of logs durably, before anything below them goes.
+        partitions: the partitions, with their open logs and settings.
+        store_starts: writes the log start offsets durably, before anything below them is deleted.
         now_ms: the time of day, in ms since 1970.
     """
     starts: dict[PartitionLog, int] = {}
@@ -72,7 +72,7 @@ def delete_old_segments(
     try:
         store_starts(starts)
     except OffsetLogError as failure:
-        _log.error("the starts of logs could not be written, so nothing is deleted: %s", failure)
+        _log.error("cannot write log start offsets, so no old segments are deleted: %s", failure)
         return []
     found = (_delete_below(*each) for each in judged)
     return [each for each in found if each.names]
@@ -112,6 +112,6 @@ def _delete_below(
 
 def _report(partition: PartitionLog, failure: OffsetLogError) -> None:
     _log.error(
-        "%s-%d: old segments are not deleted: %s", partition.topic, partition.number, failure,
+        "%s-%d: cannot delete old segments: %s", partition.topic, partition.number, failure,
         extra={"topic": partition.topic, "number": partition.number},
     )

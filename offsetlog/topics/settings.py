@@ -1,4 +1,4 @@
-"""The settings of topics' logs, and those of one topic that its log asks for."""
+"""The settings of topics' logs: the node's defaults and those of one topic."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ LONG_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLogSettings:
-    """How a topic's log is kept; Kafka's name of each in parentheses.
+    """The settings of a topic's log; Kafka's name of each is in parentheses.
 
     Attributes:
         segment_bytes: a segment is rolled before it grows over this (``segment.bytes``).
         segment_ms: a segment is rolled when its first record is older than this (``segment.ms``).
         index_interval_bytes: bytes between two index entries (``index.interval.bytes``).
         segment_index_bytes: the largest size of an index file (``segment.index.bytes``).
-        producer_id_expiration_ms: an idempotent producer is forgotten after this time without a batch
+        producer_id_expiration_ms: the state of an idempotent producer is dropped after this time without a batch
             (``producer.id.expiration.ms``).
         cleanup_policy: whether old segments are deleted, if it has ``delete``, and superseded records
             compacted away, if it has ``compact`` (``cleanup.policy``).
-        retention_ms: a segment goes when its newest record is older; -1: it stays (``retention.ms``).
-        retention_bytes: the oldest segments of a partition go while the others have so many; -1: they
-            stay (``retention.bytes``).
-        file_delete_delay_ms: the files of a deleted segment stay so long (``file.delete.delay.ms``).
-        min_cleanable_dirty_ratio: a log is compacted when more of its bytes than this are dirty
+        retention_ms: a segment is deleted when its newest record is older; -1: never (``retention.ms``).
+        retention_bytes: the oldest segments are deleted while the others have at least this size; -1:
+            never (``retention.bytes``).
+        file_delete_delay_ms: time before the files of a deleted segment are removed
+            (``file.delete.delay.ms``).
+        min_cleanable_dirty_ratio: a log is compacted when a larger share of its bytes is dirty
             (``min.cleanable.dirty.ratio``).
-        delete_retention_ms: a tombstone stays so long after the compaction that first found it the last
+        delete_retention_ms: how long a tombstone stays after the compaction that first found it the last
             of its key (``delete.retention.ms``).
-        min_compaction_lag_ms: for so long a record is not compacted (``min.compaction.lag.ms``).
-        max_compaction_lag_ms: after so long it is, however little is dirty
+        min_compaction_lag_ms: minimum age of a record before compaction (``min.compaction.lag.ms``).
+        max_compaction_lag_ms: age of a dirty record at which a log is compacted whatever its dirty share
             (``max.compaction.lag.ms``).
         append: how batches reach the file; see StoreConfig.
-        decompressed_bytes_max: of one batch, where a record is looked for by its time.
+        decompressed_bytes_max: limit for decompressing one batch to find a record by its time.
     """
 
     segment_bytes: int = 1 << 30
@@ -56,7 +57,7 @@ class TopicLogSettings:
     decompressed_bytes_max: int = 256 * MIB
 
     def of(self, configs: Mapping[str, str]) -> TopicLogSettings:
-        """Those of a topic that has settings of its own."""
+        """Returns the settings of a topic: its own, and these for the rest."""
         policy = configs.get("cleanup.policy", self.cleanup_policy)
         segment_ms = number(configs, "segment.ms", self.segment_ms)
         max_lag_ms = number(configs, "max.compaction.lag.ms", self.max_compaction_lag_ms)
@@ -84,7 +85,7 @@ class TopicLogSettings:
 
     @property
     def deletes_anything(self) -> bool:
-        """Whether a segment can become old, or one too many."""
+        """Whether retention by time or size can delete a segment."""
         return self.deletes and (self.retention_ms >= 0 or self.retention_bytes >= 0)
 
     @property
@@ -94,17 +95,17 @@ class TopicLogSettings:
 
 
 class AppendRules(NamedTuple):
-    """The rules of a topic for its producers.
+    """The rules that a topic sets for its producers.
 
     Attributes:
-        batch_bytes_max: of one batch (``max.message.bytes``).
-        before_max_ms: by how much a record's time may lie before now
+        batch_bytes_max: the largest batch (``max.message.bytes``).
+        before_max_ms: how far a record's timestamp may be before now
             (``message.timestamp.before.max.ms``).
-        after_max_ms: by how much it may lie after now (``message.timestamp.after.max.ms``).
-        has_append_time: whether the time of the append replaces it (``message.timestamp.type``).
-        needs_keys: whether the topic is compacted (``cleanup.policy``).
-        flush_messages: when so many of its records are not flushed, the log is (``flush.messages``).
-        flush_ms: a record is flushed after so long (``flush.ms``).
+        after_max_ms: how far it may be after now (``message.timestamp.after.max.ms``).
+        has_append_time: whether the time of the append replaces the timestamp (``message.timestamp.type``).
+        needs_keys: whether records need keys, since the topic is compacted (``cleanup.policy``).
+        flush_messages: number of unflushed records that causes a flush (``flush.messages``).
+        flush_ms: time after which a record is flushed (``flush.ms``).
     """
 
     batch_bytes_max: int = MIB + 12
@@ -117,7 +118,7 @@ class AppendRules(NamedTuple):
 
     @classmethod
     def of(cls, configs: Mapping[str, str], defaults: TopicLogSettings) -> AppendRules:
-        """Those of a topic with these settings of its own, and the node's defaults."""
+        """Returns the rules of a topic with these settings of its own, and the node's defaults."""
         default = cls()
         return cls(
             number(configs, "max.message.bytes", default.batch_bytes_max),
@@ -131,7 +132,7 @@ class AppendRules(NamedTuple):
 
 
 def number(configs: Mapping[str, str], name: str, default: int) -> int:
-    """A setting that is a number; the default where the topic has none."""
+    """Returns a numeric setting of a topic, or its default."""
     given = configs.get(name)
     try:
         return default if given is None else int(given)

@@ -1,4 +1,4 @@
-"""All partitions of ordinary topics in a log directory: found, opened, made, deleted, closed."""
+"""Finds, opens, creates, deletes and closes all partitions of ordinary topics in a log directory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Key = tuple[str, int]
 Judged = MutableMapping[PartitionLog, int]
 Done = TypeVar("Done")
 
-#: After so long a log that nobody uses is opened again, to see what its topic keeps no longer.
+#: An unused log is opened again after this time, to delete what is past its topic's retention.
 JUDGED_AGAIN_MS = 3_600_000
 #: So long the deletion of old segments waits for what looks at those of a log, which a compaction outlasts.
 RESERVED_WITHIN_SECONDS = 0.1
@@ -54,11 +54,11 @@ CLOSING_THREADS = 8
 
 @dataclass(frozen=True, slots=True)
 class TopicOptions:
-    """A topic, as its logs are opened.
+    """The options for opening the logs of a topic.
 
     Attributes:
         topic_id: 16 bytes.
-        settings: of its logs.
+        settings: the settings of its logs.
     """
 
     topic_id: bytes
@@ -66,18 +66,18 @@ class TopicOptions:
 
 
 class TopicLogs:
-    """The logs of one directory, opened when they are first used after a clean stop.
+    """The topics' logs of one directory.  After a clean stop, each is opened at its first use.
 
-    It belongs to one event loop, but for `write_checkpoints`, `delete_old_segments`, `compact`,
+    It belongs to one event loop, except `write_checkpoints`, `delete_old_segments`, `compact`,
     `stop_compaction` and `close`, which may run on any thread.
 
     Args:
-        directory: locked, and begun to be written.
-        loop: on which everything else runs.
-        options_of: how the logs of the topic of a name are opened; asked whenever one is opened or made.
+        directory: the log directory, locked and marked as being written.
+        loop: the event loop on which everything else runs.
+        options_of: returns a topic's options by its name; called whenever a log is opened or created.
         waits_for_disk: whether producers are answered after a flush.
         compaction: how topics are compacted.
-        open_logs_max: above it logs that nobody uses are closed.
+        open_logs_max: above it, unused logs are closed.
     """
 
     def __init__(
@@ -120,10 +120,10 @@ class TopicLogs:
     # ---------------------------------------------------------------------------------------------- life
 
     async def open(self, topics: Mapping[str, FoundTopic]) -> None:
-        """Finds the logs of partitions that have directories, by topic; removes what was deleted.
+        """Finds the logs of partitions by topic, and removes deleted ones.
 
-        A log that the last stop left clean is opened at its first use, any other now.  A log
-        that cannot be opened is reported, and refuses its clients; the others serve.
+        A log that the last stop closed cleanly is opened at its first use, any other now.  A log that
+        cannot be opened is logged and refuses clients; the others are served.
 
         Raises:
             StorageError: the log directory cannot be read.
@@ -141,7 +141,7 @@ class TopicLogs:
             if isinstance(result, TopicLog):
                 self._openings.attach(partition, result)
                 continue
-            _log.error("%s-%d: not opened: %s", *key, result)
+            _log.error("%s-%d: the log could not be opened: %s", *key, result)
             partition.refuse(result)
 
     def _open_found(
@@ -190,9 +190,9 @@ class TopicLogs:
         if unopened.recent is not None:
             log.swap_recent_batches(unopened.recent)
         if log.recovery["torn_bytes"]:
-            _log.warning("%s-%d: cut %d torn bytes", *key, log.recovery["torn_bytes"])
+            _log.warning("%s-%d: truncated %d bytes of a torn tail", *key, log.recovery["torn_bytes"])
         if not log.is_writable:
-            _log.error("%s-%d: read-only: %s", *key, log.recovery["corruption"])
+            _log.error("%s-%d: the log is read-only: %s", *key, log.recovery["corruption"])
         return log
 
     def _open_partition(self, partition: PartitionLog, unopened: Unopened | None) -> TopicLog:
@@ -210,7 +210,7 @@ class TopicLogs:
         return self._directory.path / f"{key[0]}-{key[1]}"
 
     def write_checkpoints(self) -> None:
-        """Writes the recovery points, so that a start after a crash reads no more than it must."""
+        """Writes the recovery points, so that a start after a crash reads as little as possible."""
         with self._checkpointing:
             flushed = {
                 key: unopened.recovery_point
@@ -224,7 +224,7 @@ class TopicLogs:
                 self._directory.write_entries(RECOVERY_POINTS, flushed)
 
     def delete_old_segments(self, now_ms: int) -> list[DeletedFiles]:
-        """Deletes what the settings of topics do not keep, and returns the files that are to be removed.
+        """Deletes segments past the topics' retention, and returns the files to remove later.
 
         One call at a time, on another thread than the event loop, which runs.  A log that is not open is
         opened for it, every hour.  Failures are reported, and a later call tries again.
@@ -236,7 +236,7 @@ class TopicLogs:
         deleted = self._delete_old_segments(partitions, now_ms)
         for partition in self._unopened_due(partitions, self._swept, now_ms):
             with suppress(OffsetLogError):  # it was deleted
-                # Nothing goes of the others, of which there may be very many.
+                # Nothing is deleted from the others, which may be very many.
                 if self._settings_of(partition.topic).deletes_anything:
                     work = partial(self._delete_old_segments, [partition], now_ms)
                     deleted += self._run_opened(partition, work)
@@ -251,7 +251,7 @@ class TopicLogs:
                 partition.release()
 
     def compact(self, now_ms: Callable[[], int]) -> None:
-        """Compacts what is due by the settings of topics.
+        """Compacts the logs that are due by the topics' settings.
 
         One call at a time, on another thread than the event loop, which runs.  A log that is not open is
         opened for it, every hour.  Failures are reported, and a later call tries again.
@@ -272,7 +272,7 @@ class TopicLogs:
         return self._options_of(topic).settings
 
     def stop_compaction(self) -> None:
-        """Ends a call of `compact` soon; later ones do nothing."""
+        """Interrupts a running `compact`; later calls do nothing."""
         self._compaction.stop()
 
     def _unopened_due(
@@ -325,7 +325,7 @@ class TopicLogs:
                 self._directory.write_entries(LOG_STARTS, entries)
 
     async def stop(self) -> None:
-        """Opens no log any more, and returns when none is being opened; before `close`."""
+        """Opens no more logs, and waits until none is being opened; call it before `close`."""
         await self._openings.stop()
 
     def close(self) -> None:
@@ -348,10 +348,10 @@ class TopicLogs:
                 self._directory.write_entries(HIGH_WATERMARKS, ends)
             write_clean_stop(self._directory.path, self._directory.fs, CleanStop(stopped, self._known_producer_id))
         except StorageError as failure:
-            _log.error("checkpoints of topics were not written: %s", failure)
+            _log.error("checkpoints of topics could not be written: %s", failure)
 
     def _close_log(self, key: Key, partition: PartitionLog) -> StoppedLog | None:
-        # None where there is none, or it is not clean.
+        # None if there is no log, or it is not clean.
         if partition.is_unsound:
             # It could not be opened, made or closed, and was reported.
             if partition.unopened is not None or self._path(key).exists():
@@ -372,7 +372,7 @@ class TopicLogs:
         try:
             is_clean, closed = log.is_writable, self._close(log)
         except OffsetLogError as failure:
-            _log.error("%s-%d: not closed cleanly: %s", *key, failure)
+            _log.error("%s-%d: the log was not closed cleanly: %s", *key, failure)
             return Unopened(-1, -1, 0, is_clean=False)
         return closed._replace(is_clean=is_clean)
 
@@ -389,16 +389,16 @@ class TopicLogs:
 
     @property
     def flush_times(self) -> Histogram:
-        """How long flushes took; any thread may read it."""
+        """Durations of flushes; any thread may read it."""
         return self._flushing.times
 
     @property
     def open_count(self) -> int:
-        """How many logs are open; any thread may read it."""
+        """Number of open logs; any thread may read it."""
         return self._openings.count
 
     def unwritable(self) -> dict[tuple[str, int], str]:
-        """Returns why partitions take no records, by topic and number; from any thread."""
+        """Returns why partitions accept no records, by topic and number.  Any thread may call this."""
         found = {}
         for key, partition in self._partitions.copy().items():
             try:
@@ -414,13 +414,13 @@ class TopicLogs:
     # -------------------------------------------------------------------------------------------- access
 
     def get(self, topic: str, number: int) -> PartitionLog:
-        """A partition of a topic that is there.
+        """Returns a partition of an existing topic.
 
         Raises:
-            InvalidArgumentError: it is the log of the brokers' own metadata.
+            InvalidArgumentError: the topic is the log of the brokers' own metadata.
         """
         if topic == CLUSTER_METADATA:
-            raise InvalidArgumentError(f"{topic} is the log of the brokers' own metadata, and no topic")
+            raise InvalidArgumentError(f"{topic} is the log of the brokers' own metadata, not a topic")
         key = (topic, number)
         partition = self._partitions.get(key)
         if partition is not None:
@@ -440,11 +440,11 @@ class TopicLogs:
     def use(
         self, partitions: Collection[PartitionLog], *, makes: bool
     ) -> AbstractAsyncContextManager[None]:
-        """Opens logs, and keeps them open; see Openings.use."""
+        """Opens logs and keeps them open; see Openings.use."""
         return self._openings.use(partitions, makes=makes)
 
     def leader_epoch(self, topic: str, number: int) -> int:
-        """The epoch in which this process leads a partition."""
+        """Returns the epoch in which this process leads a partition."""
         partition = self._partitions.get((topic, number))
         try:
             return 0 if partition is None else partition.leader_epoch
@@ -452,13 +452,13 @@ class TopicLogs:
             return 0
 
     def highest_producer_id(self) -> int:
-        """The greatest producer id in the logs, -1 for none."""
+        """The highest producer id in the logs, -1 for none."""
         found = [log.highest_producer_id for _, log in self._open_logs()]
         self._known_producer_id = max(self._known_producer_id, *found, -1)
         return self._known_producer_id
 
     def change_settings(self, topic: str) -> None:
-        """Has the open logs of a topic follow its settings, which have changed."""
+        """Applies a topic's changed settings to its open logs."""
         self._openings.settings_have_changed()
         for key, log in self._open_logs():
             if key[0] == topic:
@@ -471,7 +471,7 @@ class TopicLogs:
             pass  # its topic was deleted
         except OffsetLogError as failure:
             place = f"{partition.topic}-{partition.number}"
-            _log.error("%s: follows its changed settings with the next start: %s", place, failure)
+            _log.error("%s: the changed settings take effect at the next start, because: %s", place, failure)
 
     def _open_logs(self) -> list[tuple[tuple[str, int], TopicLog]]:
         found = []
@@ -486,9 +486,9 @@ class TopicLogs:
 
     @asynccontextmanager
     async def deleted(self, topic: str, topic_id: bytes) -> AsyncIterator[None]:
-        """Deletes the logs of a topic: their directories get other names now, and are removed soon.
+        """Deletes the logs of a topic: renames their directories now, and removes them soon.
 
-        Within it the topic takes no records, so that it can be removed from where it is known.
+        Inside the block the topic accepts no records, so that its metadata can be removed.
 
         Raises:
             StorageError: a directory could not be renamed; the call can be repeated.

@@ -1,4 +1,4 @@
-"""The permissions of a node: the list that ZooKeeper keeps beside each."""
+"""The access control list (ACL) that ZooKeeper keeps for each node."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _DIGEST_BYTES = 64
 
 
 class Acl(NamedTuple):
-    """One entry of such a list.
+    """One entry of an ACL.
 
     Attributes:
-        scheme: how somebody shows who they are: "digest", "sasl", "x509", "ip", "world" for everybody, "auth" for
-            everybody that the connection which makes the node has credentials of.
-        identity: the client, in the words of the scheme; "" for "auth".
+        scheme: how a client is identified: "digest", "sasl", "x509" or "ip"; "world" for all clients; "auth" for the
+            identities of the connection that creates the node.
+        identity: the client, in the form of the scheme; "" for "auth".
         permissions: the sum of the bits.
     """
 
@@ -31,7 +31,7 @@ class Acl(NamedTuple):
     permissions: int
 
 
-#: Everybody may do everything, as with the nodes of Kafka's consumers.
+#: Every client may do everything, as with the nodes of Kafka's consumers.
 OPEN = (Acl("world", "anyone", sum(_BITS.values())),)
 
 
@@ -39,38 +39,38 @@ def parse_acl(text: str) -> Acl:
     """Reads SCHEME:IDENTITY:PERMISSIONS, as ZooKeeper's own client does: "digest:kafka:qhX...=:cdrwa".
 
     Raises:
-        InvalidArgumentError: it is none.
+        InvalidArgumentError: the text is not such an entry.
     """
     scheme, _, rest = text.partition(":")
     identity, found, letters = rest.rpartition(":")
     is_known = letters and len(set(letters)) == len(letters) and set(letters) <= set(_BITS)
     if not scheme or not found or not is_known:
         raise InvalidArgumentError(
-            f"{text!r} is no entry of an ACL: give SCHEME:IDENTITY:PERMISSIONS with permissions out of cdrwa, as "
+            f"{text!r} is not an ACL entry: give SCHEME:IDENTITY:PERMISSIONS, with permissions from cdrwa, such as "
             "world:anyone:r, digest:USER:HASH:cdrwa or auth::cdrwa"
         )
     if not identity and scheme != "auth":
-        raise InvalidArgumentError(f"{text!r} names nobody; only auth::PERMISSIONS, the own credentials, needs no name")
+        raise InvalidArgumentError(f"{text!r} has no identity; only auth::PERMISSIONS (the own credentials) needs none")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidArgumentError(f"the entry {text!r} of an ACL is not UTF-8") from None
+        raise InvalidArgumentError(f"the ACL entry {text!r} is not UTF-8") from None
     return Acl(scheme, identity, sum(_BITS[letter] for letter in letters))
 
 
 def encoded(acl: Sequence[Acl]) -> bytes:
-    """Returns the entries as a request holds them."""
+    """Returns the entries in the form of a request."""
     return _NUMBER.pack(len(acl)) + b"".join(
         _NUMBER.pack(each.permissions) + _text(each.scheme) + _text(each.identity) for each in acl
     )
 
 
 def stored_bytes_max(acl: Sequence[Acl], auth: Iterable[tuple[str, str]]) -> int:
-    """Returns at least the bytes of the entries once a server has put identities in the place of "auth".
+    """Returns an upper bound of the entries' bytes once a server has replaced "auth" by identities.
 
     Args:
         acl: the entries.
-        auth: scheme and credential of the connection.
+        auth: pairs of scheme and credential of the connection.
     """
     identities = sum(_DIGEST_BYTES + len(scheme.encode()) + len(credential.encode()) for scheme, credential in auth)
     return len(encoded(acl)) + identities * sum(each.scheme == "auth" for each in acl)

@@ -1,4 +1,4 @@
-"""Credentials for an ensemble, which stand in a file: a command line can be read by everybody on the machine."""
+"""Reads credentials for an ensemble from a file, since every user of a machine can read command lines."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ _BYTES_MAX = 1 << 16
 
 
 def read_auth_file(path: Path) -> tuple[tuple[str, str], ...]:
-    """Reads lines of SCHEME:CREDENTIAL, as digest:USER:PASSWORD; empty ones, and those that begin with #, say nothing.
+    """Reads lines of SCHEME:CREDENTIAL, such as digest:USER:PASSWORD; ignores empty lines and those with #.
 
     Returns:
-        Scheme and credential of each, as `ConnectionSettings.auth` takes them.
+        Pairs of scheme and credential, for `ConnectionSettings.auth`.
 
     Raises:
-        InvalidArgumentError: it cannot be read, others than its owner may read it or write to it, or a line is none.
-            The message holds nothing of what is secret.
+        InvalidArgumentError: the file cannot be read, users other than its owner may access it, or a line has another
+            form.  The message contains no credential.
     """
     try:
         with open(path, "rb") as file:
             others = os.fstat(file.fileno()).st_mode & 0o077
             data = file.read(_BYTES_MAX + 1)
     except OSError as failure:
-        raise InvalidArgumentError(f"the credentials in {path} cannot be read: {failure.strerror}") from None
+        raise InvalidArgumentError(f"cannot read the credentials in {path}: {failure.strerror}") from None
     if others:
         raise InvalidArgumentError(
-            f"others than the owner may use the credentials in {path}: make it the owner's alone (chmod 600)"
+            f"{path} holds credentials, but other users may access it; allow only its owner (chmod 600)"
         )
     if len(data) > _BYTES_MAX:
-        raise InvalidArgumentError(f"{path} is no file of credentials: it has more than {_BYTES_MAX} bytes")
+        raise InvalidArgumentError(f"{path} is not a credentials file: it has more than {_BYTES_MAX} bytes")
     found = tuple(
         _credential(line, f"line {number} of {path}")
         for number, line in enumerate(data.split(b"\n"), 1)
         if line.strip() and not line.startswith(b"#")
     )
     if not found:
-        raise InvalidArgumentError(f"{path} holds no credentials: write a line digest:USER:PASSWORD into it")
+        raise InvalidArgumentError(f"{path} holds no credentials; add a line such as digest:USER:PASSWORD")
     return found
 
 
@@ -48,7 +48,7 @@ def _credential(line: bytes, place: str) -> tuple[str, str]:
     except UnicodeDecodeError:
         raise InvalidArgumentError(f"{place} is not UTF-8") from None
     if not scheme or scheme != scheme.strip() or not credential:
-        raise InvalidArgumentError(f"{place} is no SCHEME:CREDENTIAL, as digest:USER:PASSWORD")
+        raise InvalidArgumentError(f"{place} must have the form SCHEME:CREDENTIAL, such as digest:USER:PASSWORD")
     if scheme == "digest" and not credential.partition(":")[2]:
-        raise InvalidArgumentError(f"{place} has no password: it should be digest:USER:PASSWORD")
+        raise InvalidArgumentError(f"{place} has no password; it must have the form digest:USER:PASSWORD")
     return scheme, credential

@@ -1,7 +1,7 @@
-"""A client of Kafka's own directories in ZooKeeper: brokers, topics, who leads, the controller, the id of the cluster.
+"""A client of Kafka's own directories in ZooKeeper: brokers, topics, leaders, the controller, the cluster id.
 
-Writes name the version of the node that they replace, and those of a controller the epoch that it was elected with: the
-same transaction checks that no other was elected since, as Kafka 3.9 does.
+Writes name the version of the node that they replace.  Those of a controller also name its epoch, and the same
+transaction checks that no other controller was elected since, as Kafka 3.9 does.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ class Versioned(NamedTuple, Generic[T]):
 
 
 class RegisteredBroker(NamedTuple):
-    """A broker that is there.
+    """A registered broker.
 
     Attributes:
-        record: its own data.
-        session: the session with ZooKeeper that keeps its node, 0 where none does.
+        record: the data that it registered.
+        session: the ZooKeeper session that owns its node, 0 for none.
         epoch: the number of this registration (Kafka's broker epoch): a later one of the same id has a larger one.
         since_ms: when it registered by ZooKeeper's clock, ms since 1970.
     """
@@ -83,7 +83,7 @@ class RegisteredBroker(NamedTuple):
 
 
 class ControllerEpoch(NamedTuple):
-    """The number of a controller, and the version of the node that holds it, which its writes check."""
+    """A controller epoch, and the version of its node, which the controller's writes check."""
 
     value: int
     version: int
@@ -92,14 +92,14 @@ class ControllerEpoch(NamedTuple):
 class ClusterClient:
     """Kafka's directories below the root of a connection; safe from any thread.
 
-    A read sees what this connection wrote before, and what others were answered before `sync`.  Every call raises
-    ZooKeeperUnavailableError where no server answers, and CorruptionError with the path of a node that does not hold
-    what Kafka keeps there.  A write raises UnknownOutcomeError where its answer was lost: read what stands there.
-    Where the root of the connection is not there, reads find nothing, and writes make it, as a start of Kafka does.
+    A read sees earlier writes of this connection, and those of others that were answered before `sync`.  Every call
+    raises ZooKeeperUnavailableError if no server answers, and CorruptionError, with the path, for a node whose content
+    is not Kafka's.  A write raises UnknownOutcomeError if its answer was lost: read the node to find out.  If the root
+    of the connection does not exist, reads find nothing, and writes create it, as a start of Kafka does.
 
     Args:
-        connection: started.
-        clock: the time of day in ms, which registrations and elections carry.
+        connection: the started connection.
+        clock: returns the time of day in ms, for registrations and elections.
     """
 
     def __init__(self, connection: ZooKeeperConnection, *, clock: Callable[[], int] = wall_ms) -> None:
@@ -107,14 +107,14 @@ class ClusterClient:
         self._clock = clock
 
     def sync(self) -> None:
-        """Has reads from now on see what any client was answered before."""
+        """Makes later reads see every write that any client was answered before."""
         self.connection.sync_async().result()
 
     def make_directories(self, *, root: bool = True) -> None:
-        """Makes the nodes above brokers, topics and the id of the cluster where they lack.
+        """Creates the nodes above brokers, topics and the cluster id if they are missing.
 
         Args:
-            root: whether the root of the connection is made, too; otherwise NoNodeError says that it is not there.
+            root: whether to create the root of the connection too; otherwise raises NoNodeError if it is missing.
         """
         if root:
             ensure_root(self.connection)
@@ -124,26 +124,26 @@ class ClusterClient:
     # ------------------------------------------------------------------------------------------------------ brokers
 
     def broker_ids(self) -> list[int]:
-        """Returns the ids of the brokers that are there, sorted."""
+        """Returns the ids of the registered brokers, sorted."""
         return broker_ids_in(self._children(BROKER_IDS))
 
     def broker(self, broker_id: int) -> RegisteredBroker | None:
-        """Returns a broker, None where none is registered under the id."""
+        """Returns a broker, or None if none is registered under the id."""
         check_broker_id(broker_id)
         node = self._get(broker_node(broker_id))
         return None if node is None else registered_broker(broker_id, node)
 
     def brokers(self) -> dict[int, RegisteredBroker]:
-        """Returns the brokers that are there, by id."""
+        """Returns the registered brokers by id."""
         ids = self.broker_ids()
         return {each: registered_broker(each, node) for each, node in self._get_many((n, broker_node(n)) for n in ids)}
 
     def watch_broker_ids(self) -> Watch[list[int]]:
-        """Watches which brokers are there; one that goes and comes back between two reads is not seen."""
+        """Watches the ids of registered brokers; misses one that leaves and returns between two reads."""
         return Watch(self.connection, self._read_broker_ids)
 
     def watch_brokers(self) -> Watch[dict[int, RegisteredBroker]]:
-        """Watches the brokers that are there, by id; one that went and came back has another epoch."""
+        """Watches the registered brokers by id; one that left and returned has another epoch."""
 
         def read(watch: Callable[[Any], object]) -> dict[int, RegisteredBroker]:
             ids = self._read_broker_ids(watch)
@@ -153,7 +153,7 @@ class ClusterClient:
         return Watch(self.connection, read)
 
     def watch_broker(self, broker_id: int) -> Watch[RegisteredBroker | None]:
-        """Watches one broker; None while none is registered under the id."""
+        """Watches one broker; the state is None while none is registered under the id."""
         check_broker_id(broker_id)
         return self._watch(broker_node(broker_id), partial(registered_broker, broker_id))
 
@@ -167,23 +167,23 @@ class ClusterClient:
         return self._children(TOPICS)
 
     def topic(self, topic: str) -> Versioned[TopicRecord] | None:
-        """Returns the assignment of a topic, None where there is no such topic."""
+        """Returns the assignment of a topic, or None if it does not exist."""
         check_topic_name(topic)
         node = self._get(topic_node(topic))
         return None if node is None else _topic_in(topic, node)
 
     def topic_records(self, topics: Iterable[str]) -> dict[str, Versioned[TopicRecord]]:
-        """Returns the assignments of topics, many at a time; those that are not there are left out."""
+        """Returns the assignments of topics, with many reads at a time; leaves out missing topics."""
         asked = list(topics)
         for topic in asked:
             check_topic_name(topic)
         return {topic: _topic_in(topic, node) for topic, node in self._get_many((t, topic_node(t)) for t in asked)}
 
     def create_topic(self, record: TopicRecord) -> None:
-        """Makes a topic; the controller makes the states of its partitions.
+        """Creates a topic; the controller creates the states of its partitions.
 
         Raises:
-            NodeExistsError: there is one of this name.
+            NodeExistsError: a topic of this name exists.
             TooLargeError: the node does not fit into a request.
         """
         self._make_with_parents(TOPICS)
@@ -193,8 +193,8 @@ class ClusterClient:
         """Replaces the assignment of a topic; returns the new version of its node.
 
         Raises:
-            NodeVersionError: it was changed since it had this version.
-            NoNodeError: there is no such topic.
+            NodeVersionError: the node has another version.
+            NoNodeError: the topic does not exist.
             ControllerMovedError: another controller was elected since this epoch.
         """
         self._guarded([SetData(topic_node(record.topic), record.to_json(), version)], epoch)
@@ -205,14 +205,14 @@ class ClusterClient:
         return Watch(self.connection, lambda watch: read_children(self.connection, TOPICS, watch))
 
     def watch_topic(self, topic: str) -> Watch[Versioned[TopicRecord] | None]:
-        """Watches the assignment of a topic; None while there is no such topic."""
+        """Watches the assignment of a topic; the state is None while it does not exist."""
         check_topic_name(topic)
         return self._watch(topic_node(topic), partial(_topic_in, topic))
 
     # --------------------------------------------------------------------------------------------------- partitions
 
     def partition_state(self, topic: str, partition: int) -> Versioned[PartitionState] | None:
-        """Returns who leads a partition, None where no controller decided that yet."""
+        """Returns the state of a partition (leader, in-sync set), or None before a controller has set it."""
         check_topic_name(topic)
         node = self._get(state_node(topic, partition))
         return None if node is None else _state_in(TopicPartition(topic, partition), node)
@@ -220,20 +220,20 @@ class ClusterClient:
     def partition_states(
         self, partitions: Iterable[tuple[str, int]]
     ) -> dict[TopicPartition, Versioned[PartitionState]]:
-        """Returns who leads partitions, many at a time; those without a state are left out."""
+        """Returns the states of partitions, with many reads at a time; leaves out those without a state."""
         asked = [TopicPartition(*each) for each in partitions]
         for topic in {each.topic for each in asked}:
             check_topic_name(topic)
         return {each: _state_in(each, node) for each, node in self._get_many((key, state_node(*key)) for key in asked)}
 
     def create_partition_states(self, topic: str, states: Mapping[int, PartitionState], epoch: ControllerEpoch) -> None:
-        """Makes the states of new partitions of a topic, all or none; their version is then 0.
+        """Creates the states of new partitions of a topic, all or none, with version 0.
 
         Raises:
-            NodeExistsError: one of them has a state.
-            NoNodeError: there is no such topic.
+            NodeExistsError: one of them already has a state.
+            NoNodeError: the topic does not exist.
             ControllerMovedError: as `set_partition_state`.
-            TooLargeError: they do not fit into a request; make fewer at a time.
+            TooLargeError: they do not fit into a request; create fewer at a time.
         """
         check_topic_name(topic)
         for state in states.values():
@@ -253,20 +253,21 @@ class ClusterClient:
             except NodeExistsError as failure:
                 if failure.node not in missing:
                     raise
-        raise NodeExistsError(f"others make and remove the nodes of {topic!r} all the time; try again", node=above)
+        text = f"the nodes of {topic!r} were created and removed during every attempt; try again"
+        raise NodeExistsError(text, node=above)
 
     def set_partition_state(
         self, topic: str, partition: int, state: PartitionState, version: int, epoch: ControllerEpoch
     ) -> int:
         """Replaces the state of a partition; returns the new version of its node.
 
-        A leader that changes the in-sync replicas passes `controller_epoch()` as it was when it was made the leader.
+        A leader that changes the in-sync set passes the `controller_epoch()` of when it became leader.
 
         Raises:
-            NodeVersionError: it was changed since it had this version.
-            NoNodeError: there is no such state.
+            NodeVersionError: the node has another version.
+            NoNodeError: the partition has no state.
             ControllerMovedError: another controller was elected since this epoch, or the state is of an older one.
-            InvalidArgumentError: the state is of a newer epoch than the one that is checked.
+            InvalidArgumentError: the state has a newer controller epoch than `epoch`.
         """
         check_topic_name(topic)
         node = state_node(topic, partition)
@@ -275,19 +276,19 @@ class ClusterClient:
         return version + 1
 
     def watch_partition_state(self, topic: str, partition: int) -> Watch[Versioned[PartitionState] | None]:
-        """Watches who leads a partition; None while it has no state."""
+        """Watches the state of a partition; None while it has none."""
         check_topic_name(topic)
         return self._watch(state_node(topic, partition), partial(_state_in, TopicPartition(topic, partition)))
 
     # --------------------------------------------------------------------------------------------------- controller
 
     def controller(self) -> ControllerRecord | None:
-        """Returns the broker that is the controller, None while there is none."""
+        """Returns the broker that is the controller, or None."""
         node = self._get(CONTROLLER)
         return None if node is None else ControllerRecord.from_json(node.data)
 
     def controller_epoch(self) -> ControllerEpoch | None:
-        """Returns the epoch of the last controller that was elected, None where none ever was."""
+        """Returns the epoch of the last elected controller, or None before the first election."""
         node = self._get(CONTROLLER_EPOCH)
         return None if node is None else ControllerEpoch(controller_epoch_in(node.data), node.stat.version)
 
@@ -295,15 +296,15 @@ class ClusterClient:
         """Makes a broker the controller until the session ends, and returns its epoch.
 
         Raises:
-            ControllerMovedError: there is one, or another was quicker.  Watch the controller, and try again when it
+            ControllerMovedError: another broker is or became the controller.  Watch it, and retry when it
                 is gone.
-            CorruptionError: the last epoch is the largest that Kafka can read, so that there can be no next one.
-            UnknownOutcomeError: nobody knows whether it was elected; the next try says.
+            CorruptionError: the last epoch is the highest that Kafka can read, so none can follow.
+            UnknownOutcomeError: it is unknown whether the broker was elected; the next try finds out.
         """
         check_broker_id(broker_id)
         former = self.controller_epoch() or self._make_controller_epoch()
         if former.value == INT_MAX:
-            raise corrupt(f"the node holds {INT_MAX}, and no epoch of a controller follows it", CONTROLLER_EPOCH)
+            raise corrupt(f"the node holds {INT_MAX}, the highest controller epoch; none can follow", CONTROLLER_EPOCH)
         epoch = ControllerEpoch(former.value + 1, former.version + 1)
         record = ControllerRecord(broker_id=broker_id, timestamp_ms=self._clock())
         writes: list[Operation] = [
@@ -320,16 +321,16 @@ class ClusterClient:
         return epoch
 
     def resign_controller(self, epoch: ControllerEpoch) -> None:
-        """Gives the controller up, so that another can be elected.
+        """Resigns as controller, so that another broker can be elected.
 
         Raises:
-            ControllerMovedError: another was elected since this epoch; it stays.
-            NoNodeError: there is none any more.
+            ControllerMovedError: another was elected since this epoch; it stays controller.
+            NoNodeError: no broker is the controller any more.
         """
         self._guarded([Delete(CONTROLLER)], epoch)
 
     def watch_controller(self) -> Watch[ControllerRecord | None]:
-        """Watches which broker is the controller; None while there is none."""
+        """Watches which broker is the controller; the state is None while none is."""
         return self._watch(CONTROLLER, lambda node: ControllerRecord.from_json(node.data))
 
     def _make_controller_epoch(self) -> ControllerEpoch:
@@ -338,11 +339,11 @@ class ClusterClient:
             self.connection.create(CONTROLLER_EPOCH, b"%d" % FIRST_CONTROLLER_EPOCH)
         found = self.controller_epoch()
         if found is None:
-            raise NoNodeError(f"there is no node {CONTROLLER_EPOCH}: somebody removed it", node=CONTROLLER_EPOCH)
+            raise NoNodeError(f"node {CONTROLLER_EPOCH} was removed after it was created", node=CONTROLLER_EPOCH)
         return found
 
     def _was_elected(self, record: ControllerRecord, epoch: ControllerEpoch) -> bool:
-        """Whether an election whose answer was lost was won; False as well where nobody says."""
+        """Whether an election whose answer was lost was won; also False if no server answers."""
         try:
             self.sync()
             node, now = self._get(CONTROLLER), self.controller_epoch()
@@ -356,10 +357,10 @@ class ClusterClient:
 
     def _check_epoch(self, state: PartitionState, epoch: ControllerEpoch, node: str) -> None:
         if state.controller_epoch > epoch.value:
-            text = f"the state is of controller epoch {state.controller_epoch}, and epoch {epoch.value} is checked"
+            text = f"the state has controller epoch {state.controller_epoch}, newer than this write's {epoch.value}"
             raise InvalidArgumentError(text)
         if state.controller_epoch < epoch.value:
-            text = f"{node}: the state is of controller epoch {state.controller_epoch}, and {epoch.value} is in office"
+            text = f"{node}: the state has controller epoch {state.controller_epoch}; the current one is {epoch.value}"
             raise ControllerMovedError(text, node=node, epoch=epoch.value)
 
     def _guarded(self, writes: list[Operation], epoch: ControllerEpoch) -> None:
@@ -368,30 +369,30 @@ class ClusterClient:
         except (NodeVersionError, NoNodeError) as failure:
             if failure.node != CONTROLLER_EPOCH:
                 raise
-            raise self._moved(f"the write of controller epoch {epoch.value} was refused", writes[0].node) from None
+            raise self._moved(f"a write under controller epoch {epoch.value} was refused", writes[0].node) from None
 
     def _moved(self, what: str, node: str = CONTROLLER) -> ControllerMovedError:
-        """Makes the error with what stands there now."""
+        """Makes the error, naming the current controller and epoch."""
         try:
             self.sync()
             now, epoch = self.controller(), self.controller_epoch()
         except ZooKeeperUnavailableError as failure:
             # The refusal is certain, whoever is in office.
-            return ControllerMovedError(f"{what} at {node}, and who is the controller is unknown: {failure}", node=node)
+            return ControllerMovedError(f"{what} at {node}; the current controller is unknown: {failure}", node=node)
         number = None if epoch is None else epoch.value
-        who = "no broker is the controller now" if now is None else f"broker {now.broker_id} is the controller"
-        text = f"{what} at {node}: {who}, and the last epoch is {number}"
+        who = "no broker is the controller" if now is None else f"broker {now.broker_id} is the controller"
+        text = f"{what} at {node}: {who}; the current controller epoch is {'unknown' if number is None else number}"
         return ControllerMovedError(text, node=node, controller_id=None if now is None else now.broker_id, epoch=number)
 
     # ------------------------------------------------------------------------------------------------------ cluster
 
     def cluster_id(self) -> str | None:
-        """Returns the id of the cluster, None where it has none yet."""
+        """Returns the cluster id, or None if it has none yet."""
         node = self._get(CLUSTER_ID)
         return None if node is None else cluster_id_in(node.data)
 
     def ensure_cluster_id(self) -> str:
-        """Returns the id of the cluster, and makes one where it has none; of two that do, both get the same."""
+        """Returns the cluster id; creates one if missing.  Concurrent callers all get the same."""
         found = self.cluster_id()
         if found is not None:
             return found
@@ -400,7 +401,7 @@ class ClusterClient:
         self.sync()
         found = self.cluster_id()
         if found is None:
-            raise NoNodeError(f"there is no node {CLUSTER_ID}: somebody removed it", node=CLUSTER_ID)
+            raise NoNodeError(f"node {CLUSTER_ID} was removed after it was created", node=CLUSTER_ID)
         return found
 
     # -------------------------------------------------------------------------------------------------------- nodes
@@ -441,16 +442,16 @@ class ClusterClient:
 
 
 def broker_ids_in(names: Iterable[str]) -> list[int]:
-    """Returns the ids of brokers, sorted.
+    """Parses the names of broker nodes, and returns the ids sorted.
 
     Raises:
-        CorruptionError: a name is no number; the path is that of the node.
+        CorruptionError: a name is not a number; has the node's path.
     """
     return sorted(partition_in(name, f"{BROKER_IDS}/{name}") for name in names)
 
 
 def registered_broker(broker_id: int, node: Node) -> RegisteredBroker:
-    """Returns the broker that a node stands for.  Raises CorruptionError."""
+    """Parses a broker's node.  Raises CorruptionError."""
     stat = node.stat
     record = BrokerRecord.from_json(broker_id, node.data)
     return RegisteredBroker(record, stat.ephemeral_owner, stat.created_zxid, stat.modified_ms)

@@ -1,8 +1,7 @@
 """The nodes in which Kafka keeps a cluster in ZooKeeper: paths, values and their JSON.
 
-The versions of Kafka 0.8.2 to 3.9 are read, whatever fields they have besides; what is written has the version and the
-bytes of Kafka 3.9 (docs/format/brokers.md §15.2.1).  A node that holds anything else is a CorruptionError with its
-path.
+Reads the versions of Kafka 0.8.2 to 3.9 and ignores additional fields; writes the version and bytes of Kafka 3.9
+(docs/format/brokers.md §15.2.1).  A node with other content raises CorruptionError with its path.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ _NOT_IN_RACKS = re.compile("[\u0000-\u001f\u007f\ud800-\udfff]")
 
 
 class Endpoint(NamedTuple):
-    """One address at which a broker is reached.
+    """One address at which clients reach a broker.
 
     Attributes:
-        listener: its name, as "PLAINTEXT" or "INTERNAL".
-        host: a name or an address.
+        listener: its name, such as "PLAINTEXT" or "INTERNAL".
+        host: a host name or IP address.
         port: from 0 to 65535.
-        security_protocol: of the connections: "PLAINTEXT", "SSL", "SASL_PLAINTEXT" or "SASL_SSL".
+        security_protocol: "PLAINTEXT", "SSL", "SASL_PLAINTEXT" or "SASL_SSL".
     """
 
     listener: str
@@ -55,18 +54,18 @@ class Endpoint(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, protocols: Mapping[str, str] | None = None) -> Endpoint:
-        """Reads an endpoint as "PLAINTEXT://kafka1:9092".
+        """Parses an endpoint such as "PLAINTEXT://kafka1:9092".
 
         Args:
-            text: which.
+            text: the endpoint.
             protocols: the security protocol of each listener; without it, a listener is named by its protocol.
 
         Raises:
-            InvalidArgumentError: it is none, or its listener has no protocol.
+            InvalidArgumentError: the text is not an endpoint, or its listener has no security protocol.
         """
         parts = _ENDPOINT.fullmatch(text)
         if parts is None or not 0 <= int(parts[3]) <= 65535:
-            raise InvalidArgumentError(f"{text[:80]!r} is no endpoint, as in PLAINTEXT://kafka1:9092")
+            raise InvalidArgumentError(f"{text[:80]!r} is not an endpoint such as PLAINTEXT://kafka1:9092")
         listener, host, port = parts.groups()
         protocol = protocols.get(listener) if protocols else listener
         if protocol is None:
@@ -84,15 +83,15 @@ class BrokerRecord:
 
     Attributes:
         broker_id: its id.
-        endpoints: where it is reached, at least one.
-        rack: where it stands, or None.
-        features: the versions that it supports, by name, as {"x": {"min_version": 1, "max_version": 3}}.
+        endpoints: its addresses, at least one.
+        rack: its rack, or None.
+        features: supported versions by feature, such as {"x": {"min_version": 1, "max_version": 3}}.
         jmx_port: -1 for none.
-        timestamp_ms: when it registered, ms since 1970; -1 where the node has no time.
-        version: of the JSON that was read, 1 to 5; what is written has version 5.
+        timestamp_ms: when it registered, ms since 1970; -1 if the node has no time.
+        version: version of the JSON that was read, 1 to 5; version 5 is written.
 
     Raises:
-        InvalidArgumentError: a value that no node can have.
+        InvalidArgumentError: a value cannot be stored in a node.
     """
 
     broker_id: int
@@ -109,17 +108,17 @@ class BrokerRecord:
             raise InvalidArgumentError(f"broker {self.broker_id} must have 1 to {ENDPOINTS_MAX} endpoints")
         for each in self.endpoints:
             if not _ENDPOINT.fullmatch(str(each)) or not 0 <= each.port <= 65535:
-                raise InvalidArgumentError(f"{str(each)!r} is no endpoint, as in PLAINTEXT://kafka1:9092")
+                raise InvalidArgumentError(f"{str(each)!r} is not an endpoint such as PLAINTEXT://kafka1:9092")
         if self.rack is not None and _NOT_IN_RACKS.search(self.rack):
-            raise InvalidArgumentError(f"the rack {self.rack!r} has control characters, or is not UTF-8")
+            raise InvalidArgumentError(f"the rack {self.rack!r} contains control characters or is not UTF-8")
 
     @property
     def address(self) -> str:
-        """The first endpoint, as "kafka1:9092"."""
+        """The first endpoint, such as "kafka1:9092"."""
         return str(self.endpoints[0]).partition("://")[2]
 
     def to_json(self) -> bytes:
-        """Returns the bytes of the node, version 5; old clients find the first PLAINTEXT endpoint beside them."""
+        """Returns the bytes of the node, version 5, with the first PLAINTEXT endpoint repeated for old clients."""
         plain = next((each for each in self.endpoints if each.security_protocol == "PLAINTEXT"), None)
         entries: dict[str, object] = {
             "version": 5,
@@ -139,10 +138,10 @@ class BrokerRecord:
 
     @classmethod
     def from_json(cls, broker_id: int, data: bytes | None) -> BrokerRecord:
-        """Reads a node of version 1 to 5, or later where it has the same fields.
+        """Parses a node of version 1 to 5, or of a later one that has the same fields.
 
         Raises:
-            CorruptionError: it holds no registration of a broker.
+            CorruptionError: the node does not hold a broker's registration.
         """
         node = broker_node(broker_id)
         fields = Fields.parse(data, node)
@@ -163,13 +162,13 @@ class BrokerRecord:
                 version=version,
             )
         except InvalidArgumentError as failure:
-            raise corrupt(f"the node holds no registration of a broker: {failure}", node) from None
+            raise corrupt(f"the node does not hold a broker's registration: {failure}", node) from None
 
 
 def _endpoints_in(fields: Fields) -> tuple[Endpoint, ...]:
     texts = fields.texts("endpoints")
     if len(texts) > ENDPOINTS_MAX:
-        raise corrupt(f"the node names {len(texts)} endpoints; at most {ENDPOINTS_MAX} are read", fields.node)
+        raise corrupt(f"the node names {len(texts)} endpoints; the limit is {ENDPOINTS_MAX}", fields.node)
     protocols = fields.objects("listener_security_protocol_map")
     named = {name: protocols.text(name) for name in protocols.values}
     try:
@@ -192,8 +191,8 @@ class Assignment(NamedTuple):
 
     Attributes:
         replicas: their ids, the preferred leader first.
-        adding: those that a reassignment adds; they stand in `replicas` too.
-        removing: those that it removes; likewise.
+        adding: replicas that a reassignment adds; `replicas` contains them too.
+        removing: replicas that it removes; likewise.
     """
 
     replicas: tuple[int, ...]
@@ -203,13 +202,13 @@ class Assignment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecord:
-    """A topic as it stands in /brokers/topics/TOPIC.
+    """A topic as stored in /brokers/topics/TOPIC.
 
     Attributes:
         topic: its name.
         partitions: the brokers of each partition.
         topic_id: 22 characters of base64, None in clusters before Kafka 2.8.
-        version: of the JSON that was read, 1 to 3; what is written has version 3.
+        version: version of the JSON that was read, 1 to 3; version 3 is written.
     """
 
     topic: str
@@ -220,12 +219,12 @@ class TopicRecord:
     def __post_init__(self) -> None:
         check_topic_name(self.topic)
         if self.topic_id is not None and not _UUID.fullmatch(self.topic_id):
-            raise InvalidArgumentError(f"{self.topic_id!r} is no id of a topic: 22 characters of URL-safe base64")
+            raise InvalidArgumentError(f"{self.topic_id!r} is not a topic id: 22 characters of URL-safe base64")
         for partition, assignment in self.partitions.items():
             if not 0 <= partition <= PARTITION_MAX:
-                raise InvalidArgumentError(f"{partition} is no number of a partition")
+                raise InvalidArgumentError(f"{partition} is not a partition number")
             if len(set(assignment.replicas)) != len(assignment.replicas):
-                raise InvalidArgumentError(f"partition {partition} has a replica twice: {list(assignment.replicas)}")
+                raise InvalidArgumentError(f"partition {partition} repeats a replica: {list(assignment.replicas)}")
 
     def to_json(self) -> bytes:
         """Returns the bytes of the node, version 3."""
@@ -242,12 +241,12 @@ class TopicRecord:
 
     @classmethod
     def from_json(cls, topic: str, data: bytes | None) -> TopicRecord:
-        """Reads a node of any version.  Raises CorruptionError: it holds no topic."""
+        """Parses a node of any version.  Raises CorruptionError if it does not hold a topic."""
         node = topic_node(topic)
         fields = Fields.parse(data, node)
         partitions = fields.objects("partitions")
         if len(partitions.values) > PARTITIONS_MAX:
-            raise corrupt(f"the node has {len(partitions.values)} partitions; at most {PARTITIONS_MAX} are read", node)
+            raise corrupt(f"the node has {len(partitions.values)} partitions; the limit is {PARTITIONS_MAX}", node)
         adding, removing = fields.objects("adding_replicas"), fields.objects("removing_replicas")
         found = {
             partition_in(name, node): Assignment(
@@ -263,19 +262,19 @@ class TopicRecord:
                 version=fields.integer("version", 1),
             )
         except InvalidArgumentError as failure:
-            raise corrupt(f"the node holds no topic: {failure}", node) from None
+            raise corrupt(f"the node does not hold a topic: {failure}", node) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """The leader of a partition, as /brokers/topics/TOPIC/partitions/N/state has it.
+    """The state of a partition, as stored in /brokers/topics/TOPIC/partitions/N/state.
 
     Attributes:
         leader: the id of a broker, NO_LEADER for none.
         leader_epoch: the number of this leadership.
         isr: the replicas that are in sync.
-        controller_epoch: of the controller that decided it.
-        recovery_state: 1 where the leader was elected uncleanly and recovers, 0 otherwise.
+        controller_epoch: epoch of the controller that set it.
+        recovery_state: 1 if the leader was elected uncleanly and is recovering, 0 otherwise.
     """
 
     leader: int
@@ -307,7 +306,7 @@ class PartitionState:
 
     @classmethod
     def from_json(cls, topic: str, partition: int, data: bytes | None) -> PartitionState:
-        """Reads a node.  Raises CorruptionError: it holds no state of a partition."""
+        """Parses a node.  Raises CorruptionError if it does not hold a partition's state."""
         fields = Fields.parse(data, state_node(topic, partition))
         return cls(
             leader=fields.integer("leader", NO_LEADER),
@@ -320,13 +319,13 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRecord:
-    """The broker that decides who leads, as /controller has it.
+    """The broker that is the controller, as stored in /controller.
 
     Attributes:
         broker_id: its id.
-        timestamp_ms: when it was elected, ms since 1970; -1 where the node has no time.
-        kraft_epoch: of a KRaft controller that took over, -1 for none.
-        version: of the JSON that was read, 1 or 2; what is written has version 2.
+        timestamp_ms: when it was elected, ms since 1970; -1 if the node has no time.
+        kraft_epoch: epoch of a KRaft controller that took over, -1 for none.
+        version: version of the JSON that was read, 1 or 2; version 2 is written.
     """
 
     broker_id: int
@@ -347,7 +346,7 @@ class ControllerRecord:
 
     @classmethod
     def from_json(cls, data: bytes | None) -> ControllerRecord:
-        """Reads a node.  Raises CorruptionError: it holds no controller."""
+        """Parses a node.  Raises CorruptionError if it does not hold a controller."""
         fields = Fields.parse(data, CONTROLLER)
         return cls(
             broker_id=fields.integer("brokerid"),
@@ -358,40 +357,40 @@ class ControllerRecord:
 
 
 def controller_epoch_in(data: bytes | None) -> int:
-    """Returns the number in /controller_epoch.  Raises CorruptionError: there is none."""
+    """Parses /controller_epoch.  Raises CorruptionError if it does not hold a number."""
     if data is None or not _EPOCH.fullmatch(data) or int(data) > INT_MAX:
         raise corrupt(
-            f"the node holds no epoch of a controller but {None if data is None else data[:40]!r}", CONTROLLER_EPOCH
+            f"the node must hold a controller epoch, not {None if data is None else data[:40]!r}", CONTROLLER_EPOCH
         )
     return int(data)
 
 
 def cluster_id_in(data: bytes | None) -> str:
-    """Returns the id in /cluster/id.
+    """Parses the id in /cluster/id.
 
     Raises:
-        CorruptionError: it holds none.
+        CorruptionError: the node does not hold a cluster id.
         UnsupportedVersionError: its version is not "1".
     """
     fields = Fields.parse(data, CLUSTER_ID)
     version = fields.values.get("version")
     if version not in ("1", 1) or isinstance(version, bool):
-        raise UnsupportedVersionError("the id of the cluster is of an unknown version", path=CLUSTER_ID)
+        raise UnsupportedVersionError("the cluster id has an unknown version", path=CLUSTER_ID)
     found = fields.text("id")
     if not _UUID.fullmatch(found):
-        raise corrupt(f"{found[:60]!r} is no id of a cluster: 22 characters of URL-safe base64", CLUSTER_ID)
+        raise corrupt(f"{found[:60]!r} is not a cluster id, which has 22 characters of URL-safe base64", CLUSTER_ID)
     return found
 
 
 def cluster_id_json(cluster_id: str) -> bytes:
     """Returns the bytes of /cluster/id."""
     if not _UUID.fullmatch(cluster_id):
-        raise InvalidArgumentError(f"{cluster_id!r} is no id of a cluster: 22 characters of URL-safe base64")
+        raise InvalidArgumentError(f"{cluster_id!r} is not a cluster id, which has 22 characters of URL-safe base64")
     return written({"version": "1", "id": cluster_id})
 
 
 def new_id() -> str:
-    """Makes the id of a cluster or a topic: 22 characters of a random UUID, never one that begins with a dash."""
+    """Makes a cluster or topic id: a random UUID in 22 characters that does not begin with a dash."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         if not text.startswith("-"):
@@ -399,15 +398,15 @@ def new_id() -> str:
 
 
 def check_broker_id(broker_id: int) -> None:
-    """Raises InvalidArgumentError where no broker can have such an id."""
+    """Raises InvalidArgumentError if the value is not a valid broker id."""
     if not 0 <= broker_id <= INT_MAX:
-        raise InvalidArgumentError(f"{broker_id!r} is no id of a broker: a number from 0 to {INT_MAX}")
+        raise InvalidArgumentError(f"{broker_id!r} is not a broker id, which is a number from 0 to {INT_MAX}")
 
 
 def check_topic_name(topic: str) -> None:
-    """Raises TopicError where no node can have the name of a topic."""
+    """Raises TopicError if no node can have the topic's name."""
     if not is_node_name(topic):
-        raise TopicError(f"the topic {topic!r} cannot stand in ZooKeeper: no node can have this name")
+        raise TopicError(f"the topic {topic!r} cannot be kept in ZooKeeper: no node can have this name")
 
 
 def broker_node(broker_id: int) -> str:

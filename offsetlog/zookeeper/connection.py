@@ -1,8 +1,8 @@
-"""A session with a ZooKeeper ensemble.  A write is answered truly: made, refused, or nobody knows.
+"""A session with a ZooKeeper ensemble.  A write ends as applied, refused, or of unknown outcome.
 
-kazoo keeps the session, finds another server when one goes, and makes a new session when one expires.  This module adds
-a bound on every wait, one error for each way to fail, and the difference between a write that was refused and one of
-which nobody knows whether it was made.
+kazoo keeps the session alive, connects to another server when one fails, and starts a new session when one expires.
+This module bounds every wait, has one error for each way to fail, and distinguishes a refused write from one whose
+outcome is unknown.
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ REQUEST_BYTES_MAX = 0xFFFFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """How an ensemble is reached.
+    """Settings of a connection to an ensemble.
 
     Attributes:
-        hosts: with the root of everything after the last one, as in "zk1:2181,zk2:2181/kafka" (`zookeeper.connect`).
-        session_timeout: seconds after which the ensemble ends a session that it does not hear of
-            (`zookeeper.session.timeout.ms`); it may bound what it grants.
+        hosts: the servers, then the root of all paths, such as "zk1:2181,zk2:2181/kafka" (`zookeeper.connect`).
+        session_timeout: seconds after which the ensemble ends a silent session
+            (`zookeeper.session.timeout.ms`); the servers may limit it.
         connection_timeout: seconds that `start` waits for a server (`zookeeper.connection.timeout.ms`).
-        request_timeout: seconds that an answer is waited for, a new connection included.
-        request_bytes_max: of one write; the `jute.maxbuffer` of the servers.
-        auth: pairs of scheme and credential, as ("digest", "user:password").
-        acl: the permissions of the nodes that the connection makes.
-        tls: how servers are reached through TLS, None without it.
+        request_timeout: seconds to wait for an answer, including a reconnect.
+        request_bytes_max: the largest write request; the servers' `jute.maxbuffer`.
+        auth: pairs of scheme and credential, such as ("digest", "user:password").
+        acl: the permissions of nodes that this connection creates.
+        tls: settings of TLS, None for plain connections.
 
     Raises:
-        ConfigError: a time is not above 0, that is no list of hosts, one cannot be the name of a host, or it or a
+        ConfigError: a time is not above 0, the list of hosts is malformed, a host name is invalid, or the list or a
             credential is not UTF-8.
     """
 
@@ -87,7 +87,7 @@ class ConnectionSettings:
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be above 0, not {getattr(self, name)!r}")
         if not self.hosts.strip() or self.hosts.lstrip().startswith("/"):
-            raise ConfigError(f"{self.hosts!r} is no list of hosts, as in zk1:2181,zk2:2181/kafka")
+            raise ConfigError(f"{self.hosts!r} is not a list of hosts such as zk1:2181,zk2:2181/kafka")
         # The thread that sends them would end over them, each time.
         if not _is_utf8(self.hosts):
             raise ConfigError(f"the list of hosts {self.hosts!r} is not UTF-8")
@@ -113,11 +113,11 @@ def _check_host(host: str) -> None:
     except UnicodeError:
         is_possible = False
     if not is_possible:
-        raise ConfigError(f"{host!r} in the list of hosts is no name of a host, as zk1:2181")
+        raise ConfigError(f"{host!r} in the list of hosts is not a host name such as zk1:2181")
 
 
 class Answer(Generic[T]):
-    """The answer of a call that returns before it; it comes once, or its wait runs out."""
+    """The future answer of an asynchronous call."""
 
     __slots__ = ("_deadline", "_failed", "_overdue", "_read", "_result")
 
@@ -136,21 +136,21 @@ class Answer(Generic[T]):
         self._deadline = time.monotonic() + timeout
 
     def done(self) -> bool:
-        """Whether the answer is there."""
+        """Whether the answer has come."""
         return bool(self._result.ready())
 
     def wait(self) -> bool:
-        """Waits for the answer for `request_timeout` from the call on; returns whether it is there."""
-        # Most answers of many questions are there when it is their turn; then no lock is taken.
+        """Waits up to `request_timeout` from the call on; returns whether the answer has come."""
+        # Most answers have come when they are needed; then no lock is taken.
         return bool(self._result.ready() or self._result.wait(max(0.0, self._deadline - time.monotonic())))
 
     def result(self) -> T:
-        """Waits for the answer for `request_timeout` from the call on, and returns it or raises.
+        """Waits up to `request_timeout` from the call on, and returns the answer or raises.
 
         Raises:
-            UnknownOutcomeError: of a write: the connection broke, or nobody answered in time.
-            ZooKeeperUnavailableError: of a read, the same.
-            Also as the call says.
+            UnknownOutcomeError: for a write: the connection broke, or no server answered in time.
+            ZooKeeperUnavailableError: for a read: the same.
+            Also the errors of the call itself.
         """
         result = self._result
         if not self.wait():
@@ -160,10 +160,10 @@ class Answer(Generic[T]):
         return self._read(result.value)
 
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
-        """Has the callback called with it once the answer is there, by a thread of the connection; it must not wait.
+        """Registers a callback for the answer; a thread of the connection calls it, so it must not block.
 
-        An answer that does not come calls nothing until the connection breaks, which answers everything.  An answer in
-        the moment in which the connection is closed may call nothing.
+        If no answer comes, it is called when the connection breaks, which answers everything.  It may not be called
+        for an answer that arrives while the connection is being closed.
         """
         self._result.rawlink(lambda _: callback(self))
 
@@ -190,12 +190,12 @@ def _node_of(found: tuple[bytes | None, Any]) -> Node:
 class ZooKeeperConnection:
     """A session with an ensemble; safe from any thread.
 
-    A session that expires is followed by a new one, and so is a client of kazoo's whose thread ends for good.  Where
-    credentials are refused that is tried more and more seldom, and calls raise the refusal meanwhile.
+    An expired session is replaced by a new one, and so is a kazoo client whose thread has failed.  While credentials
+    are refused, the retries become rarer, and calls raise the refusal.
 
-    Requests of one connection are carried out in the order of their calls.  A read sees what this connection wrote
-    before; it sees what others wrote once `sync_async` was called before it.  No call waits for a server to take a
-    request: one that is asked for while none is connected goes to the next one, or fails with the session.
+    Requests of one connection are executed in the order of their calls.  A read sees earlier writes of this
+    connection, and those of others after a `sync_async`.  No call waits for a server to accept a request: while no
+    server is connected, a request waits for the next one, or fails with the session.
 
     Args:
         settings: how the ensemble is reached.
@@ -249,7 +249,7 @@ class ZooKeeperConnection:
                 raise self.refusal or self._unreachable(client)
             with self._lock:
                 if self._closing.is_set():
-                    raise ClosedError("the connection to ZooKeeper was closed while it was started")
+                    raise ClosedError("the connection to ZooKeeper was closed during its start")
                 self._client = client
         except BaseException:
             client.handler.break_connection()
@@ -259,7 +259,7 @@ class ZooKeeperConnection:
             self._thread_ended(client.handler)
 
     def _is_let_in(self, client: Any, connected: threading.Event) -> bool:
-        """Waits for a server; with credentials, which are sent once it is there, for its first answer after them."""
+        """Waits for a connection and, with credentials, for the first answer after they were sent."""
         deadline = time.monotonic() + self.settings.connection_timeout
         while not self._refusals and connected.wait(max(0.0, deadline - time.monotonic())):
             if not self.settings.auth:
@@ -273,7 +273,7 @@ class ZooKeeperConnection:
         return False
 
     def _unreachable(self, client: Any) -> ZooKeeperUnavailableError:
-        text = f"no ZooKeeper answers at {self.settings.hosts} within {self.settings.connection_timeout:g} s"
+        text = f"ZooKeeper at {self.settings.hosts} did not answer within {self.settings.connection_timeout:g} s"
         failure = client.handler.failure
         return ZooKeeperUnavailableError(text if failure is None else f"{text}; the last connection failed: {failure}")
 
@@ -296,7 +296,7 @@ class ZooKeeperConnection:
                 use_ssl=self._tls is not None,
             )
         except ValueError as failure:
-            text = f"{settings.hosts!r} is no list of hosts, as in zk1:2181,zk2:2181/kafka: {failure}"
+            text = f"{settings.hosts!r} is not a list of hosts such as zk1:2181,zk2:2181/kafka: {failure}"
             raise ConfigError(text) from None
         client.add_listener(partial(self._state_changed, client))
         return client
@@ -310,39 +310,39 @@ class ZooKeeperConnection:
                 threading.Thread(target=self._replace, args=(client,), name="offsetlog-zookeeper", daemon=True).start()
                 return
             except RuntimeError:
-                _log.exception("the end of a client of ZooKeeper waits for a thread")
+                _log.exception("cannot start the thread that replaces a failed ZooKeeper client; trying again")
                 if self._closing.wait(REPLACE_SECONDS):
                     return
 
     def _replace(self, ended: Any) -> None:
         is_closing = self._closing.wait(min(REPLACE_SECONDS * 2 ** min(self._refusals, 10), REPLACE_SECONDS_MAX))
-        # Nobody has answered what was asked for in the moment in which the thread ended.
+        # Requests made at the moment the thread ended have no answer yet.
         ended._notify_pending(self._kazoo.protocol.states.KeeperState.CLOSED)
         ended.discard()
         while not (is_closing or self._is_replaced(ended)):
             is_closing = self._closing.wait(REPLACE_SECONDS)
 
     def _is_replaced(self, ended: Any) -> bool:
-        """Puts a new client in the place of one that ended; returns whether it has none of its own any more."""
+        """Replaces a client that ended; returns whether it is no longer the current one."""
         new = None
         with self._lock:
             if self._client is not ended:
                 return True
             try:
-                _log.warning("the client of ZooKeeper at %s ended; a new session begins", self.settings.hosts)
+                _log.warning("the client of ZooKeeper at %s failed; starting a new session", self.settings.hosts)
                 # It has its place before its threads begin, since they may end at once.
                 self._client = new = self._new_client()
                 new.start_async()
                 return True
             except Exception:
-                _log.exception("no client of ZooKeeper can be made now")
+                _log.exception("cannot create a ZooKeeper client; trying again")
                 self._client = ended
         if new is not None:
             new.discard()
         return False
 
     def close(self) -> None:
-        """Ends the session, its ephemeral nodes with it.  A second call does nothing.
+        """Ends the session and its ephemeral nodes.  A second call does nothing.
 
         Servers have `connection_timeout` to answer; without an answer the session ends by its own time.  Called by a
         callback of this connection it returns at once, and the session ends after the callback.
@@ -362,28 +362,28 @@ class ZooKeeperConnection:
 
     @property
     def session_id(self) -> int:
-        """The number of the session, which ephemeral nodes name as their owner; 0 while there is none."""
+        """The id of the session, which ephemeral nodes name as their owner; 0 while there is none."""
         session = self._open().client_id
         return 0 if session is None else int(session[0])
 
     @property
     def is_connected(self) -> bool:
-        """Whether a server is connected now; what is asked for while none is waits for one."""
+        """Whether a server is connected now; requests made meanwhile wait for one."""
         client = self._client
         return client is not None and bool(client.connected)
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed, or not started yet; every call then raises ClosedError."""
+        """Whether it is closed or not started, so that every call raises ClosedError."""
         return self._client is None
 
     @property
     def last_zxid(self) -> int:
-        """The newest transaction that an answer has named: a read that is asked for from now on sees it."""
+        """The newest transaction named by any answer; later reads see it."""
         return int(self._open().last_zxid)
 
     def add_state_listener(self, listener: Callable[[str], object]) -> None:
-        """Has the listener called with "connected", "suspended" or "lost", by a thread of the connection.
+        """Registers a listener for "connected", "suspended" and "lost"; a thread of the connection calls it.
 
         It must not wait for anything: this thread alone sends requests and reads answers.  "suspended": no server is
         connected, and the session may live.  "lost": the session ended.
@@ -391,7 +391,7 @@ class ZooKeeperConnection:
         self._listeners.append(listener)
 
     def remove_state_listener(self, listener: Callable[[str], object]) -> None:
-        """Has the listener called no more; one that is not there is no failure."""
+        """Removes a listener; does nothing if it is not registered."""
         with contextlib.suppress(ValueError):
             self._listeners.remove(listener)
 
@@ -415,17 +415,17 @@ class ZooKeeperConnection:
     def _answered(self, result: Any) -> None:
         if result.exception is None:
             self._refusals = 0
-            _log.warning("ZooKeeper at %s takes the credentials again", self.settings.hosts)
+            _log.warning("ZooKeeper at %s accepts the credentials again", self.settings.hosts)
             self._notify("connected")
 
     @property
     def refusal(self) -> ZooKeeperError | None:
-        """The error that servers refuse the credentials, None while they do not; all calls raise it meanwhile."""
+        """The error that all calls raise while servers refuse the credentials, else None."""
         if not self._refusals:
             return None
         schemes = ", ".join(sorted(dict(self.settings.auth)))
         text = f"ZooKeeper at {self.settings.hosts} refuses the credentials of this connection ({schemes})"
-        return ZooKeeperError(f"{text}; correct them, or have the servers take such", node="/")
+        return ZooKeeperError(f"{text}; correct them, or configure the servers to accept this scheme", node="/")
 
     def _open(self) -> Any:
         client = self._client
@@ -434,7 +434,7 @@ class ZooKeeperConnection:
         return client
 
     def _asked(self) -> Any:
-        """Returns the client, to ask it for something."""
+        """Returns the client for a request."""
         client, refusal = self._open(), self.refusal
         if refusal is not None:
             raise refusal
@@ -454,13 +454,13 @@ class ZooKeeperConnection:
         return self.get_async(node).result()
 
     def exists_async(self, node: str, watch: Callable[[Any], object] | None = None) -> Answer[NodeStat | None]:
-        """Asks for the state of a node, None where there is none; `watch` is called once, when that changes."""
+        """Reads the state of a node, None if it does not exist; `watch` is called once, at the next change."""
         check_path(node)
         result = self._asked().exists_async(node, watch)
         return self._read(node, result, lambda found: None if found is None else _stat_of(found))
 
     def exists(self, node: str) -> NodeStat | None:
-        """Returns the state of a node, None where there is none."""
+        """Returns the state of a node, or None if it does not exist."""
         return self.exists_async(node).result()
 
     def children_async(self, node: str, watch: Callable[[Any], object] | None = None) -> Answer[list[str]]:
@@ -479,9 +479,9 @@ class ZooKeeperConnection:
         return self._read(node, result, lambda found: (sorted(found[0]), _stat_of(found[1])))
 
     def read_many_async(self, reads: Sequence[Read]) -> Answer[list[Found | ZooKeeperError]]:
-        """Makes many reads by one request, which servers before 3.6 do not know; see `reads_many`.
+        """Sends many reads in one request, which servers before 3.6 do not support; see `reads_many`.
 
-        The answer has what each gives, in their order, or its error.
+        The answer has the result or error of each read, in order.
         """
         client = self._asked()
         result = client.handler.async_result()
@@ -502,12 +502,12 @@ class ZooKeeperConnection:
         return self._read(reads[0].node, result, found)
 
     def reads_many(self) -> bool:
-        """Returns whether the servers know requests of many reads, which is asked once.
+        """Returns whether the servers support requests of many reads; asks them once.
 
-        A server before 3.6 refuses the first such request and closes the connection, which kazoo makes again.
+        A server before 3.6 refuses the first such request and closes the connection; kazoo reconnects.
 
         Raises:
-            ZooKeeperUnavailableError: the connection broke, or nobody answers; the second time that counts as no.
+            ZooKeeperUnavailableError: the connection broke, or no server answers; a second time means no.
         """
         if self._reads_many is None:
             try:
@@ -525,12 +525,12 @@ class ZooKeeperConnection:
         return self._reads_many
 
     def sync_async(self) -> Answer[None]:
-        """Has the server catch up with all writes that the ensemble has answered; reads called later see them."""
+        """Makes the server catch up with all answered writes of the ensemble, so that later reads see them."""
         return self._read("/", self._asked().sync_async("/"), lambda _: None)
 
     def _read(self, node: str, result: Any, read: Callable[[Any], U]) -> Answer[U]:
         def overdue() -> OffsetLogError:
-            text = f"no ZooKeeper answered within {self.settings.request_timeout:g} s"
+            text = f"ZooKeeper did not answer within {self.settings.request_timeout:g} s"
             return ZooKeeperUnavailableError(text, node=node)
 
         return Answer(
@@ -540,26 +540,26 @@ class ZooKeeperConnection:
     # ------------------------------------------------------------------------------------------------------- writes
 
     def multi_async(self, operations: Sequence[Operation]) -> Answer[None]:
-        """Makes all writes, or none.
+        """Applies all writes or none.
 
         Raises:
             TooLargeError: the request is larger than `request_bytes_max`; nothing was sent.
         The answer raises:
             NoNodeError, NodeExistsError, NodeVersionError, NodeNotEmptyError: one of them could not be made, whose node
                 the error names; none was.
-            UnknownOutcomeError: nobody knows whether they were made.
+            UnknownOutcomeError: it is unknown whether they were applied.
         """
         return self.send_async(self._multi_of(operations))
 
     def new_multi(self) -> Multi:
-        """Returns a request of no operation yet, for `send_async`."""
+        """Returns an empty request for `send_async`."""
         return Multi(self._root, self._acl, self._acl_bytes_more)
 
     def send_async(self, multi: Multi) -> Answer[None]:
-        """Makes all writes of a request, or none, as `multi_async`."""
+        """Applies all writes of a request or none, as `multi_async`."""
         if multi.size > self.settings.request_bytes_max:
             raise TooLargeError(
-                f"{len(multi.nodes)} writes make a request of {multi.size} bytes, and ZooKeeper takes at most "
+                f"{len(multi.nodes)} writes make a request of {multi.size} bytes; ZooKeeper accepts at most "
                 f"{self.settings.request_bytes_max} (jute.maxbuffer)"
             )
         client = self._asked()
@@ -568,7 +568,7 @@ class ZooKeeperConnection:
         return self._write(multi.nodes, result)
 
     def request_size(self, operations: Sequence[Operation]) -> int:
-        """Returns at least the bytes of a request of all these writes here, to compare with `request_bytes_max`."""
+        """Returns an upper bound of the bytes of a request with these writes, for `request_bytes_max`."""
         return self._multi_of(operations).size
 
     def _multi_of(self, operations: Iterable[Operation]) -> Multi:
@@ -578,11 +578,11 @@ class ZooKeeperConnection:
         return multi
 
     def multi(self, operations: Sequence[Operation]) -> None:
-        """Makes all writes, or none, and waits for it; raises as `multi_async`."""
+        """Applies all writes or none, and waits for the answer; raises as `multi_async`."""
         self.multi_async(operations).result()
 
     def create(self, node: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
-        """Makes a node; the one above it must be there.  Raises NodeExistsError, NoNodeError, UnknownOutcomeError."""
+        """Creates a node, whose parent must exist.  Raises NodeExistsError, NoNodeError, UnknownOutcomeError."""
         self.multi([Create(node, data, ephemeral)])
 
     def set_data(self, node: str, data: bytes, version: int = -1) -> None:
@@ -597,7 +597,7 @@ class ZooKeeperConnection:
         node = nodes[0]
 
         def unknown(why: str) -> OffsetLogError:
-            text = f"{why} after a write to {node} was sent: it may or may not have been made"
+            text = f"{why} after a write to {node} was sent; the write may or may not have been applied"
             return UnknownOutcomeError(text, node=node)
 
         def failed(failure: BaseException, at: str = node) -> OffsetLogError:
@@ -612,9 +612,9 @@ class ZooKeeperConnection:
                 if code not in (kinds.RolledBackError.code, kinds.RuntimeInconsistency.code):
                     raise failed(kinds.EXCEPTIONS.get(code, kinds.ZookeeperError)(), at)
             if codes:
-                raise unknown("ZooKeeper answered with errors that name none of the writes")
+                raise unknown("ZooKeeper answered with an error for none of the writes in particular")
 
         def overdue() -> OffsetLogError:
-            return unknown(f"no ZooKeeper answered within {self.settings.request_timeout:g} s")
+            return unknown(f"ZooKeeper did not answer within {self.settings.request_timeout:g} s")
 
         return Answer(result, read, failed, overdue, self.settings.request_timeout)

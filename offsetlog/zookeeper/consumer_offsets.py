@@ -1,4 +1,4 @@
-"""The offsets of consumers in ZooKeeper: /consumers/GROUP/offsets/TOPIC/PARTITION holds the decimal number in ASCII.
+"""Consumer offsets in ZooKeeper: /consumers/GROUP/offsets/TOPIC/PARTITION holds a decimal number in ASCII.
 
 The nodes above it are empty.  docs/format/brokers.md §15.2 says what brokers and consumers of Kafka 0.8 to 1.1
 left there.  Metadata is not kept.
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class OffsetNode(NamedTuple):
-    """A node of an offset as it stands in ZooKeeper, not checked.
+    """The node of an offset as stored in ZooKeeper, unchecked.
 
     Attributes:
         group: the consumer group.
@@ -63,43 +63,43 @@ class OffsetNode(NamedTuple):
         return f"{topic_node(self.group, self.topic)}/{self.partition}"
 
     def key(self) -> TopicPartition:
-        """Returns the position that the node keeps.
+        """Returns the topic and partition of the node.
 
         Raises:
-            CorruptionError: its name is no partition; the path is that of the node.
+            CorruptionError: its name is not a partition number; has the node's path.
         """
         return TopicPartition(self.topic, partition_in(self.partition, self.node))
 
     def offset(self) -> int:
-        """Returns the offset.  Raises CorruptionError with the path of the node: its bytes are no offset."""
+        """Returns the offset.  Raises CorruptionError, with the node's path, if its bytes are not an offset."""
         return offset_in(self.data, self.node)
 
 
 def partition_in(name: str, node: str) -> int:
-    """Returns the partition that the name of a node is.
+    """Parses the name of a partition's node.
 
     Raises:
-        CorruptionError: it is no number of a partition; the path is that of the node.
+        CorruptionError: it is not a partition number; has the node's path.
     """
     if not _PARTITION.fullmatch(name) or int(name) > PARTITION_MAX:
-        raise CorruptionError("the name of the node is no number of a partition", path=node)
+        raise CorruptionError("the name of the node is not a partition number", path=node)
     return int(name)
 
 
 def offset_in(data: bytes | None, node: str) -> int:
-    """Returns the offset that a node's bytes are.
+    """Parses the bytes of an offset's node.
 
     Raises:
-        CorruptionError: they are no decimal number from 0 to 2**63 - 1; the path is that of the node.
+        CorruptionError: they are not a decimal number from 0 to 2**63 - 1; has the node's path.
     """
     if data is None or not _NUMBER.fullmatch(data) or int(data) > OFFSET_MAX:
         shown = "null" if data is None else f"{len(data)} bytes, {data[:40]!r}"
-        raise CorruptionError(f"the node holds no offset but {shown}", path=node)
+        raise CorruptionError(f"the node must hold an offset, not {shown}", path=node)
     return int(data)
 
 
 def text_of(data: bytes | None) -> str | None:
-    """Returns the bytes of a node as text, whatever they are; the text of no offset loses its end.  None for null."""
+    """Returns the bytes of a node as text, shortened if too long for an offset; None for null."""
     return None if data is None else data[:_TEXT_BYTES_MAX].decode("utf-8", "replace")
 
 
@@ -109,24 +109,24 @@ def data_of(offset: int) -> bytes:
 
 
 def is_node_name(name: str) -> bool:
-    """Whether ZooKeeper takes a name as that of one node."""
+    """Whether ZooKeeper accepts a name for a node."""
     return name not in ("", ".", "..") and not _NOT_IN_PATHS.search(name)
 
 
 def check_group(group: str) -> None:
-    """Raises GroupError where no node can have the name of a group."""
+    """Raises GroupError if no node can have the group's name."""
     if not is_node_name(group):
         raise GroupError(f"the group {group!r} cannot be kept in ZooKeeper: no node can have this name")
 
 
 def check_topic(topic: str) -> None:
-    """Raises TopicError where no node can have the name of a topic."""
+    """Raises TopicError if no node can have the topic's name."""
     if not is_node_name(topic):
         raise TopicError(f"the topic {topic!r} cannot be kept in ZooKeeper: no node can have this name")
 
 
 def group_node(group: str) -> str:
-    """Returns the path of everything that ZooKeeper keeps of a group."""
+    """Returns the path above all nodes of a group."""
     return f"{CONSUMERS}/{group}"
 
 
@@ -148,14 +148,14 @@ def offset_node(group: str, key: TopicPartition) -> str:
 def settled(
     questions: Iterable[tuple[K, Callable[[], Answer[T]]]], in_flight: int
 ) -> Iterator[tuple[K, T | ZooKeeperError]]:
-    """Yields (key, answer) in the order of the questions; the error of a node that ZooKeeper does not give.
+    """Yields (key, answer) in the order of the questions; the answer may be the error of a node.
 
     Args:
         questions: a key of the caller's, and the call that asks.
-        in_flight: how many answers are outstanding at most.
+        in_flight: most outstanding answers.
 
     Raises:
-        ZooKeeperUnavailableError: nobody answers, which is no matter of one node.
+        ZooKeeperUnavailableError: no server answers, which concerns all nodes.
     """
     waiting: deque[tuple[K, Answer[T]]] = deque()
 
@@ -183,7 +183,7 @@ def settled(
 
 
 def pipelined(questions: Iterable[tuple[K, Callable[[], Answer[T]]]], in_flight: int) -> Iterator[tuple[K, T | None]]:
-    """Yields (key, answer) in the order of the questions, None for a node that is not there; arguments as `settled`.
+    """Yields (key, answer) in the order of the questions, None for a missing node; arguments as `settled`.
 
     Raises:
         ZooKeeperError: as the answers, but for NoNodeError.
@@ -201,27 +201,27 @@ def groups_in(connection: ZooKeeperConnection) -> list[str]:
     """Returns the names below /consumers, sorted.
 
     Raises:
-        InvalidArgumentError: there is no such node, which every Kafka of that time made: the root is another.
+        InvalidArgumentError: /consumers does not exist, though old Kafka always made it: the root is wrong.
         ZooKeeperError: ZooKeeper does not give it.
     """
     try:
         return connection.children(CONSUMERS)
     except NoNodeError:
         reason = (
-            f"ZooKeeper has no node {CONSUMERS} below the root of {connection.settings.hosts!r}; is the root right?"
+            f"ZooKeeper has no node {CONSUMERS} below the root of {connection.settings.hosts!r}; check the root"
         )
         raise InvalidArgumentError(reason) from None
 
 
 def read_offsets(connection: ZooKeeperConnection, groups: Iterable[str], in_flight: int = 64) -> Iterator[OffsetNode]:
-    """Yields the nodes of the offsets of groups; what goes meanwhile is left out.
+    """Yields the offset nodes of groups; leaves out nodes that are removed meanwhile.
 
     Call `connection.sync_async()` before it, to see what other clients were answered before.
 
     Args:
         connection: started.
-        groups: which; one that is not there has none, nor has one whose name no node can have.
-        in_flight: how many answers of each kind (topics, partitions, offsets) are outstanding at most.
+        groups: names of groups; those that do not exist, or cannot, have no nodes.
+        in_flight: most outstanding answers of each kind (topics, partitions, offsets).
 
     Raises:
         ZooKeeperError: ZooKeeper does not give a node.

@@ -1,4 +1,4 @@
-"""The nodes of whole groups below /consumers, which an atomic write has to know before it."""
+"""Reads the nodes of whole groups below /consumers, as needed before an atomic write."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ PASSES = 20
 
 @dataclass(slots=True)
 class GroupNodes:
-    """A group as it stands in ZooKeeper, not checked; what goes while it is read is left out.
+    """A group as stored in ZooKeeper, unchecked; nodes removed during the read are left out.
 
     Attributes:
         group: its name.
-        has_group: whether there is a node of the group.
-        has_offsets: whether there is the node above its topics.
+        has_group: whether the group has a node.
+        has_offsets: whether the node above its topics exists.
         has_consumers: whether consumers are alive: ephemeral nodes below `ids`.
-        topics: those that have a node.
+        topics: the topics that have a node.
         offsets: the nodes of its positions.
-        not_given: nodes of the group that ZooKeeper does not give, as for lack of a permission.
-        stood_together: whether the positions stood so at one moment, so that none is half of a commit.
+        not_given: nodes that ZooKeeper refuses to return, for example for lack of permission.
+        stood_together: whether the positions are a snapshot of one moment, so that no commit is half read.
     """
 
     group: str
@@ -45,7 +45,7 @@ class GroupNodes:
 
 
 class _Key(NamedTuple):
-    """The node that a question is about: of a group, of its `ids`, of a topic, or of a position."""
+    """The node that a question is about: a group, its `ids`, a topic, or a position."""
 
     group: GroupNodes
     topic: str | None = None
@@ -53,18 +53,18 @@ class _Key(NamedTuple):
 
 
 def read_groups(connection: ZooKeeperConnection, groups: Iterable[str], in_flight: int = 64) -> Iterator[GroupNodes]:
-    """Yields the groups, in this order; one that is not there has no nodes, nor has one whose name no node can have.
+    """Yields the groups in the given order; those that do not exist, or cannot, have no nodes.
 
-    A group that others change while it is read is read again, 20 times in all; then each of its positions is one that
-    stood at some moment.  Wait for `connection.sync_async()` before it, to see what other clients were answered before.
+    A group that changes while it is read is read again, up to 20 times in all; after that, its positions may be from
+    different moments.  Wait for `connection.sync_async()` first, to see earlier writes of other clients.
 
     Args:
         connection: started.
         groups: which.
-        in_flight: how many reads of each kind are under way at most.
+        in_flight: most reads of each kind under way.
 
     Raises:
-        ZooKeeperUnavailableError: nobody answers.
+        ZooKeeperUnavailableError: no server answers.
     """
     reads = ManyReads(connection, in_flight)
     for nodes in _read(connection, reads, groups):

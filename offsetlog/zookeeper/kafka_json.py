@@ -25,7 +25,7 @@ _IN_ORDER_MAX = 4
 
 
 class Fields:
-    """An object of JSON in a node, whose fields are read one by one.
+    """A JSON object in a node, whose fields are read one by one.
 
     Args:
         values: the fields.
@@ -41,26 +41,26 @@ class Fields:
         """Reads the bytes of a node.
 
         Raises:
-            CorruptionError: they are no object of JSON, or too many; the path is that of the node.
+            CorruptionError: they are not a JSON object, or too many; has the node's path.
         """
         if data is None:
-            raise corrupt("the node is empty, where Kafka keeps JSON", node)
+            raise corrupt("the node is empty, but must hold JSON", node)
         if len(data) > RECORD_BYTES_MAX:
-            raise corrupt(f"the node has {len(data)} bytes; at most {RECORD_BYTES_MAX} are read", node)
+            raise corrupt(f"the node has {len(data)} bytes; the limit is {RECORD_BYTES_MAX}", node)
         try:
             values = json.loads(data.decode(), parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
-            raise corrupt(f"the node holds no JSON but {data[:60]!r}", node) from None
+            raise corrupt(f"the node must hold JSON, not {data[:60]!r}", node) from None
         if not isinstance(values, dict):
-            raise corrupt(f"the node holds no object of JSON but {data[:60]!r}", node)
+            raise corrupt(f"the node must hold a JSON object, not {data[:60]!r}", node)
         return cls(values, node)
 
     def has(self, name: str) -> bool:
-        """Whether there is a field that is not null."""
+        """Whether a field exists and is not null."""
         return self.values.get(name) is not None
 
     def integer(self, name: str, low: int = 0, high: int = INT_MAX, default: int | None = None) -> int:
-        """Returns a number.  Raises CorruptionError where it lacks without a default, or is out of its bounds."""
+        """Returns a number.  Raises CorruptionError if it is out of bounds, or missing without a default."""
         value = self._value(name, default)
         return self._checked_integer(value, f"the field {name!r}", low, high)
 
@@ -68,25 +68,25 @@ class Fields:
         """Returns a string.  Raises CorruptionError."""
         value = self._value(name)
         if not isinstance(value, str):
-            raise corrupt(f"the field {name!r} is no string but {_shown(value)}", self.node)
+            raise corrupt(f"the field {name!r} must be a string, not {_shown(value)}", self.node)
         return self._encodable(value, name)
 
     def number_in_text(self, name: str, default: int | None = None) -> int:
-        """Returns a number that stands in a string, or as itself, as times do.  Raises CorruptionError."""
+        """Returns a number stored as a string or a number, as times are.  Raises CorruptionError."""
         value = self._value(name, default)
         if isinstance(value, str) and value.isascii() and value.removeprefix("-").isdecimal() and len(value) < 20:
             value = int(value)
         return self._checked_integer(value, f"the field {name!r}", -1, LONG_MAX)
 
     def objects(self, name: str) -> Fields:
-        """Returns an object, empty where there is none.  Raises CorruptionError."""
+        """Returns an object, empty if it is missing.  Raises CorruptionError."""
         value = self._value(name, {})
         if not isinstance(value, dict):
-            raise corrupt(f"the field {name!r} is no object but {_shown(value)}", self.node)
+            raise corrupt(f"the field {name!r} must be an object, not {_shown(value)}", self.node)
         return Fields(value, self.node)
 
     def integers(self, name: str, default: list[int] | None = None) -> tuple[int, ...]:
-        """Returns a list of numbers that are not below 0, as ids of brokers are.  Raises CorruptionError."""
+        """Returns a list of non-negative numbers, such as broker ids.  Raises CorruptionError."""
         values = self._list(name, default)
         return tuple(self._checked_integer(each, f"the field {name!r}", 0, INT_MAX) for each in values)
 
@@ -95,19 +95,19 @@ class Fields:
         values = self._list(name, None)
         for each in values:
             if not isinstance(each, str):
-                raise corrupt(f"the field {name!r} has no string but {_shown(each)}", self.node)
+                raise corrupt(f"the field {name!r} must hold strings, not {_shown(each)}", self.node)
         return tuple(self._encodable(each, name) for each in values)
 
     def _encodable(self, text: str, name: str) -> str:
-        # JSON can escape half a character, which nobody could print or write again.
+        # JSON can escape half a surrogate pair, which can be neither printed nor written again.
         if _SURROGATE.search(text):
-            raise corrupt(f"the field {name!r} has half a character in {_shown(text)}", self.node)
+            raise corrupt(f"the field {name!r} has half a surrogate pair in {_shown(text)}", self.node)
         return text
 
     def _list(self, name: str, default: list[int] | None) -> list[Any]:
         values = self._value(name, default)
         if not isinstance(values, list):
-            raise corrupt(f"the field {name!r} is no list but {_shown(values)}", self.node)
+            raise corrupt(f"the field {name!r} must be a list, not {_shown(values)}", self.node)
         return values
 
     def _value(self, name: str, default: Any = None) -> Any:
@@ -120,17 +120,17 @@ class Fields:
 
     def _checked_integer(self, value: Any, where: str, low: int, high: int) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise corrupt(f"{where} is no number from {low} to {high} but {_shown(value)}", self.node)
+            raise corrupt(f"{where} must be a number from {low} to {high}, not {_shown(value)}", self.node)
         return value
 
 
 def corrupt(text: str, node: str) -> CorruptionError:
-    """Makes the error of a node's bytes."""
+    """Makes the CorruptionError of a node."""
     return CorruptionError(text, path=node)
 
 
 def written(fields: Mapping[str, Any]) -> bytes:
-    """Returns the bytes of an object, with its fields in the order in which they stand.
+    """Returns the bytes of an object, with its fields in the given order.
 
     Raises:
         InvalidArgumentError: a text in it is not UTF-8.
@@ -140,11 +140,11 @@ def written(fields: Mapping[str, Any]) -> bytes:
         return text.encode()
     except UnicodeEncodeError as failure:
         shown = text[max(0, failure.start - 20) : failure.end + 20]
-        raise InvalidArgumentError(f"no node can have a text that is not UTF-8, as in {shown!r}") from None
+        raise InvalidArgumentError(f"a node cannot hold text that is not UTF-8: {shown!r}") from None
 
 
 def mutable_map(entries: Iterable[tuple[str, Any]], buckets: int = 16) -> dict[str, Any]:
-    """Returns entries in the order of a mutable map of Scala 2.13 that starts with so many buckets."""
+    """Returns entries in the order of a mutable map of Scala 2.13 with this initial number of buckets."""
     given = dict(entries)
     size = 0
     for size in range(1, len(given) + 1):
@@ -199,11 +199,11 @@ def _java_hash(name: str) -> int:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > 64:
-        return "a larger one"
+        return "a number of more than 64 bits"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}..."

@@ -1,4 +1,4 @@
-"""kazoo's client, which answers every request, shows no credentials, and ends when it is asked to."""
+"""A kazoo client that answers every request, logs no credentials, and ends when closed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Requests(deque[Any]):
     """Requests in their order.
 
     Attributes:
-        taken: the result of the last one that was taken out, None for none.
+        taken: the result object of the request taken out last, or None.
     """
 
     taken: Any = None
@@ -43,8 +43,8 @@ class _Requests(deque[Any]):
 class Client(KazooClient):  # type: ignore[misc]
     """A client whose requests are all answered when its connection ends.
 
-    kazoo takes a request out of its lists before it reads the answer.  An answer that it cannot read, as the number
-    of an unknown error, ends its thread, and nobody would answer this request: it is in no list any more.
+    kazoo takes a request out of its lists before it reads the answer.  An answer that it cannot parse, such as one
+    with an unknown error number, ends its thread, and this request would get no answer: it is in no list any more.
     """
 
     def _reset(self) -> None:
@@ -61,15 +61,15 @@ class Client(KazooClient):  # type: ignore[misc]
                 result.set_exception(ConnectionLoss())
 
     def discard(self) -> None:
-        """Ends the session, and frees what the client holds."""
+        """Ends the session, and frees the client's resources."""
         try:
             self.stop()
         except Exception:
-            _log.exception("the session of a client of ZooKeeper could not be ended")
+            _log.exception("the session of a ZooKeeper client could not be ended")
         try:
             self.close()
         except Exception:
-            _log.exception("the rest of a client of ZooKeeper could not be freed")
+            _log.exception("the resources of a ZooKeeper client could not be freed")
 
     def end(self, patience: float) -> None:
         """Ends the client, without its session's consent where no server gives that within `patience` seconds.

@@ -1,4 +1,4 @@
-"""kazoo's errors as ours, and which of them say that a write was not made."""
+"""Translates kazoo's errors to ours, and knows which of them mean that a write was not applied."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class KazooErrors:
     """The meaning of kazoo's errors.
 
     Args:
-        kinds: the module of kazoo that has them.
+        kinds: kazoo's module of exceptions.
     """
 
     def __init__(self, kinds: Any) -> None:
         self._kinds = kinds
 
     def is_refusal(self, failure: BaseException) -> bool:
-        """Whether a server has said that a write was not made.
+        """Whether an error means that a server did not apply a write.
 
         An error of the connection, or within the server, says nothing of that: where two clients had one session, a
         server of 3.9 has answered a write that it made with MarshallingError.
@@ -56,33 +56,33 @@ class KazooErrors:
         return self._kinds.EXCEPTIONS.get(code, ())
 
     def refusal_of(self, failure: BaseException, node: str) -> ZooKeeperError:
-        """Returns our error for one of kazoo's.
+        """Returns our error for an error of kazoo.
 
         Args:
-            failure: which.
+            failure: kazoo's error.
             node: the path of the node concerned.
         """
         kinds = self._kinds
         table: tuple[tuple[Any, type[ZooKeeperError], str], ...] = (
-            (kinds.NoNodeError, NoNodeError, "there is no node {0}, or none above it"),
-            (kinds.NodeExistsError, NodeExistsError, "there is a node {0} already"),
-            (kinds.BadVersionError, NodeVersionError, "the node {0} was changed meanwhile"),
-            (kinds.NotEmptyError, NodeNotEmptyError, "the node {0} has nodes below it"),
+            (kinds.NoNodeError, NoNodeError, "node {0} or its parent does not exist"),
+            (kinds.NodeExistsError, NodeExistsError, "node {0} already exists"),
+            (kinds.BadVersionError, NodeVersionError, "node {0} has been changed since it was read"),
+            (kinds.NotEmptyError, NodeNotEmptyError, "node {0} has child nodes"),
             (kinds.SessionExpiredError, SessionExpiredError, "the session with ZooKeeper expired"),
             (kinds.ConnectionLoss, ZooKeeperUnavailableError, "the connection to ZooKeeper broke"),
             (kinds.ConnectionClosedError, ZooKeeperUnavailableError, "the connection to ZooKeeper is closed"),
-            (kinds.SessionMovedError, ZooKeeperUnavailableError, "the session moved to another server meanwhile"),
-            (kinds.OperationTimeoutError, ZooKeeperUnavailableError, "ZooKeeper gave up on a request"),
+            (kinds.SessionMovedError, ZooKeeperUnavailableError, "the session has moved to another server"),
+            (kinds.OperationTimeoutError, ZooKeeperUnavailableError, "ZooKeeper timed out on a request"),
             (self._numbered(REQUEST_TIMEOUT), ZooKeeperUnavailableError, "ZooKeeper did not answer a request in time"),
-            (self._numbered(THROTTLED), ZooKeeperUnavailableError, "ZooKeeper has too many requests"),
+            (self._numbered(THROTTLED), ZooKeeperUnavailableError, "ZooKeeper is overloaded with requests"),
             (
                 self._numbered(QUOTA_EXCEEDED),
                 ZooKeeperError,
-                "the quota above the node {0} does not allow that",
+                "the write would exceed a quota that holds for node {0}",
             ),
             (kinds.AuthFailedError, ZooKeeperError, "ZooKeeper refuses the credentials of this connection"),
-            (kinds.NoAuthError, ZooKeeperError, "ZooKeeper does not let this connection do that to {0}"),
-            (kinds.InvalidACLError, ZooKeeperError, "ZooKeeper refuses the ACL for {0}; are there credentials for it?"),
+            (kinds.NoAuthError, ZooKeeperError, "the ACL of {0} does not permit this operation to this connection"),
+            (kinds.InvalidACLError, ZooKeeperError, "ZooKeeper refuses the ACL for {0}; check the credentials"),
         )
         for kind, ours, text in table:
             if isinstance(failure, kind):

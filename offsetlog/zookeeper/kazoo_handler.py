@@ -1,4 +1,4 @@
-"""The threads and sockets of one client of kazoo: no caller waits for them, and they end when they are asked to."""
+"""The threads and sockets of one kazoo client: they block no caller, and end when closed."""
 
 from __future__ import annotations
 
@@ -130,14 +130,14 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
             raise
 
     def spawn(self, call: Callable[..., object], *given: Any, **named: Any) -> Any:
-        """Starts a thread; what ends it is logged."""
+        """Starts a thread; an exception that ends it is logged."""
 
         def run() -> None:
             self._threads.add(threading.current_thread())
             try:
                 call(*given, **named)
             except Exception:
-                _log.exception("the thread of a client of ZooKeeper ended")
+                _log.exception("a thread of a ZooKeeper client failed")
             finally:
                 if not self.has_ended:
                     self.has_ended = True
@@ -165,7 +165,7 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
         is given.
 
         Raises:
-            OSError: there is no connection in time, or the client is being ended.
+            OSError: the connection failed or timed out, or the client is shutting down.
         """
         seconds = self._connect_seconds if timeout is None else min(timeout, self._connect_seconds)
         family = socket.getaddrinfo(*address, 0, socket.SOCK_STREAM)[0][0]
@@ -179,7 +179,7 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
                 secure.note = self._refused
             with self._lock:
                 if self._is_broken:
-                    raise OSError("the client is being ended")
+                    raise OSError("the client is shutting down")
                 self._connection = made
             made.connect(address)
         except BaseException as failure:

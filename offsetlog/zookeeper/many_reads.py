@@ -1,4 +1,4 @@
-"""Reads of many nodes, with many under way, and many of them by one request where the servers can."""
+"""Reads many nodes concurrently, and several by one request if the servers support it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offsetlog.zookeeper.requests import Found, Read, ReadListing, ReadNames, Re
 
 K = TypeVar("K")
 
-#: So many reads under way are made by this many requests, so that the ensemble always has one to answer.
+#: The reads under way are divided among this many requests, so that the ensemble always has one to answer.
 REQUESTS = 4
 #: Reads in one request, at most: with the longest names their bytes stay far below what servers take.
 TOGETHER_MAX = 64
@@ -50,7 +50,7 @@ class ManyReads:
 
     Args:
         connection: started.
-        in_flight: how many are under way at most in each call of `answers`.
+        in_flight: most reads under way in each call of `answers`.
 
     Raises:
         ZooKeeperUnavailableError: nobody answers.
@@ -62,13 +62,13 @@ class ManyReads:
         self._requests = max(1, in_flight // self._together)
 
     def answers(self, questions: Iterable[tuple[K, Read | None]]) -> Iterator[tuple[K, Found | ZooKeeperError | None]]:
-        """Yields (key, what was found) in the order of the questions, or the error of a node that is not given.
+        """Yields (key, result) in the order of the questions; the result may be the error of a node.
 
         Args:
-            questions: a key of the caller's, and what is read; None for nothing, which is found as None.
+            questions: a key of the caller's, and the read; None reads nothing and gives None.
 
         Raises:
-            ZooKeeperUnavailableError: nobody answers, which is no matter of one node.
+            ZooKeeperUnavailableError: no server answers, which concerns all nodes.
         """
         waiting: deque[_Asked[K]] = deque()
         # Some at once, since one wait for many answers costs less than many waits; not more, so that the ensemble

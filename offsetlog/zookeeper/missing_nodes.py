@@ -1,4 +1,4 @@
-"""Nodes that are made where they lack, whoever else makes them at the same time; also the root of a connection."""
+"""Creates missing nodes, even if other clients do so at the same time; also a connection's root."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _log = logging.getLogger(__name__)
 
 
 def make_node(connection: ZooKeeperConnection, node: str, data: bytes = b"") -> None:
-    """Makes a node where it lacks, whoever does; also where the answer was lost.
+    """Creates a node unless it exists; retries if the answer was lost.
 
     Raises:
-        NoNodeError: the node above it is not there.
+        NoNodeError: its parent does not exist.
         UnknownOutcomeError: every answer was lost.
     """
     for left in reversed(range(TRIES)):
@@ -35,19 +35,19 @@ def make_node(connection: ZooKeeperConnection, node: str, data: bytes = b"") -> 
 
 
 def make_with_parents(connection: ZooKeeperConnection, node: str) -> None:
-    """Makes a node and those above it where they lack.  Raises NoNodeError: the root is not there."""
+    """Creates a node and its missing parents.  Raises NoNodeError if the root does not exist."""
     if connection.exists(node) is None:
         for each in _paths(node.split("/")):
             make_node(connection, each)
 
 
 def ensure_root(connection: ZooKeeperConnection) -> None:
-    """Makes the root of a connection where it is not there, as Kafka does at its start.
+    """Creates the root of a connection if it does not exist, as Kafka does at its start.
 
-    A connection sees nothing above its root, so that this takes another one for as long as it lasts.
+    A connection sees nothing above its root, so this opens another one temporarily.
 
     Raises:
-        ZooKeeperError: ZooKeeper does not let this connection do that.
+        ZooKeeperError: ZooKeeper does not permit it to this connection.
         ZooKeeperUnavailableError, UnknownOutcomeError: no server answers.
     """
     if connection.exists("/") is not None:
@@ -57,7 +57,7 @@ def ensure_root(connection: ZooKeeperConnection) -> None:
         for each in _paths(root.split("/")):
             make_node(above, each)
     connection.sync_async().result()
-    _log.warning("ZooKeeper at %s had no node /%s; it was made", servers, root)
+    _log.warning("ZooKeeper at %s had no node /%s; created it", servers, root)
 
 
 def _paths(names: Iterable[str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A node as ZooKeeper answers it, and the path by which it is asked for."""
+"""A node as ZooKeeper returns it, and checks of paths."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class NodeStat(NamedTuple):
 
     Attributes:
         version: the number of changes of its bytes.
-        modified_ms: the time of the last one, ms since 1970.
-        created_zxid: the transaction that made the node; another one made a later node of that path.
-        ephemeral_owner: the session that it goes with, 0 for none.
+        modified_ms: the time of the last change of its bytes, ms since 1970.
+        created_zxid: the transaction that created this node; a later node of the same path has another.
+        ephemeral_owner: the session with which it ends, 0 for none.
         children: the number of nodes below it.
         modified_zxid: the transaction that changed its bytes last, or made it.
         children_zxid: the one that made or removed a node directly below it last, or made it.
@@ -40,7 +40,7 @@ class Node(NamedTuple):
 
 
 def path_bytes(path: str) -> bytes:
-    """Returns a path as requests have it.
+    """Returns a path as encoded in requests.
 
     The caller encodes it: kazoo's thread, which would do it later, ends over a path that cannot be.
 

@@ -1,4 +1,4 @@
-"""Writes to nodes, as values: one of them alone, or several that are made all or none."""
+"""Writes to nodes as values, applied alone or several all or none."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ ANY_VERSION = -1
 
 
 class Create(NamedTuple):
-    """Makes a node; the one above it must be there.
+    """Creates a node, whose parent must exist.
 
     Attributes:
         node: its path.
         data: its bytes.
-        ephemeral: whether it goes with the session.
+        ephemeral: whether it ends with the session.
     """
 
     node: str
@@ -28,7 +28,7 @@ class SetData(NamedTuple):
     Attributes:
         node: its path.
         data: its bytes.
-        version: that it must have.
+        version: the version that the node must have.
     """
 
     node: str
@@ -37,11 +37,11 @@ class SetData(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Removes a node that has none below it.
+    """Removes a node that has no children.
 
     Attributes:
         node: its path.
-        version: that it must have.
+        version: the version that the node must have.
     """
 
     node: str
@@ -49,11 +49,11 @@ class Delete(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Changes nothing, and fails the others where the node has another version.
+    """Changes nothing, but fails the whole request if the node has another version.
 
     Attributes:
         node: its path.
-        version: that it must have.
+        version: the version that the node must have.
     """
 
     node: str

@@ -1,7 +1,7 @@
 """The wait for sockets that a client of ZooKeeper makes several times for each request.
 
-kazoo's own makes an epoll, registers, asks and closes it each time: five calls of the system where one does it, and
-most of the processor time of a small request.
+kazoo's own wait creates, fills, polls and closes an epoll each time: five system calls where one is enough, and most
+of the processor time of a small request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def wait_for_sockets(
 
     Raises:
         ValueError: a socket is closed, or the timeout is negative.
-        TypeError: the timeout is no number.
+        TypeError: the timeout is not a number.
     """
     if timeout is not None and timeout < 0:
         raise ValueError("timeout must be non-negative")

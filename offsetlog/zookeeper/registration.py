@@ -1,6 +1,6 @@
-"""A broker's place in /brokers/ids, kept as long as the broker lives: made again when its session expired.
+"""Keeps a broker registered in /brokers/ids as long as it lives, over expired sessions.
 
-The node is ephemeral: it goes with the session, and other brokers see from it who is there.
+The node is ephemeral: it ends with the session, and shows other brokers which brokers live.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class BrokerRegistration:
     """The node of one broker; safe from any thread.
 
     Args:
-        connection: started; it outlives the registration.
-        record: the broker's own data; each registration has the time at which it was made.
-        wait: seconds that a node with the same endpoints is waited for to go: a broker that was killed and starts again
+        connection: the started connection, which must outlive the registration.
+        record: the broker's data; each registration carries its own time.
+        wait: seconds to wait until a node with the same endpoints is gone: a broker that was killed and starts again
             finds its own former node until the former session expires.
         on_failure: called once, by a thread of its own, where the registration was lost for good: with
             BrokerIdTakenError where another broker has the id, or with what ZooKeeper refuses.  Nothing is tried any
@@ -77,7 +77,7 @@ class BrokerRegistration:
 
     @property
     def epoch(self) -> int | None:
-        """The number of the present registration (Kafka's broker epoch); None while there is none."""
+        """The number of the current registration (Kafka's broker epoch), or None."""
         return self._epoch
 
     @property
@@ -90,7 +90,7 @@ class BrokerRegistration:
 
         Raises:
             BrokerIdTakenError: the id was lost to another broker.
-            TimeoutError: there was none in so many seconds.
+            TimeoutError: none came within `timeout` seconds.
         """
 
         def is_over() -> bool:
@@ -98,7 +98,7 @@ class BrokerRegistration:
 
         with self._condition:
             if not self._condition.wait_for(is_over, timeout):
-                raise TimeoutError(f"broker {self.record.broker_id} was not registered in time")
+                raise TimeoutError(f"broker {self.record.broker_id} was not registered within the timeout")
             if self._failure is not None:
                 raise self._failure
             assert self._epoch is not None
@@ -107,11 +107,11 @@ class BrokerRegistration:
     def start(self) -> None:
         """Registers the broker, and keeps it registered from now on.
 
-        Where it fails, it leaves no node.
+        If it fails, it leaves no node.
 
         Raises:
             BrokerIdTakenError: another broker has the id, or its former process still has it after `wait`.
-            ClosedError: it was closed meanwhile.
+            ClosedError: it was closed during the call.
             ZooKeeperError: the servers refuse the credentials, or do not allow it.
             ZooKeeperUnavailableError: no server answers.
         """
@@ -126,9 +126,9 @@ class BrokerRegistration:
         self._watcher = Watcher(self._watch, self._changed)
 
     def close(self) -> None:
-        """Removes the node, and ends it.  A second call does nothing.
+        """Removes the node, and ends the registration.  A second call does nothing.
 
-        Without a server now, the node goes once there is one, or with its session.
+        Without a connection, the node is removed once there is one, or ends with its session.
         """
         if self._closed.is_set():
             return
@@ -152,7 +152,7 @@ class BrokerRegistration:
     def _claim(self, watch: Watch[Node | None]) -> None:
         deadline = time.monotonic() + self._wait
         patience = self._connection.settings.request_timeout
-        silent = ZooKeeperUnavailableError(f"no ZooKeeper answered within {patience:g} s", node=self.node)
+        silent = ZooKeeperUnavailableError(f"ZooKeeper did not answer within {patience:g} s", node=self.node)
         holder: Node | None = None
         while True:
             left = patience if holder is None else max(0.0, deadline - time.monotonic())
@@ -213,7 +213,7 @@ class BrokerRegistration:
             except NodeExistsError:
                 return True
             except NoNodeError:
-                # Somebody removed what it stands below; where that is the root, this raises.
+                # Its parent was removed; if that is the root, this raises.
                 ClusterClient(self._connection).make_directories(root=False)
             except (UnknownOutcomeError, ZooKeeperUnavailableError):
                 if self._stands(data):
@@ -295,7 +295,7 @@ class BrokerRegistration:
         try:
             answer = self._connection.get_async(self.node)
             if not self._connection.is_connected:
-                # Nobody waits: the client asks the next server, and what it asks goes with the session, as the node.
+                # No wait: the client asks the next server, and its request ends with the session, as the node does.
                 answer.add_done_callback(found)
                 return
             answer.wait()
@@ -303,11 +303,11 @@ class BrokerRegistration:
             for each in removed:
                 each.result()
         except OffsetLogError:
-            _log.debug("the node of broker %d was not removed", self.record.broker_id, exc_info=True)
+            _log.debug("the node of broker %d could not be removed", self.record.broker_id, exc_info=True)
 
 
 def _moment_of(time_ms: int) -> str:
-    """Returns a time of ZooKeeper's clock as text, whatever a server takes for one."""
+    """Returns a time of ZooKeeper's clock as text, even if it is out of range."""
     try:
         return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):

@@ -1,4 +1,4 @@
-"""Requests to ZooKeeper that hold many operations, in the bytes in which they are sent.
+"""Requests to ZooKeeper with many operations, kept in their encoded form.
 
 kazoo's client sends them like its own.  It would make a value of each operation and of each result, and take the path
 of each node apart and join it again, which costs more than everything else that a write of many nodes does here.
@@ -40,16 +40,16 @@ _STAT = struct.Struct("!qqqqiiiqiiq")
 
 
 class Multi:
-    """Writes that are made all or none.  Not safe from several threads.
+    """Writes that are applied all or none.  Not thread-safe.
 
     Args:
-        root: of the connection, "" for none.
-        acl: the bytes of the ACL of nodes that are made.
+        root: the root of the connection, "" for none.
+        acl: the encoded ACL of created nodes.
         acl_bytes_more: by how much a server may keep more for these than for the open ACL.
 
     Attributes:
         nodes: the node of each operation, without the root.
-        size: at least the bytes of the request, and of what the servers make of it.
+        size: an upper bound of the bytes of the request, also in the servers' own form.
     """
 
     type = OP_MULTI
@@ -85,7 +85,7 @@ class Multi:
         self._versioned(OP_DELETE, node, version)
 
     def check(self, node: str, version: int) -> None:
-        """Fails the others where the node has another version."""
+        """Fails the whole request if the node has another version."""
         self._versioned(OP_CHECK, node, version)
 
     def add(self, operation: Operation) -> None:
@@ -101,7 +101,7 @@ class Multi:
             self.check(operation.node, operation.version)
 
     def parts(self, most: int) -> Iterator[Multi]:
-        """Yields requests of at most so many bytes, which make all of it in this order; one operation always fits."""
+        """Splits it into requests of limited size that apply everything in order; one operation always fits."""
         first, size = 0, REQUEST_BYTES
         for number, more in enumerate(self._sizes):
             if number > first and size + more > most:
@@ -133,16 +133,16 @@ class Multi:
         return b"".join(self._operations) + END
 
     def deserialize(self, answer: bytes, offset: int) -> Sequence[int]:
-        """Returns the error of each operation where one could not be made; nothing where all were.
+        """Returns the error of each operation if one failed; an empty list if all succeeded.
 
         Raises:
-            struct.error, ValueError: the answer is cut off, or has no result.
+            struct.error, ValueError: the answer is truncated, or has no result.
         """
         codes: list[int] = []
         while True:
             kind, is_end, _ = HEADER.unpack_from(answer, offset)
             if is_end and not codes:
-                raise ValueError("the answer has no result of any of the writes")
+                raise ValueError("the answer has no result for any of the writes")
             # A server answers either that all were made, or each with an error.
             if is_end or kind != OP_ERROR:
                 return codes
@@ -187,10 +187,10 @@ _KINDS: dict[type[Read], tuple[int, ...]] = {
 
 
 class MultiRead:
-    """Reads that are answered together, each with what it finds or its error.
+    """Reads that are answered together, each with its result or error.
 
     Args:
-        root: of the connection, "" for none.
+        root: the root of the connection, "" for none.
         reads: at least one.
 
     Raises:
@@ -218,7 +218,7 @@ class MultiRead:
         """Returns what each read finds, or the number of its error.
 
         Raises:
-            struct.error, ValueError: that is no answer to these reads.
+            struct.error, ValueError: the answer does not fit these reads.
         """
         found: list[Found | int] = []
         for each in self._reads:
@@ -243,11 +243,11 @@ class MultiRead:
 
 
 def _begin(kind: int, answer: bytes, offset: int) -> tuple[int | None, int]:
-    """Returns the error of a result, None for none, and where the rest of it begins."""
+    """Returns the error of a result or None, and the offset of the rest of it."""
     found, is_end, _ = HEADER.unpack_from(answer, offset)
     offset += HEADER.size
     if is_end or found not in (kind, OP_ERROR):
-        raise ValueError(f"the answer has a result of kind {found}, and not {kind}")
+        raise ValueError(f"the answer has a result of kind {found}, not {kind}")
     if found == OP_ERROR:
         return _NUMBER.unpack_from(answer, offset)[0], offset + _NUMBER.size
     return None, offset

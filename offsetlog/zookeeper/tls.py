@@ -10,13 +10,13 @@ from offsetlog.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """How servers are believed, and how they believe this client.
+    """How servers and this client authenticate each other.
 
     Attributes:
-        truststore: a file with the certificates of those who sign those of the servers, None for the system's.
-        keystore: a file with the private key of this client, its certificate, and those above it; None for none.
-        keystore_password: with which the key is enciphered, None for a plain one.
-        checks_hostname: whether the certificate of a server must name the host as it stands in the list of hosts.
+        truststore: a file with the CA certificates for the servers, None for the system's.
+        keystore: a file with this client's private key and certificate chain, or None.
+        keystore_password: the password of the encrypted key, None for a plain one.
+        checks_hostname: whether a server's certificate must match its name in the list of hosts.
     """
 
     truststore: str | None = None
@@ -25,10 +25,10 @@ class TlsSettings:
     checks_hostname: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """Returns what connections are made with; reads the files.
+        """Reads the files, and returns the TLS context for connections.
 
         Raises:
-            ConfigError: a file cannot be read, or is not what it should be; names it.
+            ConfigError: a file cannot be read or has wrong content; the message names it.
         """
         try:
             context = ssl.create_default_context(cafile=self.truststore)
@@ -44,8 +44,8 @@ class TlsSettings:
                 raise ConfigError(f"the password of the keystore {self.keystore!r} is not UTF-8") from None
             except (OSError, ValueError) as failure:
                 text = (
-                    f"the keystore {self.keystore!r} has no private key with its certificate in PEM that can be read, "
-                    f"or the password is another: {failure}"
+                    f"the keystore {self.keystore!r} has no readable private key and certificate in PEM, "
+                    f"or the password is wrong: {failure}"
                 )
                 raise ConfigError(text) from failure
         context.check_hostname = self.checks_hostname

@@ -1,8 +1,7 @@
-"""Watches that stay: a state after each change, the last one always, through reconnects and expired sessions.
+"""Permanent watches: they deliver the latest state after changes, over reconnects and expired sessions.
 
-ZooKeeper's own watches fire once, and go with the connection.  Here the node is read again after each of them, with a
-new watch that is set by the same read, so that nothing falls between.  States that were replaced before they were read
-are not seen.
+ZooKeeper's own watches fire once and end with the connection.  Here, each one is followed by a read of the node that
+also sets the next watch, so that no change is missed.  States that are replaced before they are read are skipped.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ _log = logging.getLogger(__name__)
 
 
 class Watch(Generic[T]):
-    """The states of one thing in ZooKeeper, one after the other; the first is the present one.
+    """The successive states of one thing in ZooKeeper, beginning with the current one.
 
     `next` and the iterator are for one thread; `close` can be called from any.  One that is not closed stays with its
     connection.
 
     Args:
         connection: started.
-        read: reads the state, and leaves the watch that it is given with ZooKeeper.
+        read: reads the state, and sets the given watch in ZooKeeper.
     """
 
     def __init__(self, connection: ZooKeeperConnection, read: Callable[[Callable[[Any], object]], T]) -> None:
@@ -48,9 +47,9 @@ class Watch(Generic[T]):
         """Waits for a state that differs from the one before, and returns it.
 
         Raises:
-            TimeoutError: none came in so many seconds; a read under way is waited for.
+            TimeoutError: none came within `timeout` seconds; a running read is awaited.
             ClosedError: the watch, or its connection, is closed.
-            CorruptionError: the node holds something else; the next call waits for its next change.
+            CorruptionError: the node has wrong content; the next call waits for its next change.
             ZooKeeperError: ZooKeeper refuses the read, or the credentials of the connection; the next call waits for
                 what changes that.
         """
@@ -87,7 +86,7 @@ class Watch(Generic[T]):
             yield state
 
     def close(self) -> None:
-        """Ends it: a call that waits raises ClosedError.  A second call does nothing."""
+        """Ends the watch: a waiting call raises ClosedError.  A second call does nothing."""
         with self._condition:
             self._is_closed = True
             self._condition.notify_all()
@@ -103,7 +102,7 @@ class Watch(Generic[T]):
         with self._condition:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not self._condition.wait_for(lambda: self._is_due or self._is_closed, left):
-                raise TimeoutError("nothing changed in time")
+                raise TimeoutError("nothing changed within the timeout")
             if self._is_closed:
                 raise ClosedError("the watch is closed")
             # Before the read: a change after it is due again.
@@ -115,7 +114,7 @@ class Watch(Generic[T]):
             self._condition.wait_for(lambda: self._is_due or self._is_closed, max(0.0, left))
             self._is_due = True
             if deadline is not None and time.monotonic() >= deadline:
-                raise TimeoutError("no ZooKeeper answered in time")
+                raise TimeoutError("ZooKeeper did not answer within the timeout")
 
     def _changed(self, _: object = None) -> None:
         with self._condition:
@@ -129,12 +128,12 @@ class Watch(Generic[T]):
 
 
 class Watcher(Generic[T]):
-    """Calls a function with each state of a watch, by a thread of its own, until it is closed.
+    """Calls a function with each state of a watch, on its own thread, until it is closed.
 
     Args:
-        watch: which; it is closed with this.
+        watch: the watch, which is closed together with this object.
         callback: called with each state, one call at a time.  An error in it is logged, and the next state comes.
-        failed: called with each error of a read, as CorruptionError; without it they are logged.
+        failed: called with each error of a read, such as CorruptionError; by default errors are logged.
     """
 
     def __init__(
@@ -145,12 +144,12 @@ class Watcher(Generic[T]):
     ) -> None:
         self._watch = watch
         self._callback = callback
-        self._failed = failed or (lambda failure: _log.warning("a watched node cannot be read: %s", failure))
+        self._failed = failed or (lambda failure: _log.warning("cannot read a watched node: %s", failure))
         self._thread = threading.Thread(target=self._run, name="offsetlog-zookeeper-watch", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Ends it, and waits until its callback is over, unless it is that which calls."""
+        """Ends it, and waits for a running callback, unless called by that callback."""
         self._watch.close()
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -176,7 +175,7 @@ class Watcher(Generic[T]):
 
 
 def read_node(connection: ZooKeeperConnection, node: str, watch: Callable[[Any], object]) -> Node | None:
-    """Reads a node, None where there is none, and leaves a watch for its next change, or for its making."""
+    """Reads a node, None if it does not exist, and sets a watch for its next change or creation."""
     while True:
         try:
             return connection.get_async(node, watch).result()
@@ -187,7 +186,7 @@ def read_node(connection: ZooKeeperConnection, node: str, watch: Callable[[Any],
 
 
 def read_children(connection: ZooKeeperConnection, node: str, watch: Callable[[Any], object]) -> list[str]:
-    """Reads the names below a node, none where it is not there, and leaves a watch for their next change."""
+    """Reads the names of a node's children, none if it does not exist, and sets a watch for their next change."""
     while True:
         try:
             return connection.children_async(node, watch).result()

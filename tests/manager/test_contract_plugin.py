@@ -76,7 +76,7 @@ def test_a_configuration_file_names_the_manager(package):
         ("no_such_module:Harness", "No module named 'no_such_module'"),
         ("harness:Nothing", "has no attribute 'Nothing'"),
         ("harness", "--offset-manager harness: "),
-        ("harness:create", "is no ManagerHarness, nor a list of them, but function"),
+        ("harness:create", "must be a ManagerHarness or a list of them, not function"),
     ],
 )
 def test_a_harness_that_is_none_is_refused(package, name, text):

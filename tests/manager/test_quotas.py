@@ -103,5 +103,5 @@ def test_a_commit_that_is_throttled_says_by_what(tmp_path, limits, used_up):
 
 
 def test_a_quota_that_is_none_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"offsets\.quota\.group\.comits is no quota; there are"):
+    with pytest.raises(ConfigError, match=r"offsets\.quota\.group\.comits is not a quota; the quotas are"):
         create({"log.dir": str(tmp_path), "offsets.quota.group.comits": "5"})

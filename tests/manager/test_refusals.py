@@ -41,7 +41,7 @@ def test_a_manager_that_does_not_run_says_which(manager, call):
         call(manager)
     manager.start()
     manager.stop()
-    with pytest.raises(ClosedError, match="the manager was stopped; make another one"):
+    with pytest.raises(ClosedError, match="the manager was stopped; create a new one"):
         call(manager)
 
 
@@ -51,7 +51,7 @@ def test_an_epoch_that_is_too_old_is_refused_with_the_newest_one(manager):
     manager.resign(0, 5)
     with pytest.raises(FencedLeaderEpochError, match="log partition 0: leader epoch 5 is not above 5"):
         manager.become_leader(0, 5)
-    with pytest.raises(FencedLeaderEpochError, match="leader epoch 4 is below 5, the newest one"):
+    with pytest.raises(FencedLeaderEpochError, match="leader epoch 4 is below 5, the newest"):
         manager.become_follower(0, 4)
 
 
@@ -60,13 +60,13 @@ def test_a_log_partition_that_is_no_int_is_refused_with_what_it_is(manager, numb
     manager.start()
     with pytest.raises(PartitionError) as refused:
         manager.state(number)
-    assert str(refused.value) == f"a log partition is an int from 0 to 0, not {number!r}"
+    assert str(refused.value) == f"a log partition must be an int from 0 to 0, not {number!r}"
 
 
 @pytest.mark.parametrize("number", [1, -1])
 def test_a_log_partition_that_is_not_there_is_refused(manager, number):
     manager.start()
-    with pytest.raises(PartitionError, match=f"no log partition {number}: the highest is 0"):
+    with pytest.raises(PartitionError, match=f"log partition {number} does not exist: the highest is 0"):
         manager.state(number)
 
 
@@ -81,7 +81,7 @@ def test_a_log_manager_shows_its_directory_and_whether_it_runs(tmp_path):
 def test_a_directory_of_another_process_is_refused_with_what_to_do(tmp_path):
     with manager_of(tmp_path), pytest.raises(LockedError) as caught:
         manager_of(tmp_path).start()
-    assert "; stop it first: a directory belongs to one process" in str(caught.value)
+    assert "; stop that process first: only one may use a directory" in str(caught.value)
     assert "read_only" not in str(caught.value)
 
 

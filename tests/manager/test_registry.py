@@ -38,7 +38,7 @@ def test_the_package_declares_its_manager():
 
 
 def test_an_unknown_name_is_refused_with_those_there_are(installed):
-    with pytest.raises(ConfigError, match=r"offset.storage='zoo' is not known; there are: log"):
+    with pytest.raises(ConfigError, match=r"offset.storage='zoo' is not an installed manager; installed: log"):
         registry.create_manager({"offset.storage": "zoo"})
 
 
@@ -56,7 +56,7 @@ def test_a_manager_that_cannot_be_imported_is_named(installed):
 
 def test_what_is_no_manager_is_refused(installed):
     installed.append(EntryPoint("dict", "builtins:dict", registry.GROUP))
-    with pytest.raises(ConfigError, match="builtins:dict made a dict, it lacks "):
+    with pytest.raises(ConfigError, match="builtins:dict made a dict, which has no "):
         registry.create_manager({"offset.storage": "dict"})
 
 
@@ -98,7 +98,7 @@ def test_what_bounds_a_property_is_read_before_it(tmp_path, installed):
 
 @pytest.mark.parametrize("settings", ["log", None, [("log.dir", "data")]])
 def test_settings_that_are_no_mapping_are_refused(installed, settings):
-    with pytest.raises(ArgumentTypeError, match="the settings are a broker's properties by name"):
+    with pytest.raises(ArgumentTypeError, match="the settings must be a mapping of a broker's properties by name"):
         registry.create_manager(settings)
 
 

@@ -81,7 +81,7 @@ def test_a_source_that_only_its_owner_may_read(hosts, tmp_path, capsys, auth_fil
     arguments = ["--from", f"zookeeper://{hosts}", "--to", tmp_path / "data"]
     code, out, err = call(capsys, *arguments)
     assert (code, out.splitlines()[1:]) == (1, [])
-    assert "/consumers/g/offsets: ZooKeeper does not let this connection do that" in err
+    assert "/consumers/g/offsets: the ACL of /consumers/g/offsets does not permit this operation" in err
     code, out, _ = call(capsys, *arguments, "--from-auth-file", auth_file)
     assert (code, out.splitlines()[-1]) == (0, "3 positions added")
 
@@ -102,7 +102,7 @@ def test_the_nodes_that_it_makes_have_the_acl(hosts, tmp_path, capsys, auth_file
     code, out, err = call(capsys, *arguments)
     assert (code, out.splitlines()[1:]) == (1, [])
     assert "3 positions refused" in err
-    assert "ZooKeeper does not let this connection do that to /consumers/g/offsets/t/0" in err
+    assert "the ACL of /consumers/g/offsets/t/0 does not permit this operation" in err
     assert set(offsets_in(hosts).values()) == {b"7"}
     code, out, err = call(capsys, *arguments, "--to-auth-file", auth_file)
     assert (code, out.splitlines()[-1], err) == (0, "3 positions moved forward", "")
@@ -122,7 +122,7 @@ def test_source_and_target_have_credentials_of_their_own(hosts, tmp_path, capsys
     arguments = ["--from", ensemble, "--to", f"{ensemble}/other", "--from-auth-file"]
     code, _, err = call(capsys, *arguments, other, "--to-auth-file", auth_file)
     assert code in (1, 2)
-    assert "does not let this connection" in err
+    assert "does not permit this operation to this connection" in err
     code, out, _ = call(capsys, *arguments, auth_file, "--to-auth-file", other)
     assert (code, out.splitlines()[-1]) == (0, "3 positions added")
 
@@ -158,11 +158,11 @@ def test_nodes_are_everybodys_without_an_acl(hosts, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "mode", "message"),
     [
-        ("digest:kafka:pass:word\n", 0o640, "others than the owner may use the credentials in .*auth.*chmod 600"),
-        ("digest:kafka:pass:word\n", 0o602, "others than the owner"),
+        ("digest:kafka:pass:word\n", 0o640, "auth holds credentials, but other users may access it.*chmod 600"),
+        ("digest:kafka:pass:word\n", 0o602, "other users may access it"),
         ("# nothing\n\n", 0o600, "auth holds no credentials"),
-        ("digest\n", 0o600, "line 1 of .*auth is no SCHEME:CREDENTIAL"),
-        ("#\npass:word\n:pass:word", 0o600, "line 3 of .*auth is no SCHEME:CREDENTIAL"),
+        ("digest\n", 0o600, "line 1 of .*auth must have the form SCHEME:CREDENTIAL"),
+        ("#\npass:word\n:pass:word", 0o600, "line 3 of .*auth must have the form SCHEME:CREDENTIAL"),
         ("digest:pass\n", 0o600, "line 1 of .*auth has no password"),
         ("digest:k:\n", 0o600, "line 1 of .*auth has no password"),
         ("x" * 70_000, 0o600, "more than 65536 bytes"),
@@ -179,13 +179,13 @@ def test_files_of_credentials_that_are_refused(tmp_path, capsys, text, mode, mes
 @pytest.mark.parametrize(
     ("acl", "message"),
     [
-        ("world:anyone", "is no entry of an ACL"),
-        ("world:anyone:rx", "is no entry of an ACL"),
-        ("world:anyone:rr", "is no entry of an ACL"),
-        ("world:anyone:", "is no entry of an ACL"),
+        ("world:anyone", "is not an ACL entry"),
+        ("world:anyone:rx", "is not an ACL entry"),
+        ("world:anyone:rr", "is not an ACL entry"),
+        ("world:anyone:", "is not an ACL entry"),
         ("digest:a\udc80:r", "is not UTF-8"),
-        ("digest::cdrwa", "names nobody"),
-        ("auth::cdrwa", "means the credentials of --to-auth-file; give that option, too"),
+        ("digest::cdrwa", "has no identity"),
+        ("auth::cdrwa", "names the credentials of --to-auth-file, which is not given"),
     ],
 )
 def test_acls_that_are_refused(tmp_path, capsys, acl, message):
@@ -205,5 +205,5 @@ def test_options_for_zookeeper_beside_a_directory(tmp_path, capsys, auth_file):
         code, _, err = call(capsys, *places, option, value)
         assert (code, message in err) == (2, True)
     code, _, err = call(capsys, "--from", "zookeeper://127.0.0.1:1", "--to", tmp_path, "--from-auth-file", "none")
-    assert (code, "the credentials in none cannot be read: No such file or directory" in err) == (2, True)
+    assert (code, "cannot read the credentials in none: No such file or directory" in err) == (2, True)
     assert not (tmp_path / "more").exists()

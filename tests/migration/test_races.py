@@ -108,7 +108,7 @@ def test_a_group_that_changes_again_and_again_is_refused_whole(source, hosts, co
     migration = Migration(source, Meddling(connection, 10**6, 2), ["g0", "g1"])
     list(migration.run())
     assert (migration.report.committed, migration.report.refused) == ({}, 2 * PARTITIONS)
-    assert "others changed it before each of 20 writes" in migration.report.examples[0].reason
+    assert "the group was changed before each of 20 writes" in migration.report.examples[0].reason
     assert {int(data) for data in offsets_in(hosts).values()} == {1, 2}
 
 
@@ -189,4 +189,4 @@ def test_a_write_that_is_never_answered_is_refused_and_says_that_it_may_be_made(
     with contextlib.suppress(StopIteration):
         list(migration.run())
     assert migration.report.refused == PARTITIONS
-    assert "some may have been made" in migration.report.examples[0].reason
+    assert "some may have been applied" in migration.report.examples[0].reason

@@ -146,7 +146,7 @@ def test_slow_requests_end_the_oldest_first_until_none_waits():
     memory.end_slow(1, 1)
     assert ended == []
     memory.end_slow(1.5, 1)
-    assert ended == ["0 ends: others wait for memory, and a request was not whole after 1 s", "3"]
+    assert ended == ["0 ends: its request was incomplete after 1 s while others waited for memory", "3"]
 
 
 def test_a_request_that_had_to_wait_has_its_time_when_it_is_let_in():
@@ -164,7 +164,7 @@ def test_a_request_that_had_to_wait_has_its_time_when_it_is_let_in():
         memory.end_slow(now, 30)
         return log
 
-    slow = "others wait for memory, and a request was not whole after 30 s"
+    slow = "its request was incomplete after 30 s while others waited for memory"
     assert logged(30) == []
     # The second is let in, and leaves no memory for the third.
     assert logged(31) == [f"0 ends: {slow}", "1"]
@@ -190,7 +190,7 @@ def test_a_request_does_not_wait_for_hundreds_that_stall_one_after_the_other():
     late.began(50)
     assert not memory.arrived(late, 1)
     look(60, 70)
-    assert sum("there was no memory for its request for 60 s" in each for each in log) == 97
+    assert sum("its request waited for memory for more than 60 s" in each for each in log) == 97
     look(80)
     assert log[-1] == "99"
 
@@ -327,14 +327,14 @@ def test_one_connection_too_many_is_closed_and_a_later_one_served(tmp_path, capl
             assert first.ask(ASK, 3).error_code == 0
         wait_until(lambda: len(server.server._connections) == 0)
         assert_serves(server)
-    assert "127.0.0.1: refused: there are 2 connections in all" in caplog.text
+    assert "127.0.0.1: connection refused: already 2 connections in total" in caplog.text
 
 
 def test_connections_leave_files_for_the_logs(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
     with serving(tmp_path) as server:
         assert server.server._connections.connections_max == 504
-    assert "at most 504 connections are taken, and not max.connections=20000" in caplog.text
+    assert "accepting at most 504 connections instead of max.connections=20000" in caplog.text
     caplog.clear()
     with serving(tmp_path, connections_max=504) as server:
         assert server.server._connections.connections_max == 504

@@ -200,7 +200,7 @@ def test_a_group_of_another_kind_and_one_in_its_last_generation_are_refused(runn
     on_loop(running, plant)
     with pytest.raises(InvalidArgumentError, match="not a classic group"):
         manager.fence(GROUP)
-    with pytest.raises(LimitError, match="last generation"):
+    with pytest.raises(LimitError, match="at its maximum"):
         manager.fence(found[0])
 
 
@@ -209,7 +209,7 @@ def test_a_fence_that_is_not_written_in_time_says_so_and_may_yet_count(running, 
     groups = running.server.node.groups
     held = []
     monkeypatch.setattr(groups, "_written", lambda *arguments, **more: held.append((arguments, more)))
-    with pytest.raises(CommitTimeoutError, match="may yet count"):
+    with pytest.raises(CommitTimeoutError, match="may still take effect"):
         manager.fence(GROUP, {ORDERS: 4}, timeout=0.01)
     monkeypatch.undo()
     while not held:

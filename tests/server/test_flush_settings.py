@@ -99,4 +99,4 @@ def test_who_waits_for_a_flush_is_woken_however_it_fails(failure, caplog):
         return log
 
     assert asyncio.run(flush_twice()).flushes == 2
-    assert "orders-0: not flushed" in caplog.text
+    assert "orders-0: the flush failed" in caplog.text

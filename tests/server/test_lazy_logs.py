@@ -171,7 +171,7 @@ def test_a_log_that_could_not_be_opened_for_now_is_opened_by_a_later_request(dat
         monkeypatch.setattr(TopicLogs, "_open", open_log)
         assert fetch(client, 0, partition=2).high_watermark == 3
         assert produce(client, batch(), partition=PARTITIONS - 1).base_offset == 0
-    assert "orders-2: not opened: too many open files" in caplog.text
+    assert "orders-2: the log could not be opened: too many open files" in caplog.text
 
 
 def test_a_damaged_log_is_tried_once(data, monkeypatch):

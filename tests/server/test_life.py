@@ -128,7 +128,7 @@ def test_two_servers_do_not_share_a_directory(tmp_path):
 
 
 def test_off_loopback_only_with_leave(tmp_path):
-    with pytest.raises(ConfigError, match=r"no security yet: listening on 0\.0\.0\.0 needs"):
+    with pytest.raises(ConfigError, match=r"listening on 0\.0\.0\.0 needs --allow-any-host"):
         RunningServer(tmp_path / "data", host="0.0.0.0")
 
 
@@ -307,7 +307,7 @@ def test_a_commit_that_was_answered_survives_kill_9(tmp_path):
     [
         (["--listen", "nowhere"], "--listen: 'nowhere' is not HOST:PORT"),
         (["--metrics", "127.0.0.1:65536"], "'127.0.0.1:65536' is not HOST:PORT"),
-        (["--listen", "0.0.0.0:0"], "there is no security yet"),
+        (["--listen", "0.0.0.0:0"], "neither authenticated nor encrypted"),
         (["--partitions", "0"], "partitions"),
     ],
 )

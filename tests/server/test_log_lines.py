@@ -94,14 +94,14 @@ def test_the_events_of_a_server_have_fields(tmp_path):
         assert client.receive() is None
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     found = {each["message"].replace(str(server.address[1]), "PORT"): each["fields"] for each in lines}
-    assert found["listens on 127.0.0.1:PORT"] == {"host": "127.0.0.1", "port": server.address[1]}
+    assert found["listening on 127.0.0.1:PORT"] == {"host": "127.0.0.1", "port": server.address[1]}
     assert found["log partition 0 is loaded"] == {"partition": 0}
-    assert found["127.0.0.1: refused: there are 1 connections in all"] == {
+    assert found["127.0.0.1: connection refused: already 1 connections in total"] == {
         "client": "127.0.0.1",
         "connections": 1,
     }
-    reason = "a request of 2147483647 bytes"
-    assert found[f"127.0.0.1: closed: {reason}"] == {"client": "127.0.0.1", "reason": reason}
+    reason = "the request has an invalid size of 2147483647 bytes"
+    assert found[f"127.0.0.1: connection closed: {reason}"] == {"client": "127.0.0.1", "reason": reason}
     assert "stopped" in found
 
 

@@ -233,7 +233,7 @@ def test_directories_that_only_look_like_partitions_are_passed_over_and_reported
         assert topics == {"__consumer_offsets": 50, "orders": 2, "found": 3}
         assert fetch(client, 0).high_watermark == 1
     for name in ("backup-20261125", "notes-3", "orders-7", "huge-100000"):
-        assert f"{name}: passed over: " in caplog.text
+        assert f"{name}: ignored: " in caplog.text
     assert os.listdir(data / "notes-3") == ["notes.txt"]
 
 
@@ -256,7 +256,7 @@ def test_a_directory_of_somebody_else_takes_no_records_and_outlives_a_topic_of_i
         until(lambda: sorted(each for each in os.listdir(data) if "photos" in each) == ["photos-0", "photos-1"])
     for number in range(2):
         assert os.listdir(data / f"photos-{number}") == ["holiday.jpg"]
-    assert "photos-1: not opened" in caplog.text
+    assert "photos-1: the log could not be opened" in caplog.text
     assert "move it out of the log directory" in caplog.text
 
 
@@ -308,5 +308,5 @@ def test_a_damaged_log_refuses_its_clients_and_no_others(tmp_path, caplog):
         assert produce(client, produced_batch(1, timestamp=NOW), partition=0).error_code == 56
         assert list_offset(client, -1).error_code == 56
         assert fetch(client, 0, partition=1).high_watermark == 5
-    assert "orders-0: not opened" in caplog.text
+    assert "orders-0: the log could not be opened" in caplog.text
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()

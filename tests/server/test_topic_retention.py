@@ -159,7 +159,7 @@ def test_a_start_that_cannot_be_stored_deletes_nothing(server, client, monkeypat
     with monkeypatch.context() as patched:
         patched.setattr(directory, "write_entries", refuse)
         sweep(server)
-    assert "nothing is deleted: the disk refuses" in caplog.text
+    assert "so no old segments are deleted: the disk refuses" in caplog.text
     assert list_offset(client, EARLIEST).offset == 0
     assert files(server, ".deleted") == []
     sweep(server)

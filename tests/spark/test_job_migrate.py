@@ -108,9 +108,9 @@ def test_from_zookeeper_into_a_new_directory(spark, zookeeper, tmp_path):
     assert done.committed == tried.committed == {"new": 61}
     assert (done.kept, done.refused, tried.dry_run) == ({}, 3, True)
     assert {(each["partition"], each["offset"], each["reason"]) for each in done.examples} == {
-        ("0", "not a number", "the offset is no number from 0 to 9223372036854775807"),
-        ("2", "-1", "the offset is no number from 0 to 9223372036854775807"),
-        ("x", "5", "the partition is no number from 0 to 2147483647"),
+        ("0", "not a number", "the offset must be a number from 0 to 9223372036854775807"),
+        ("2", "-1", "the offset must be a number from 0 to 9223372036854775807"),
+        ("x", "5", "the partition must be a number from 0 to 2147483647"),
     }
     with offsetlog.open(tmp_path / "data") as store:
         assert store.partitions == 4
@@ -128,14 +128,14 @@ def test_what_cannot_be_read_is_said(spark, zookeeper, tmp_path):
         return caught.value
 
     assert "ZooKeeper has no node /consumers below the root" in str(tried(zookeeper, ""))
-    assert "no list of hosts" in str(tried("zk1:port", ""))
+    assert "not a list of hosts" in str(tried("zk1:port", ""))
     client = KazooClient(hosts=f"{zookeeper}/kafka", timeout=30)
     client.start(timeout=60)
     try:
         client.create("/consumers/closed/offsets/t/0", b"1", makepath=True)
         client.set_acls("/consumers/closed/offsets/t/0", [make_digest_acl("somebody", "secret", all=True)])
         failure = tried(zookeeper, "/kafka", ["closed"])
-        assert "ZooKeeper does not let this connection do that to /consumers/closed/offsets/t/0" in str(failure)
+        assert "the ACL of /consumers/closed/offsets/t/0 does not permit" in str(failure)
     finally:
         # It may not be read, and so not be removed with what is above it.
         client.delete("/consumers/closed/offsets/t/0")
@@ -167,11 +167,11 @@ def test_from_a_dump_beside_what_is_there(spark, tmp_path):
     assert (done.committed, done.kept, done.refused) == ({"new": 1, "forward": 1}, {"same": 1, "lower": 1}, 6)
     assert sorted(str(each["reason"]) for each in done.examples) == [
         "the group has more than 32767 bytes",
-        "the offset is no number from 0 to 9223372036854775807",
-        "the partition is no number from 0 to 2147483647",
-        "the position is there more than once, with other offsets",
-        "the position is there more than once, with other offsets",
-        "there is no group",
+        "the offset must be a number from 0 to 9223372036854775807",
+        "the partition must be a number from 0 to 2147483647",
+        "the position appears more than once, with different offsets",
+        "the position appears more than once, with different offsets",
+        "the group is missing",
     ]
     with offsetlog.open(tmp_path / "data") as store:
         assert [store.fetch_one("billing", *place).offset for place in places] == [11, 10, 10, 3]
@@ -291,11 +291,11 @@ def test_refusals_name_the_line(spark, tmp_path):
     done = migrate.run(spark, migrate.from_dump(spark, dump), tmp_path / "data", partitions=2)
     assert done.committed == {"new": 1}
     assert [(each["line"], str(each["reason"]).split(" from ")[0]) for each in done.examples] == [
-        (3, "it is no row of group, topic, partition and offset"),
-        (4, "the partition is no number"),
-        (6, "it is no row of group, topic, partition and offset"),
-        (7, "the offset is no number"),
-        (8, "the offset is no number"),
+        (3, "not a row of group, topic, partition and offset"),
+        (4, "the partition must be a number"),
+        (6, "not a row of group, topic, partition and offset"),
+        (7, "the offset must be a number"),
+        (8, "the offset must be a number"),
     ]
     assert {str(each["file"]) for each in done.examples} == {dump.name}
     assert done.refused == 5

@@ -171,7 +171,7 @@ def test_a_connection_that_is_closed_while_it_is_started_stays_closed(hosts, mon
         return is_let_in(*given)
 
     monkeypatch.setattr(connection, "_is_let_in", close_then_go_on)
-    with pytest.raises(errors.ClosedError, match="while it was started"):
+    with pytest.raises(errors.ClosedError, match="during its start"):
         connection.start()
     assert connection.is_closed
     threads.wait_until_ended()

@@ -290,7 +290,7 @@ def test_a_new_id_is_22_characters_without_a_dash_in_front():
 )
 def test_half_a_character_that_json_escapes_is_refused_where_it_stands(field, fields):
     data = json.dumps(fields).encode()
-    with pytest.raises(errors.CorruptionError, match=f"the field '{field}' has half a character") as failed:
+    with pytest.raises(errors.CorruptionError, match=f"the field '{field}' has half a surrogate pair") as failed:
         BrokerRecord.from_json(1, data)
     assert failed.value.path == broker_node(1)
     str(failed.value).encode()

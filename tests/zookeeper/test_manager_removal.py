@@ -134,7 +134,7 @@ def test_a_commit_while_its_group_is_removed_is_not_lost(hosts, key):
         manager.commit("g", dict.fromkeys(KEYS, 1))
         with (
             before_write(manager, 1, lambda: other.commit("g", {key: 5})),
-            pytest.raises(errors.GroupNotEmptyError, match="was changed meanwhile"),
+            pytest.raises(errors.GroupNotEmptyError, match="changed during the deletion"),
         ):
             manager.delete_group("g")
         assert offsets_of(manager, "g") == {**dict.fromkeys(KEYS, 1), key: 5}
@@ -151,7 +151,7 @@ def test_a_commit_beside_another_removal_of_its_group_is_not_lost(hosts):
 
         with (
             before_write(manager, 1, change),
-            pytest.raises(errors.GroupNotEmptyError, match="orders/3 was changed meanwhile"),
+            pytest.raises(errors.GroupNotEmptyError, match="orders/3 changed during the deletion"),
         ):
             manager.delete_group("g")
         assert offsets_of(manager, "g") == {KEYS[1]: 1, KEYS[2]: 1, KEYS[3]: 5}
@@ -235,7 +235,7 @@ def test_a_commit_while_its_position_is_deleted_is_not_lost(hosts, again):
 
         with (
             before_write(manager, 1, change),
-            pytest.raises(errors.GroupNotEmptyError, match="orders/0 was changed meanwhile"),
+            pytest.raises(errors.GroupNotEmptyError, match="orders/0 changed during the deletion"),
         ):
             manager.delete("g", KEYS[:3])
         left = {KEYS[0]: 5, KEYS[1]: 1, KEYS[2]: 1, KEYS[3]: 1}
@@ -261,7 +261,7 @@ def test_a_commit_while_its_topic_is_deleted_stays_and_keeps_no_other_from_it(ho
             manager.commit(group, dict.fromkeys([wanted, *others], 1))
         with (
             before_write(manager, 1, lambda: other.commit("a", {wanted: 5})),
-            pytest.raises(errors.GroupNotEmptyError, match="/consumers/a/offsets/t-1/0 was changed meanwhile"),
+            pytest.raises(errors.GroupNotEmptyError, match="/consumers/a/offsets/t-1/0 changed during the deletion"),
         ):
             manager.on_topic_deleted(["t-1", "t-2"])
         # The others in one transaction with it stay as well.
@@ -279,7 +279,7 @@ def test_a_node_below_a_position_is_named_and_asked_for_once(hosts, connection):
         with before_write(manager, 0, print) as writes, pytest.raises(errors.NodeNotEmptyError) as caught:
             manager.on_topic_deleted(["orders", "t"])
         assert caught.value.node == "/consumers/a/offsets/orders/2"
-        assert "has nodes below it; remove them by hand" in str(caught.value)
+        assert "has child nodes; remove them by hand" in str(caught.value)
         assert len(writes) == 3
         assert offsets_of(manager, "a") == dict.fromkeys(KEYS, 1)
         assert offsets_of(manager, "b") == {}

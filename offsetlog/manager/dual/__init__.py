@@ -1,1 +1,1 @@
-"""The manager that keeps positions in a log and in ZooKeeper, for the way from one to the other."""
+"""The manager that keeps positions in a log and in ZooKeeper, for moving from ZooKeeper to the log."""

@@ -1,7 +1,6 @@
-"""Changes of a log and of ZooKeeper, made so that a fetch of the larger position sees each of them at once.
+"""Changes both a log and ZooKeeper, so that fetches, which return the larger position, see each change at once.
 
-The calls wait, but for `may_go_back`.  Calls that touch the same positions are made one after the other; their caller
-sees to it.
+All calls but `may_go_back` block.  The caller must serialize calls that touch the same positions.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
 
 #: So often a group is looked at again, because another client of ZooKeeper committed meanwhile.
 CATCH_UP_TRIES = 5
-#: So many positions of deleted topics go by one request, which holds as many with the longest names.
+#: Most positions of deleted topics in one request, which has room for as many with the longest names.
 DELETED_TOGETHER = 500
 Values = Mapping[TopicPartition, OffsetAndMetadata]
 
@@ -37,10 +36,10 @@ class Both:
 
     Args:
         log: decides when a change takes effect.
-        zookeeper: follows it.
-        differences: notes where they were seen to differ.
-        queue: brings to ZooKeeper what goes forward.
-        patience: seconds that a call waits for what is on its way to ZooKeeper.
+        zookeeper: follows the log.
+        differences: records where they were seen to differ.
+        queue: sends forward commits to ZooKeeper.
+        patience: seconds that a call waits for writes on their way to ZooKeeper.
     """
 
     def __init__(
@@ -63,12 +62,12 @@ class Both:
     def fetch_beside(
         self, group: str, keys: list[TopicPartition] | None, is_busy: Callable[[], bool]
     ) -> dict[TopicPartition, OffsetAndMetadata] | None:
-        """Returns the larger positions; None where something went back meanwhile, and may be seen in part.
+        """Returns the larger positions; None if a rewind ran meanwhile, which may have been seen in part.
 
         Args:
             group: the consumer group.
-            keys: which, None for all.
-            is_busy: whether a commit is under way, which one storage may have and the other not yet.
+            keys: the positions, None for all.
+            is_busy: returns whether a commit is under way, which may be in only one storage yet.
         """
         with self.looks.at(group) as look:
             is_seen_in_part = look.went_back
@@ -81,13 +80,13 @@ class Both:
             return None if look.went_back else _there(found)
 
     def fetch(self, group: str, keys: list[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns the larger positions, of the keys that there are, or all; in the turn of these."""
+        """Returns the larger positions of the keys that have one, or of all; in the turn of these keys."""
         return _there(self._fetched(group, keys)[2])
 
     def _fetched(
         self, group: str, keys: list[TopicPartition] | None
     ) -> tuple[Values, Values, dict[TopicPartition, OffsetAndMetadata | None]]:
-        """Returns what the log has, what ZooKeeper has, and the larger of both."""
+        """Returns the positions of the log, those of ZooKeeper, and the larger of both."""
         # Positions that differed may be gone in both.
         before = self._differences.keys(group) if keys is None else ()
         log, zookeeper = self._log.fetch(group, keys), self._zookeeper.fetch(group, keys)
@@ -95,7 +94,7 @@ class Both:
         return log, zookeeper, {key: larger(log.get(key), zookeeper.get(key)) for key in every}
 
     def compare(self, group: str) -> list[Difference]:
-        """Reads both, and returns the positions of a group that differ."""
+        """Reads both storages, and returns the positions of a group that differ."""
         self._queue.settle(group, self._patience)
         log, zookeeper, found = self._fetched(group, None)
         self._differences.note(group, found, log, zookeeper)
@@ -104,7 +103,7 @@ class Both:
     # ------------------------------------------------------------------------------------------------------- commits
 
     def may_go_back(self, group: str, values: Values) -> bool:
-        """Whether a commit takes a position back, or ZooKeeper has to be asked for that."""
+        """Whether a commit lowers a position, or only ZooKeeper can say whether it does."""
         in_zookeeper = self._differences.last_in_zookeeper(group, values)
         if in_zookeeper is None:
             return True
@@ -117,13 +116,13 @@ class Both:
     def commit(
         self, group: str, values: Values, given: Mapping[str, Any]
     ) -> tuple[Position, dict[TopicPartition, int]]:
-        """Commits to the log, and before that to ZooKeeper what goes back.
+        """Commits to the log, after committing to ZooKeeper the positions that are lowered.
 
         Returns:
-            Where the commit stands in the log, and the offsets that go forward: ZooKeeper is to take them now.
+            The commit's position in the log, and the offsets that go forward, which ZooKeeper should get now.
 
         Raises:
-            DifferenceError: ZooKeeper went back, and the log did not, or not surely.
+            DifferenceError: positions were lowered in ZooKeeper, but not, or not certainly, in the log.
             ZooKeeperUnavailableError: ZooKeeper is known not to answer; nothing was written.
         """
         timeout = given["timeout"]
@@ -140,13 +139,13 @@ class Both:
                 if not back:
                     raise
                 self._note_unfollowed(group, before, values)
-                raise _different(group, "has what was committed", back, failure) from failure
+                raise _different(group, "has the committed positions", back, failure) from failure
             self._differences.count(commits=1, rewinds=1 if back else 0)
             self._differences.note_equal(group, back)
         return position, forward
 
     def _note_unfollowed(self, group: str, keys: Iterable[TopicPartition], zookeeper: Values) -> None:
-        """Notes what ZooKeeper has where the log did not follow it, or not in time."""
+        """Records ZooKeeper's positions that the log did not take, or not in time."""
         asked = list(keys)
         with suppress(OffsetLogError):  # it is not led here any more, or failed: nothing is answered from it
             self._differences.note(group, asked, self._log.fetch(group, asked), zookeeper)
@@ -154,10 +153,10 @@ class Both:
     def _lower_zookeeper(
         self, group: str, values: Values, timeout: float | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Commits to ZooKeeper what goes back.
+        """Commits to ZooKeeper the positions that are lowered.
 
         Returns:
-            The positions that go back, as the log has them, and fetches answer them.
+            The lowered positions with the log's values, which fetches return.
         """
         while True:
             keys = list(values)
@@ -183,7 +182,7 @@ class Both:
             return back
 
     def _raise_log(self, group: str, keys: Iterable[TopicPartition], log: Values, zookeeper: Values) -> int:
-        """Has the log take the positions that are larger in ZooKeeper; returns how many."""
+        """Commits to the log the positions that are larger in ZooKeeper; returns their number."""
         larger_there = {
             key: zookeeper[key].offset
             for key in keys
@@ -197,7 +196,7 @@ class Both:
         """Raises all positions of a group to the larger of both.
 
         Returns:
-            How many were raised, and the positions that differ now.
+            The number of raised positions, and the positions that still differ.
 
         Raises:
             RewindError: another client of ZooKeeper commits positions of the group again and again.
@@ -226,7 +225,7 @@ class Both:
         return raised, self.compare(group)
 
     def level(self, group: str) -> None:
-        """Raises each position that both have to the larger of both; those that one of them lacks stay so.
+        """Raises each position that both storages have to the larger value; positions missing in one stay missing.
 
         Raises:
             RewindError: another client of ZooKeeper commits meanwhile.
@@ -244,7 +243,7 @@ class Both:
     # ------------------------------------------------------------------------------------------------------- deletes
 
     def delete(self, group: str, keys: list[TopicPartition], timeout: float | None) -> int:
-        """Deletes positions in both; returns how many there were in one of them at least."""
+        """Deletes positions in both; returns how many existed in at least one of them."""
         with self._back(group, keys) as lowered:
             log, zookeeper, larger_of = self._fetched(group, keys)
             found = _there(larger_of)
@@ -257,12 +256,12 @@ class Both:
                 self._log.delete(group, keys, timeout=timeout)
             except OffsetLogError as failure:
                 self._note_unfollowed(group, found, {})
-                raise _different(group, "has no longer what was deleted", gone, failure) from failure
+                raise _different(group, "no longer has the deleted positions", gone, failure) from failure
             self._differences.note_equal(group, gone)
             return len(found)
 
     def delete_group(self, group: str, timeout: float | None) -> int:
-        """Deletes all of a group in both; returns how many records the log wrote, or positions there were."""
+        """Deletes a group in both; returns the larger of the log's written records and ZooKeeper's positions."""
         with self._back(group, None) as lowered:
             log, zookeeper, larger_of = self._fetched(group, None)
             found = _there(larger_of)
@@ -273,17 +272,17 @@ class Both:
                 written = self._log.delete_group(group, timeout=timeout)
             except OffsetLogError as failure:
                 self._note_unfollowed(group, found, {})
-                raise _different(group, "has nothing of the group any more", {}, failure) from failure
+                raise _different(group, "no longer has the group", {}, failure) from failure
             self._differences.forget(lambda name: name == group)
             return max(removed, written)
 
     def delete_topics(self, group: str, topics: Collection[str], timeout: float | None) -> int:
-        """Deletes a group's positions of topics in both, in the turn of the group; returns how many there were.
+        """Deletes a group's positions of topics in both, in the turn of the group; returns their number.
 
-        It is tried also while ZooKeeper is known not to answer: nobody comes back to what is left.
+        It is tried even while ZooKeeper is known not to answer, since nothing retries it later.
 
         Raises:
-            DifferenceError: they are gone in ZooKeeper, and not, or not surely, in the log.
+            DifferenceError: they are deleted in ZooKeeper, but not, or not certainly, in the log.
         """
         # The queue first: offsets that it brings to ZooKeeper meanwhile are among these or found there.
         known = [*self._queue.keys(group), *self._differences.keys(group), *self._log.fetch(group)]
@@ -301,7 +300,7 @@ class Both:
             except OffsetLogError as failure:
                 self._note_unfollowed(group, keys, {})
                 gone: dict[TopicPartition, int | None] = dict.fromkeys(keys)
-                raise _different(group, "has no longer what was deleted", gone, failure) from failure
+                raise _different(group, "no longer has the deleted positions", gone, failure) from failure
             self._differences.forget_positions(group, keys)
             return deleted
 
@@ -319,7 +318,7 @@ class Both:
         return deleted
 
     def _readable(self, group: str, keys: list[TopicPartition]) -> Values:
-        """Returns the positions that ZooKeeper has, without those whose nodes hold no offset."""
+        """Returns ZooKeeper's positions, except those whose nodes do not hold an offset."""
         try:
             return self._zookeeper.fetch(group, keys)
         except CorruptionError:
@@ -330,29 +329,29 @@ class Both:
             return found
 
     def _bring_back(self, group: str, keys: Iterable[TopicPartition]) -> None:
-        """Has ZooKeeper get what the log has of positions, in their turn."""
+        """Sends the log's values of positions to ZooKeeper, in their turn."""
         found = self._log.fetch(group, list(keys))
         offsets = {key: value.offset for key, value in found.items() if value.offset >= 0}
         if offsets:
             self._queue.add_unsure(group, offsets)
 
     def has_topics(self, group: str, topics: Collection[str]) -> bool:
-        """Whether the log has a position of one of these topics, and is led here."""
+        """Whether this process leads the log and it has a position of one of these topics."""
         try:
             return any(key[0] in topics for key in self._log.fetch(group))
         except OffsetLogError:
             return False
 
     def follow_topics(self, group: str, topics: Collection[str]) -> int:
-        """Has ZooKeeper get what the log has of topics, in the turn of the group; returns 0."""
+        """Sends the log's positions of topics to ZooKeeper, in the turn of the group; returns 0."""
         self._bring_back(group, [key for key in self._log.fetch(group) if key[0] in topics])
         return 0
 
     @contextmanager
     def _back(self, group: str, keys: Collection[TopicPartition] | None) -> Iterator[set[TopicPartition]]:
-        """Holds positions while they may be taken back, all for None; see `ZooKeeperQueue.held` for what it gives."""
+        """Holds positions (None: all) while they may be lowered; see `ZooKeeperQueue.held` for its value."""
         if self._queue.is_away:
-            text = f"group {group!r}: ZooKeeper does not answer, and has to take this first"
+            text = f"group {group!r}: ZooKeeper does not answer, but this call must reach it first"
             raise ZooKeeperUnavailableError(f"{text}; nothing was written; try again once it does", node="/")
         held = None if keys is None else frozenset(keys)
         with self.looks.going_back(group), self._queue.held(group, held, self._patience) as lowered:
@@ -360,7 +359,7 @@ class Both:
 
 
 def differing(group: str, log: Values, zookeeper: Values) -> list[Difference]:
-    """Returns the positions of a group that are not the same in both, sorted."""
+    """Returns the positions of a group that differ between both, sorted."""
     found = {key: (offset_or_none(log.get(key)), offset_or_none(zookeeper.get(key))) for key in {**log, **zookeeper}}
     return sorted(Difference(group, key[0], key[1], *each) for key, each in found.items() if each[0] != each[1])
 
@@ -376,6 +375,6 @@ def _different(
     more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
     which = f" ({shown}{more})" if shown else ""
     return DifferenceError(
-        f"group {group!r}: ZooKeeper {state}{which}, and the log may not: {failure}; fetches answer what the log has; "
-        "make the same call again"
+        f"group {group!r}: ZooKeeper {state}{which}, but the log may not have changed: {failure}; "
+        "fetches return the log's positions; make the same call again"
     )

@@ -1,4 +1,4 @@
-"""Calls that wait, made by a few threads for those who do not."""
+"""Runs blocking calls on a few threads."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ THREADS = 8
 
 
 class Calls:
-    """Makes calls on threads of its own.  Safe from any thread.
+    """Runs calls on its own threads.  Thread-safe.
 
     Args:
-        threads: how many calls at a time.
-        name: that the threads carry.
+        threads: most calls at a time.
+        name: the name of the threads.
     """
 
     def __init__(self, threads: int = THREADS, name: str = "offsetlog-dual") -> None:
@@ -32,11 +32,11 @@ class Calls:
 
     @property
     def are_busy(self) -> bool:
-        """Whether a call that begins now waits for a thread."""
+        """Whether a new call would wait for a thread."""
         return len(self._waiting) >= self._threads
 
     def begin(self, call: Callable[[], T]) -> Completion[T]:
-        """Has a call made; the answer is what it returns or raises."""
+        """Starts a call; the answer is its result or error."""
         answer: Completion[T] = Completion()
         with self._lock:
             if self._stopped:
@@ -60,10 +60,10 @@ class Calls:
         return answer
 
     def call_later(self, seconds: float, call: Callable[[], object]) -> Timer:
-        """Has a short call made by the timers' thread after so many seconds; dropped after `stop`.
+        """Schedules a short call on the timers' thread after `seconds`; dropped after `stop`.
 
         Raises:
-            CapacityError: the system has no thread for it.
+            CapacityError: the system cannot start a thread.
         """
         return self._executor.call_later(seconds, call)
 
@@ -73,7 +73,7 @@ class Calls:
         give()
 
     def stop(self) -> None:
-        """Waits for the calls under way, and answers the rest with NotCoordinatorError."""
+        """Waits for running calls, and answers the rest with NotCoordinatorError."""
         with self._lock:
             self._stopped = True
         self._executor.stop()
@@ -84,4 +84,4 @@ class Calls:
 
 
 def _stopped() -> NotCoordinatorError:
-    return NotCoordinatorError("the manager was stopped before it was answered; nothing was written")
+    return NotCoordinatorError("the manager was stopped before the call was answered; nothing was written")

@@ -1,4 +1,4 @@
-"""Groups brought to the same positions in both storages, one after the other."""
+"""Brings groups to the same positions in both storages, one after the other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from offsetlog.errors import ClosedError, CoordinatorLoadingError, OffsetLogError, ZooKeeperUnavailableError
 from offsetlog.manager.dual.differences import Difference
 
-#: After so many groups in a row to which no ZooKeeper answered the rest are not tried.
+#: After this many groups in a row without an answer of ZooKeeper, the rest are not tried.
 UNANSWERED_MAX = 3
 
 
@@ -16,11 +16,11 @@ class CaughtUp(NamedTuple):
     """The result of catching up with many groups.
 
     Attributes:
-        raised: how many positions were raised.
+        raised: number of raised positions.
         differences: the positions that still differ, sorted.
-        failures: by name the groups that were not done, and why; sorted.
-        partitions: by number the log partitions that this process did not lead all the time, and why; sorted.  Groups
-            that only their logs have are not among the failures.
+        failures: the errors of groups that failed, by name, sorted.
+        partitions: the reasons for log partitions that this process did not lead during the whole call, by number,
+            sorted.  Groups that exist only in their logs are not among the failures.
     """
 
     raised: int
@@ -30,19 +30,19 @@ class CaughtUp(NamedTuple):
 
     @property
     def is_equal(self) -> bool:
-        """Whether both storages had the same of every group when it was looked at.
+        """Whether both storages had the same positions of every group when it was compared.
 
-        Never true in a process that does not lead all log partitions: it does not know the groups of the others.
+        Always false in a process that does not lead all log partitions: it does not know all groups.
         """
         return not (self.differences or self.failures or self.partitions)
 
 
 class Leadership(NamedTuple):
-    """The leadership of a log partition, at one look.
+    """The leadership of a log partition at one moment.
 
     Attributes:
-        epochs: the newest leader epoch before the failure was asked for, and after it.
-        failure: the error of calls for its groups; None where this process leads it, and it is loaded.
+        epochs: the newest leader epoch before and after `failure` was determined.
+        failure: the error of calls for its groups; None if this process leads it and it is loaded.
     """
 
     epochs: tuple[int, int]
@@ -50,17 +50,17 @@ class Leadership(NamedTuple):
 
 
 def unknown_partitions(before: Sequence[Leadership], after: Sequence[Leadership]) -> dict[int, OffsetLogError]:
-    """Returns the partitions that this process did not lead all the time between two looks, and why.
+    """Returns the partitions that this process did not lead throughout, from two snapshots, and why.
 
-    One that it leads at both may have been given up and led again between them; its epoch shows that.  Its groups may
-    be missing in a list that was made meanwhile, and only the same call again finds them.
+    A partition led in both may have been given up and led again in between, which its epoch shows.  Its groups may be
+    missing from a list made meanwhile; only repeating the call finds them.
     """
     found: dict[int, OffsetLogError] = {}
     for number, (first, second) in enumerate(zip(before, after, strict=True)):
         if second.failure is not None:
             found[number] = second.failure
         elif first.failure is not None or {*first.epochs} != {*second.epochs}:
-            text = f"log partition {number} was not led here all the time, and is now; make the same call again"
+            text = f"this process did not lead log partition {number} during the whole call; make the same call again"
             found[number] = CoordinatorLoadingError(text)
     return found
 
@@ -70,11 +70,11 @@ def catch_up_groups(
     catch_up: Callable[[str], tuple[int, list[Difference]]],
     look: Callable[[], Sequence[Leadership]],
 ) -> CaughtUp:
-    """Has each group caught up, and goes on after one that fails.
+    """Catches up each group, and continues after one that fails.
 
     Args:
-        groups: lists their names.
-        catch_up: does it; returns how many positions were raised, and those that still differ.
+        groups: returns the names of the groups.
+        catch_up: catches up one group; returns the number of raised positions, and those that still differ.
         look: returns the leadership of each log partition.
 
     Raises:

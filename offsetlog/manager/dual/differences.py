@@ -1,4 +1,4 @@
-"""Where the two storages of a dual manager were seen to differ, and how often.  Pure, but for its lock."""
+"""Records where the two storages of a dual manager were seen to differ, and how often.  No I/O."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LISTED_MAX = 100_000
 
 
 class Difference(NamedTuple):
-    """A position that is not the same in both storages.
+    """A position that differs between the storages.
 
     Attributes:
         group: the consumer group.
         topic: the topic.
         partition: its partition.
         log: the offset in the log, None for none.
-        zookeeper: the offset in ZooKeeper, None for none; where it could not be asked, the one that it had last.
+        zookeeper: the offset in ZooKeeper, None for none; the last known one if ZooKeeper did not answer.
     """
 
     group: str
@@ -35,15 +35,15 @@ class Difference(NamedTuple):
 
 @dataclass(slots=True)
 class Counters:
-    """How often something happened since the start; they only grow.
+    """Counts since the start; they only grow.
 
     Attributes:
-        commits: commits of positions that the log took.
-        rewinds: those that took a position back.
-        zookeeper_failures: commits that the log took and ZooKeeper did not, or not surely.
+        commits: commits that the log took.
+        rewinds: commits that lowered a position.
+        zookeeper_failures: commits that the log took but ZooKeeper did not, or not certainly.
         log_larger: positions that a fetch found larger, or only, in the log.
         zookeeper_larger: positions that a fetch found larger, or only, in ZooKeeper.
-        unlisted: differences that are not among those that are listed, which were too many already.
+        unlisted: differences that were not listed because the list was full.
     """
 
     commits: int = 0
@@ -55,12 +55,12 @@ class Counters:
 
 
 def offset_or_none(value: OffsetAndMetadata | None) -> int | None:
-    """Returns the offset of a position, None where there is none."""
+    """Returns the offset of a position, or None."""
     return None if value is None or value.offset < 0 else value.offset
 
 
 def larger(log: OffsetAndMetadata | None, zookeeper: OffsetAndMetadata | None) -> OffsetAndMetadata | None:
-    """Returns the larger position, that of the log where they are equal; None where there is none."""
+    """Returns the larger position, the log's if they are equal; None if there is none."""
     in_log, in_zookeeper = offset_or_none(log), offset_or_none(zookeeper)
     if in_zookeeper is not None and (in_log is None or in_log < in_zookeeper):
         return zookeeper
@@ -68,14 +68,14 @@ def larger(log: OffsetAndMetadata | None, zookeeper: OffsetAndMetadata | None) -
 
 
 class Differences:
-    """Positions that were last seen to differ, and what ZooKeeper was last seen to have.  Safe from any thread.
+    """The positions last seen to differ, and the last seen values of ZooKeeper.  Thread-safe.
 
-    Both are bounded.  The positions in ZooKeeper of groups that were not asked for of late are forgotten, and it has to
-    be asked again; differences beyond the bound are counted only.
+    Both are bounded.  Positions in ZooKeeper of groups not used recently are dropped, and ZooKeeper is asked again
+    for them; differences beyond the bound are only counted.
 
     Args:
-        known_max: so many positions of ZooKeeper are kept, or those of the last call where it has more.
-        listed_max: so many differences are listed.
+        known_max: most positions of ZooKeeper kept, unless the last call alone has more.
+        listed_max: most differences listed.
     """
 
     def __init__(self, known_max: int = KNOWN_MAX, listed_max: int = LISTED_MAX) -> None:
@@ -84,7 +84,7 @@ class Differences:
         self._counters = Counters()
         self._differing: dict[str, dict[TopicPartition, Difference]] = {}
         self._listed_count = 0
-        # The group that was asked for last stands last.
+        # The most recently used group is last.
         self._in_zookeeper: OrderedDict[str, dict[TopicPartition, int | None]] = OrderedDict()
         self._known_count = 0
 
@@ -126,7 +126,7 @@ class Differences:
         *,
         is_fetch: bool = False,
     ) -> None:
-        """Notes what both storages have of a group's positions."""
+        """Records the values of a group's positions in both storages."""
         with self._lock:
             seen: dict[TopicPartition, int | None] = {}
             for key in keys:
@@ -141,12 +141,12 @@ class Differences:
             self._know(group, seen)
 
     def note_lagging(self, group: str, offsets: Mapping[TopicPartition, int], *, is_failure: bool = True) -> None:
-        """Notes a commit that only the log took, as far as anybody knows.
+        """Records a commit that, as far as is known, only the log took.
 
         Args:
             group: the consumer group.
-            offsets: those that the log took.
-            is_failure: whether it is counted; not where it was before, or where the log may not have it either.
+            offsets: the offsets that the log took.
+            is_failure: whether to count it; not if already counted, or if the log may not have it either.
         """
         with self._lock:
             self._counters.zookeeper_failures += is_failure
@@ -167,7 +167,7 @@ class Differences:
             self._know(group, offsets)
 
     def note_seen(self, group: str, key: TopicPartition, log: int, zookeeper: int) -> None:
-        """Notes what both storages have of one position."""
+        """Records the values of one position in both storages."""
         with self._lock:
             self._set_difference(group, key, log, zookeeper)
             self._know(group, {key: zookeeper})
@@ -185,7 +185,7 @@ class Differences:
 
     def _know(self, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
         if not offsets:
-            return  # anybody may ask for groups that are nowhere
+            return  # clients may ask for groups that do not exist
         known = self._in_zookeeper.setdefault(group, {})
         self._in_zookeeper.move_to_end(group)
         before = len(known)
@@ -198,7 +198,7 @@ class Differences:
             self._known_count = len(offsets)
 
     def last_in_zookeeper(self, group: str, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int | None] | None:
-        """Returns what ZooKeeper had last, None for no position; None where one of the keys was never seen."""
+        """Returns ZooKeeper's last seen values (None: no position); None if any key was never seen."""
         with self._lock:
             known = self._in_zookeeper.get(group, {})
             wanted = list(keys)
@@ -211,7 +211,7 @@ class Differences:
     # -------------------------------------------------------------------------------------------- what counts no more
 
     def forget(self, is_meant: Callable[[str], bool]) -> None:
-        """Drops what is known of groups: they are gone, or another process may lead them from now on."""
+        """Drops everything known of groups that are gone or that another process may lead from now on."""
         with self._lock:
             everything: list[dict[str, Any]] = [self._in_zookeeper, self._differing]
             for kept in everything:
@@ -221,7 +221,7 @@ class Differences:
             self._listed_count = sum(map(len, self._differing.values()))
 
     def forget_positions(self, group: str, keys: Iterable[TopicPartition]) -> None:
-        """Drops what is known of positions of one group that are gone."""
+        """Drops everything known of deleted positions of one group."""
         with self._lock:
             known, differing = self._in_zookeeper.get(group, {}), self._differing.get(group, {})
             for key in keys:

@@ -1,10 +1,9 @@
-"""Expiry in two storages, which takes no position back.
+"""Expiry in two storages that never lowers a position.
 
-Each storage lets positions expire by its own time.  Where one has an older offset of a position than the other, and the
-newer one expires first, fetches would answer the older one again.  Therefore the groups of which something is to expire
-are made level first: a position that both have gets the larger offset in both.  The storage that is raised has it from
-then on as changed just now, and keeps it for its whole retention.  A group that cannot be made level keeps everything
-in both.
+Each storage expires positions by its own time.  If the newer of two offsets expired first, fetches would return the
+older one again.  Therefore a group with positions to expire is first levelled: a position that both storages have gets
+the larger offset in both.  In the storage that is raised, the position counts as just changed, and stays for the whole
+retention.  A group that cannot be levelled keeps everything in both.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from offsetlog.manager.zookeeper.manager import ZooKeeperManager
 
 
 class Expiry:
-    """Has positions expire.  Safe from any thread; the calls wait.
+    """Expires positions in both storages.  Thread-safe; the calls block.
 
     Args:
-        log: where it is a log manager, it lets nothing expire by itself any more.
+        log: if it is a log manager, it no longer expires positions on its own.
         zookeeper: likewise.
-        level: makes a group level in its turn, and makes the call in the same turn.
+        level: levels a group in its turn, and runs the call in the same turn.
     """
 
     def __init__(
@@ -37,17 +36,17 @@ class Expiry:
             zookeeper.leave_expiry()
 
     def attach(self, expire_async: Callable[[float | None], Pending[int]]) -> None:
-        """Takes over the expiry of the log, which is started and leads nothing yet.
+        """Takes over the expiry of the log, which must be started and lead nothing yet.
 
         Args:
-            expire_async: does all of it later; what `LogManager.expire` does from now on.
+            expire_async: starts the expiry in both; `LogManager.expire` calls it from now on.
         """
         if isinstance(self._log, LogManager):
             self._log.group_expiry.leave_to(_Coordinator(expire_async))
 
     @property
     def interval_ms(self) -> int | None:
-        """The time between two checks, in milliseconds; None where nothing expires unasked."""
+        """The time between two checks, in milliseconds; None if nothing expires automatically."""
         intervals = []
         if isinstance(self._log, LogManager) and self._log.settings.maintenance.enabled:
             of_log = self._log.group_expiry
@@ -57,12 +56,12 @@ class Expiry:
         return min(intervals, default=None)
 
     def expire(self, timeout: float | None) -> int:
-        """Has both expire; returns how many positions expired in the one where more did.
+        """Expires positions in both; returns the larger of the two numbers of expired positions.
 
         Raises:
             ClockError: the clock cannot be right; nothing was deleted.
-            ZooKeeperUnavailableError: groups cannot be made level now; the rest was not tried.
-            OffsetLogError: the first failure; what could expire without it has.
+            ZooKeeperUnavailableError: groups cannot be levelled now; the rest was not tried.
+            OffsetLogError: the first failure; everything else has been expired.
         """
         failures: list[OffsetLogError] = []
         of_log = of_zookeeper = 0
@@ -126,7 +125,7 @@ def _expire_group(expiry: GroupExpiry, partition: int, group: str, now: int) -> 
 
 
 class _Coordinator:
-    """Stands for the dual manager where the log leaves expiry to a coordinator of its groups."""
+    """The coordinator to which the log leaves expiry, on behalf of the dual manager."""
 
     def __init__(self, expire_async: Callable[[float | None], Pending[int]]) -> None:
         self.expire_async = expire_async

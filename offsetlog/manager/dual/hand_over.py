@@ -1,4 +1,4 @@
-"""Changes of leadership that have ended once they have in both storages."""
+"""Changes of leadership that end once they have ended in both storages."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from offsetlog.manager.work import Awaited
 
 
 class Transitions:
-    """The last change of each partition, of both storages.  Safe from any thread.
+    """The last change of each partition in both storages.  Thread-safe.
 
-    A leader that gives a partition up waits for the log as well as for what is on its way to ZooKeeper: a write that
-    arrives there after the next leader has written would take its position back.  It also waits for work that has begun
-    and has sent nothing yet: its older reading could come to ZooKeeper once this process leads again.
+    A leader that gives a partition up waits for the log and for its writes on the way to ZooKeeper: a write arriving
+    there after the next leader's write would lower that position again.  It also waits for work that has begun but sent
+    nothing yet: the values it has read could reach ZooKeeper once this process leads again.
     """
 
     def __init__(self) -> None:
@@ -24,14 +24,14 @@ class Transitions:
         self._last: dict[int, tuple[Transition, Transition, PartitionTransition]] = {}
 
     def of(self, log: Transition, zookeeper: Transition, begun: Sequence[Awaited] = ()) -> Transition:
-        """Returns the change that ends when both have; the same one for the same changes.
+        """Returns the change that ends when both have ended; the same object for the same changes.
 
-        Its result is that of the log.  It fails as the first of them that fails, and a later change takes its place.
+        Its result is that of the log.  It fails with the first failure of either; a later change supersedes it.
 
         Args:
-            log: the change of the log.
-            zookeeper: that of ZooKeeper.
-            begun: work that has begun before them, and ends by itself, well or badly.
+            log: the change in the log.
+            zookeeper: the change in ZooKeeper.
+            begun: work that began before them, and ends by itself with success or failure.
         """
         with self._lock:
             before = self._last.get(log.partition)

@@ -1,4 +1,4 @@
-"""Reads of two storages, one after the other, and the changes that they may have seen in one of them only."""
+"""Tracks reads of both storages, and changes that such a read may have seen in only one of them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Look:
     """One read of a group.
 
     Attributes:
-        is_disturbed: whether a commit began meanwhile: both storages may rightly differ.
-        went_back: whether something was taken back meanwhile: the larger of both may be what was taken back.
+        is_disturbed: whether a commit began during the read, so that the storages may rightly differ.
+        went_back: whether a position was lowered during the read: the larger value may be the old one.
     """
 
     __slots__ = ("is_disturbed", "went_back")
@@ -22,9 +22,9 @@ class Look:
 
 
 class Looks:
-    """The reads under way, which changes of their groups mark.  Safe from any thread.
+    """The running reads, which changes of their groups mark.  Thread-safe.
 
-    Only reads under way are kept: a count of the changes of each group would grow with the groups.
+    Only running reads are kept; a count of changes by group would grow with the number of groups.
     """
 
     def __init__(self) -> None:
@@ -35,12 +35,12 @@ class Looks:
 
     @property
     def count(self) -> int:
-        """How many reads are under way."""
+        """Number of running reads."""
         return self._count
 
     @contextmanager
     def at(self, group: str) -> Iterator[Look]:
-        """Has a read marked while it lasts."""
+        """Registers a read for the duration of the block, so that changes mark it."""
         look = Look()
         with self._lock:
             look.is_disturbed = look.went_back = group in self._going_back
@@ -56,14 +56,14 @@ class Looks:
                     del self._under_way[group]
 
     def disturb(self, group: str) -> None:
-        """Marks the reads of a group: a commit begins."""
+        """Marks the reads of a group because a commit begins."""
         if self._under_way:  # without the lock: a read that begins now finds the commit under way
             with self._lock:
                 for look in self._under_way.get(group, ()):
                     look.is_disturbed = True
 
     def disturb_all(self, is_meant: Callable[[str], bool]) -> None:
-        """Marks the reads of groups of which nothing is known from now on."""
+        """Marks the reads of groups whose known values are dropped now."""
         with self._lock:
             for group, looks in self._under_way.items():
                 if is_meant(group):
@@ -72,7 +72,7 @@ class Looks:
 
     @contextmanager
     def going_back(self, group: str) -> Iterator[None]:
-        """Marks the reads of a group that see any part of a change which takes something back."""
+        """Marks the reads of a group that overlap a change that lowers positions."""
         with self._lock:
             self._going_back[group] = self._going_back.get(group, 0) + 1
             self._mark_back(group)

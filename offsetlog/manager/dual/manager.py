@@ -3,11 +3,11 @@
 A fetch answers the larger of both, and every change takes effect at once, when the log is written:
 
 * A commit that goes forward is written to the log, then to ZooKeeper.  Its turn ends once the log has it, so that a
-  slow ZooKeeper keeps no commit from the log; `zookeeper_queue` has ZooKeeper follow, and the commit is answered once
-  it does, or its time is over, or ZooKeeper is known not to answer.
-* One that goes back, and a delete, change ZooKeeper first, while the log has at least what a fetch answered before.
-  A crash between the two leaves fetches as they were.  They take the positions out of the queue, and keep their turns
-  until both storages have the change.
+  slow ZooKeeper does not delay commits to the log.  `zookeeper_queue` sends it to ZooKeeper, and the commit is answered
+  once ZooKeeper has it, its timeout is over, or ZooKeeper is known not to answer.
+* A commit that lowers a position, and a delete, change ZooKeeper first, while the log still has the value that fetches
+  return, so that a crash between the two changes nothing for fetches.  They take the positions out of the queue, and
+  keep their turns until both storages have the change.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _no_steps(_: Work[None]) -> Steps[None]:
 
 _log = logging.getLogger(__name__)
 _NOTHING = OffsetAndMetadata(-1)
-#: So many fetches wait for ZooKeeper at a time while it is known not to answer.
+#: Most fetches that wait for ZooKeeper at a time while it is known not to answer.
 FETCHES_AWAY_MAX = 64
 #: Capabilities of the log that it has here too.
 _KEPT = frozenset({Capability.METADATA, Capability.EPOCHS, Capability.TIMESTAMPS, Capability.HISTORY})
@@ -85,7 +85,7 @@ def create(properties: Mapping[str, Setting]) -> DualManager:
     """Makes a dual manager from a broker's properties: those of the log manager, and of the ZooKeeper manager.
 
     Raises:
-        ConfigError: a value is out of its domain, or `dual.commit.enabled` is false.
+        ConfigError: a value is not allowed, or `dual.commit.enabled` is false.
     """
     if not flag("dual.commit.enabled", properties.get("dual.commit.enabled", True)):
         raise ConfigError("dual.commit.enabled=false contradicts offset.storage=dual; choose log or zookeeper")
@@ -100,7 +100,7 @@ def create(properties: Mapping[str, Setting]) -> DualManager:
 
 
 class DualManager(BaseOffsetManager):
-    """Keeps positions in two places, for the way from ZooKeeper to the log; see OffsetManager for every call.
+    """Keeps positions in ZooKeeper and in a log, for moving to the log; see OffsetManager for every call.
 
     The log decides who leads.  All calls are safe from any thread.  A commit that goes forward waits on no thread; one
     that goes back, the first one of a position that was not fetched here, and deletes, are made by threads of the
@@ -145,14 +145,14 @@ class DualManager(BaseOffsetManager):
         """Starts both.
 
         Raises:
-            ConfigError: they count other partitions.
-            Also as both.
+            ConfigError: they have different numbers of partitions.
+            Also the errors of both.
         """
         self.zookeeper.start()
         self.log.start()
         self._count = self.log.partitions
         if self.zookeeper.partitions != self._count:
-            text = f"the log has {self._count} partitions, and ZooKeeper {self.zookeeper.partitions}"
+            text = f"the log manager has {self._count} partitions, the ZooKeeper manager {self.zookeeper.partitions}"
             self.close()
             raise ConfigError(f"{text}; give both the same offsets.topic.num.partitions")
         self._expiry.attach(lambda timeout: self.expire_async(timeout=timeout))
@@ -169,7 +169,7 @@ class DualManager(BaseOffsetManager):
             self._hooked(self.close)
 
     def close(self) -> None:
-        """Stops both, which answers what is under way."""
+        """Stops both, which answers calls under way."""
         try:
             self.log.stop()
         finally:
@@ -186,7 +186,7 @@ class DualManager(BaseOffsetManager):
     def become_follower(self, partition: int, epoch: int) -> Transition:
         """Leaves a partition to another process; see OffsetManager.become_follower.
 
-        The transition ends once nothing is on its way to either storage any more.
+        The transition ends once no write is on its way to either storage.
         """
         change_log, change_zookeeper = self.log.become_follower, self.zookeeper.become_follower
         return self._change_both(partition, epoch, change_log, change_zookeeper, waits=True)
@@ -216,7 +216,7 @@ class DualManager(BaseOffsetManager):
         return self._transitions_of_both.of(of_log, of_zookeeper, self._begun(is_of) if waits else ())
 
     def _begun(self, is_of: Callable[[str], bool]) -> list[Awaited]:
-        """Returns what ends once nothing that these groups asked for before is under way, up to the queue and in it."""
+        """Returns work that ends once no earlier call for these groups is under way, nor in the queue."""
         groups = filter(is_of, self._turns.groups())
         ends = [self._begin(group, None, Work(_no_steps, self._ended)) for group in groups]
         return [*ends, *self._queue.landings(is_of)]
@@ -276,7 +276,7 @@ class DualManager(BaseOffsetManager):
         return work
 
     def _order_end(self, work: TimedWork[Any]) -> None:
-        """Has work end at its deadline, where it only waits."""
+        """Schedules the end of work at its deadline, if it is still waiting then."""
         if work.timer is None:
             with suppress(CapacityError):  # it waits longer then
                 work.timer = self._calls.call_later(work.left, partial(self._end_overdue, work))
@@ -304,7 +304,7 @@ class DualManager(BaseOffsetManager):
         call: Callable[[], T],
         timeout: float | None = None,
     ) -> Work[T]:
-        """Has a call made by a thread of the manager, in its turn."""
+        """Runs a call on a thread of the manager, in its turn."""
 
         def steps(work: TimedWork[T]) -> Steps[T]:
             return (yield from self._on_a_thread(work, call))
@@ -414,7 +414,7 @@ class DualManager(BaseOffsetManager):
         values: Mapping[TopicPartition, OffsetAndMetadata],
         given: dict[str, Any],
     ) -> Steps[dict[TopicPartition, int]]:
-        """Commits to the log; returns what ZooKeeper is to take."""
+        """Commits to the log; returns the offsets that ZooKeeper should get."""
         work.take()
         self._both.looks.disturb(group)
         if work.timer is not None:  # it has waited
@@ -432,7 +432,7 @@ class DualManager(BaseOffsetManager):
         return offsets
 
     def _follow(self, work: _PendingCommit, group: str, offsets: Mapping[TopicPartition, int]) -> Steps[None]:
-        """Has ZooKeeper follow, and ends the turn: the log has it, and the queue keeps the order."""
+        """Passes a commit that the log has to the queue for ZooKeeper, which keeps the order; ends its turn."""
         work.followed = self._queue.add(group, offsets)
         self._turns.pass_on(work)
         if work.followed.done():
@@ -452,9 +452,9 @@ class DualManager(BaseOffsetManager):
     def fetch(
         self, group: str, partitions: Iterable[PartitionKey] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns the larger position of both; see OffsetManager.fetch.
+        """Returns the larger position of the two storages; see OffsetManager.fetch.
 
-        One that is larger in ZooKeeper has no metadata and no leader epoch.
+        A position that is larger in ZooKeeper has no metadata and no leader epoch.
 
         Raises:
             ZooKeeperUnavailableError: ZooKeeper does not answer, and may have the larger one.  While it is known not
@@ -467,7 +467,7 @@ class DualManager(BaseOffsetManager):
             self._led(group)
             asked = None if keys is None else list(dict.fromkeys(checked_key(key) for key in keys))
         if self._queue.is_away and self._both.looks.count >= FETCHES_AWAY_MAX:
-            text = f"ZooKeeper does not answer, and {FETCHES_AWAY_MAX} fetches wait for it; try again once it does"
+            text = f"ZooKeeper does not answer, and {FETCHES_AWAY_MAX} fetches already wait; try again once it does"
             raise ZooKeeperUnavailableError(text, node="/")
         found = self._both.fetch_beside(group, asked, lambda: self._turns.is_busy(group) or self._queue.is_busy(group))
         if found is None:
@@ -481,14 +481,14 @@ class DualManager(BaseOffsetManager):
         """Deletes positions in ZooKeeper, then in the log; see OffsetManager.delete.
 
         Raises:
-            DifferenceError: they are gone in ZooKeeper, and not, or not surely, in the log; repeat it.
+            DifferenceError: they are deleted in ZooKeeper, but not, or not certainly, in the log; repeat the call.
         """
         return self.delete_async(group, partitions, timeout=timeout).result()
 
     def delete_async(
         self, group: str, partitions: Iterable[PartitionKey], *, timeout: float | None = None
     ) -> Pending[int]:
-        """Has them deleted by a thread of the manager; see `delete` and OffsetManager.delete_async."""
+        """Deletes positions on a thread of the manager; see `delete` and OffsetManager.delete_async."""
         keys = arguments.listed_keys(partitions)
         with self._running():
             checked_timeout(timeout)
@@ -500,33 +500,33 @@ class DualManager(BaseOffsetManager):
         """Removes a group in ZooKeeper, then in the log; see OffsetManager.delete_group.
 
         Raises:
-            GroupNotEmptyError: it has consumers in ZooKeeper.
-            DifferenceError: it is gone in ZooKeeper, and not, or not surely, in the log.
+            GroupNotEmptyError: the group has consumers in ZooKeeper.
+            DifferenceError: it is removed in ZooKeeper, but not, or not certainly, in the log.
         """
         return self.delete_group_async(group, timeout=timeout).result()
 
     def delete_group_async(self, group: str, *, timeout: float | None = None) -> Pending[int]:
-        """Has a group removed by a thread of the manager; see `delete_group`."""
+        """Removes a group on a thread of the manager; see `delete_group`."""
         with self._running():
             checked_timeout(timeout)
             self._led(group)
         return self._called(group, None, lambda: self._both.delete_group(group, timeout), timeout)
 
     def expire(self, *, timeout: float | None = None) -> int:
-        """Has each storage expire by its own retention, so that none goes back; see OffsetManager.expire.
+        """Expires positions in each storage by its own retention, lowering none; see OffsetManager.expire.
 
-        A fetch answers a position until it has expired in both.  A group that cannot be made the same in both, as while
-        ZooKeeper is away, keeps its positions.
+        A fetch returns a position until it has expired in both.  A group that cannot be levelled, for example while
+        ZooKeeper does not answer, keeps its positions.
 
         Returns:
-            How many positions expired in the one where more did.
+            The larger of the two numbers of expired positions.
         """
         with self._running():
             checked_timeout(timeout)
         return self._expiry.expire(timeout)
 
     def _level(self, group: str, call: Callable[[], int]) -> Pending[int]:
-        """Makes a group level, and makes a call in the same turn."""
+        """Levels a group, and runs a call in the same turn."""
 
         def levelled() -> int:
             self._both.level(group)
@@ -535,7 +535,7 @@ class DualManager(BaseOffsetManager):
         return self._in_turn(group, levelled)
 
     def _in_turn(self, group: str, call: Callable[[], int], timeout: float | None = None) -> Pending[int]:
-        """Makes a call in the turn of a whole group that this process leads."""
+        """Runs a call in the turn of a whole group that this process leads."""
         with self._running():
             self._led(group)
         return self._called(group, None, call, timeout)
@@ -549,7 +549,7 @@ class DualManager(BaseOffsetManager):
             try:
                 expired.result(0)
             except OffsetLogError as failure:
-                _log.warning("positions could not expire: %s", failure)
+                _log.warning("the check for expired positions failed: %s", failure)
             with suppress(ClosedError):
                 self._expire_later()
 
@@ -557,7 +557,7 @@ class DualManager(BaseOffsetManager):
             self.expire_async().add_done_callback(done)
 
     def expire_async(self, *, timeout: float | None = None) -> Pending[int]:
-        """Has it done by a thread of the manager; see `expire`."""
+        """Expires positions on a thread of the manager; see `expire`."""
         with self._running():
             checked_timeout(timeout)
         return self._sweeps.begin(lambda: self.expire(timeout=timeout))
@@ -565,15 +565,15 @@ class DualManager(BaseOffsetManager):
     def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
         """Deletes the positions of deleted topics in both; see OffsetManager.on_topic_deleted.
 
-        Each group is done in its turn.  A commit beside it is deleted in both, or in neither.
+        Each group is handled in its turn.  A concurrent commit is deleted in both or in neither.
 
         Args:
             topics: their names.
-            timeout: seconds that each group is waited for, and each storage with it.
+            timeout: seconds to wait for each group and for each storage.
 
         Raises:
             ZooKeeperUnavailableError: ZooKeeper does not answer; the rest was not tried.
-            DifferenceError: positions are gone in ZooKeeper, and not, or not surely, in the log; repeat it.
+            DifferenceError: positions are deleted in ZooKeeper, but not, or not certainly, in the log; repeat it.
         """
         gone = list(arguments.listed_topics(topics))
         with self._running():
@@ -581,14 +581,14 @@ class DualManager(BaseOffsetManager):
         return self._topics.delete(gone, timeout)
 
     def on_topic_deleted_async(self, topics: Sequence[str], *, timeout: float | None = None) -> Pending[int]:
-        """Has it done by a thread of the manager; see `on_topic_deleted`."""
+        """Deletes the positions on a thread of the manager; see `on_topic_deleted`."""
         gone = list(arguments.listed_topics(topics))
         with self._running():
             checked_timeout(timeout)
         return self._sweeps.begin(lambda: self.on_topic_deleted(gone, timeout=timeout))
 
     def throttle(self, group: str, client: str | None = None, principal: str | None = None) -> float:
-        """Returns what the log says; see OffsetManager.throttle."""
+        """Returns the log manager's answer; see OffsetManager.throttle."""
         with self._running():
             return self.log.throttle(group, client, principal)
 
@@ -604,7 +604,7 @@ class DualManager(BaseOffsetManager):
         return self._differences.listed()
 
     def counters(self) -> Counters:
-        """Returns how often something happened since the start, for metrics."""
+        """Returns counts of events since the start, for metrics."""
         return self._differences.counters()
 
     def compare(self, group: str) -> list[Difference]:
@@ -618,9 +618,9 @@ class DualManager(BaseOffsetManager):
         return self._called(group, None, lambda: self._both.compare(group)).result()
 
     def catch_up(self, group: str) -> int:
-        """Raises each position of a group to the larger of both; returns how many were raised.
+        """Raises each position of a group to the larger of both; returns the number raised.
 
-        Positions that nobody commits come to the log by it, before ZooKeeper is given up.
+        Use it before ZooKeeper is shut down: it copies positions to the log that no consumer commits any more.
 
         Raises:
             RewindError: another client of ZooKeeper commits the same positions again and again.

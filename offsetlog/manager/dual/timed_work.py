@@ -1,4 +1,4 @@
-"""Work that keeps the time of its caller while it waits: for its turn, for a thread, for ZooKeeper to follow."""
+"""Work that respects its caller's timeout while it waits for its turn, a thread, or ZooKeeper."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ T = TypeVar("T")
 
 
 class TimedWork(Work[T]):
-    """Work with a deadline.  It is begun once, or given up before.
+    """Work with a deadline; it either begins before the deadline or is given up.
 
     Args:
-        seconds: that its caller waits.
-        given: as Work.
+        seconds: how long its caller waits.
+        given: arguments of Work.
 
     Attributes:
         seconds: as given.
-        timer: the call at its deadline, where one was ordered.
+        timer: the timer for its deadline, if one was set.
     """
 
     def __init__(self, seconds: float, *given: Any) -> None:
@@ -37,22 +37,22 @@ class TimedWork(Work[T]):
 
     @property
     def left(self) -> float:
-        """The seconds up to its deadline."""
+        """Seconds until its deadline."""
         return max(0.0, self._deadline - time.monotonic())
 
     def take(self) -> None:
-        """Begins it: from now on something may be written.
+        """Marks it as begun: from now on it may write.
 
         Raises:
-            CommitTimeoutError: it was given up before.
+            CommitTimeoutError: it had been given up.
         """
         with self._lock:
             if self._is_given_up:
-                raise CommitTimeoutError("it was given up")
+                raise CommitTimeoutError("the call timed out before its work began")
             self._is_begun = True
 
     def give_up(self) -> None:
-        """Answers that its time is over, where it was not begun."""
+        """Answers with a timeout, unless it has begun."""
         with self._lock:
             self._is_given_up = not self._is_begun
         if self._is_given_up:
@@ -61,15 +61,15 @@ class TimedWork(Work[T]):
     def overdue(self) -> OffsetLogError:
         """Returns the error of work that was not begun in time."""
         text = f"earlier calls for the same positions took longer than {self.seconds:g} s"
-        return CommitTimeoutError(f"{text}; nothing was written, and nothing will be; try again")
+        return CommitTimeoutError(f"{text}; nothing was written or will be; try again")
 
 
 class PendingCommit(TimedWork[Position]):
-    """A commit under way; see PendingCommit of the interface.  Its log offset is -1 until the log is written.
+    """A commit under way; see PendingCommit of the interface.  Its log offset is -1 until the log has it.
 
     Attributes:
-        position: where it stands in the log.
-        followed: the write that ZooKeeper has of it, once the log has it.
+        position: its position in the log.
+        followed: its write to ZooKeeper, set once the log has it.
     """
 
     def __init__(self, position: Position, seconds: float, *given: Any) -> None:

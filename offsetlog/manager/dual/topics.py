@@ -1,4 +1,4 @@
-"""The positions of deleted topics, deleted in two storages so that nothing brings them back.
+"""Deletes the positions of deleted topics in both storages, so that neither brings them back.
 
 A commit, a rewind or a catch-up beside the deletion brings positions from one storage to the other.  Were each storage
 swept by itself, ZooKeeper could get one after its own sweep that the log then loses, and fetches would answer it, also
@@ -21,14 +21,14 @@ from offsetlog.manager.interface import Pending
 
 
 class TopicDeletion:
-    """Deletes the positions of topics.  Safe from any thread; the calls wait.
+    """Deletes the positions of topics.  Thread-safe; the calls block.
 
     Args:
-        log: one storage.
-        zookeeper: the other one.
-        both: changes both of them.
-        groups: lists the groups that may have positions.
-        in_turn: makes a call in the turn of a group.
+        log: the first storage.
+        zookeeper: the second storage.
+        both: changes both storages.
+        groups: returns the groups that may have positions.
+        in_turn: runs a call in the turn of a group.
         look: returns the leadership of each log partition.
     """
 
@@ -45,12 +45,12 @@ class TopicDeletion:
         self._groups, self._in_turn, self._look = groups, in_turn, look
 
     def delete(self, topics: Sequence[str], timeout: float | None) -> int:
-        """Deletes them; returns how many positions there were, twice those that were committed again meanwhile.
+        """Deletes the positions; returns their number, which counts those committed again meanwhile twice.
 
         Raises:
             ZooKeeperUnavailableError: ZooKeeper does not answer; the rest was not tried.
-            CoordinatorLoadingError: a partition loads, or was not led here all the time, and may have been left out.
-            OffsetLogError: the first failure; what could be deleted without it is.
+            CoordinatorLoadingError: a partition loads or was not led throughout, and may have been skipped.
+            OffsetLogError: the first failure; everything else was deleted.
         """
         gone, before = frozenset(topics), self._look()
         failures: list[OffsetLogError] = []

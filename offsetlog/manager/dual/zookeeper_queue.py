@@ -1,23 +1,23 @@
-"""The queue to ZooKeeper of positions that the log has taken: the newest of each, on its way or waiting.
+"""The queue of positions from the log to ZooKeeper: the newest of each, being sent or waiting.
 
-A commit that goes forward has been made once the log has it.  ZooKeeper follows, and a commit that is slow there keeps
-none from the log:
+A commit that goes forward is done once the log has it.  ZooKeeper follows, and a slow write there delays no commit to
+the log:
 
-* **Prompt.**  While ZooKeeper answers, the positions of a commit are sent at once, by one plain write.  At most one
-  write of a position is on its way.  One that waits for that loses the positions that a newer commit brings: its place
-  is taken, and its commit is answered.
-* **Late.**  Where a prompt write has no sure answer, its positions are late.  Only their names are kept: the log is
-  the queue, and what it has when they are sent is the newest.  Others may have committed to ZooKeeper meanwhile, so a
-  late write never takes a position back there (`monotonic`, by the versions of the nodes).
-* **Away.**  Where no server answered within the commit timeout, nothing is sent any more: each commit is late when it
-  comes, and costs nothing.  One late write is tried after `PROBE_SECONDS`, and again after each failure.  The first
-  that is answered ends the outage, and the rest follow, one group at a time.
+* **Prompt.**  While ZooKeeper answers, the positions of a commit are sent at once, in one plain write.  At most one
+  write of a position is being sent.  A write that waits for it loses the positions that a newer commit brings; once it
+  has none left, its commit is answered.
+* **Late.**  If a prompt write gets no certain answer, its positions are late.  Only their names are kept: the log is
+  the queue, and has the newest value when they are sent.  Other clients may have committed to ZooKeeper meanwhile, so
+  a late write never lowers a position there (`monotonic`, by the versions of the nodes).
+* **Away.**  If no server answered within the commit timeout, nothing is sent: each new commit is late at once, and
+  costs nothing.  One late write is tried after `PROBE_SECONDS`, and again after each failure.  The first that is
+  answered ends the outage, and the rest follow, one group at a time.
 
-A rewind or a delete holds its positions (`held`): waiting ones are withdrawn, those on their way are waited for, and no
-commit brings them meanwhile, since their turns are taken.  So no forward commit arrives after it and undoes it.  If it
-fails and the log was not written, they are late again: ZooKeeper may have gone back, and gets what the log has.
+A rewind or a delete holds its positions (`held`): waiting writes of them are withdrawn, those being sent are awaited,
+and no commit adds them meanwhile, since their turns are taken.  So no forward commit arrives later and undoes it.  If
+it fails and the log was not written, they become late: ZooKeeper may have the lower value, and gets the log's again.
 
-A crash loses nothing but the knowledge of what is late: the log has all of it, and fetches answer the larger.
+A crash loses only the knowledge of which positions are late: the log has them all, and fetches return the larger value.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from offsetlog.types import Position, TopicPartition
 
 #: The time from the last failure to the next try while ZooKeeper does not answer.
 PROBE_SECONDS = 1.0
-#: So many late positions are kept; those beyond are differences that `catch_up` finds.
+#: Most late positions kept; those beyond are differences that `catch_up` finds.
 LATE_MAX = 100_000
 #: A late write that has one of these is sent again position by position, for the sake of the others.
 _OF_ONE_POSITION = (RewindError, CorruptionError, TooLargeError)
@@ -59,23 +59,27 @@ _OF_ONE_POSITION = (RewindError, CorruptionError, TooLargeError)
 _log = logging.getLogger(__name__)
 
 
+def _unsent(failure: BaseException) -> StorageError:
+    return StorageError(f"{type(failure).__name__} while the commit was being sent to ZooKeeper: {failure}")
+
+
 def is_outage(failure: OffsetLogError) -> bool:
-    """Whether ZooKeeper did not answer, and may when it is asked again."""
+    """Whether an error means that ZooKeeper did not answer, but may when asked again."""
     return isinstance(failure, (CommitTimeoutError, ZooKeeperUnavailableError))
 
 
 class Write(Completion[None]):
-    """Positions that ZooKeeper shall take; answered once it has them, or its commit has no more to wait for.
+    """Positions for ZooKeeper; answered once it has them, or once the commit need not wait any longer.
 
     Attributes:
         group: the consumer group.
-        offsets: those written; while they wait, newer commits take out their positions.
-        keys: the positions that it keeps from other writes while it is on its way.
-        landed: answered once it is on its way no more.
+        offsets: the offsets to write; newer commits remove their positions while this waits.
+        keys: positions that no other write may send while this one is being sent.
+        landed: completes once it is no longer being sent.
         waiting: commits that wait for the same positions.
-        is_counted: whether it was counted as a failure.
-        is_dropped: whether it says nothing about the positions any more.
-        has_answer: whether it was ZooKeeper that ended it, where it has not failed.
+        is_counted: whether it has been counted as a failure.
+        is_dropped: whether its outcome no longer matters for the positions.
+        has_answer: whether ZooKeeper's answer ended it, if it has not failed.
     """
 
     def __init__(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -99,15 +103,15 @@ class _Late:
 
 
 class ZooKeeperQueue:
-    """Has ZooKeeper follow the log; see the module.  Safe from any thread, and no thread waits but in `held`.
+    """Makes ZooKeeper follow the log; see the module.  Thread-safe; only `held` blocks.
 
     Args:
         log: has the newest offsets.
-        zookeeper: follows it.
-        differences: notes what does not follow.
-        call_later: has a short call made after so many seconds.
-        late_max: so many late positions are kept.
-        probe_seconds: from a failure to the next try.
+        zookeeper: follows the log.
+        differences: records positions that do not follow.
+        call_later: schedules a short call after a number of seconds.
+        late_max: most late positions kept.
+        probe_seconds: time from a failure to the next try.
     """
 
     def __init__(
@@ -124,7 +128,7 @@ class ZooKeeperQueue:
         self._call_later = call_later
         self._late_max, self._probe_seconds = late_max, probe_seconds
         self._lock = threading.Lock()
-        # By group and position; a write stands there once for each of its positions.
+        # By group and position; a write appears once for each of its positions.
         self._waiting: dict[str, dict[TopicPartition, Write]] = {}
         self._flying: dict[str, dict[TopicPartition, Write]] = {}
         self._late: OrderedDict[str, _Late] = OrderedDict()
@@ -133,15 +137,15 @@ class ZooKeeperQueue:
 
     @property
     def is_away(self) -> bool:
-        """Whether ZooKeeper did not answer when it was asked last."""
+        """Whether ZooKeeper did not answer the last request."""
         return self._is_away
 
     def is_busy(self, group: str) -> bool:
-        """Whether ZooKeeper lacks anything of a group that it is to take."""
+        """Whether any position of a group is still to be sent to ZooKeeper."""
         return group in self._waiting or group in self._flying or group in self._late
 
     def keys(self, group: str) -> list[TopicPartition]:
-        """Returns the positions of a group that ZooKeeper is to take."""
+        """Returns the positions of a group that are still to be sent to ZooKeeper."""
         with self._lock:
             waiting, flying = self._waiting.get(group, {}), self._flying.get(group, {})
             return list(dict.fromkeys((*waiting, *flying, *self._late_keys(group))))
@@ -154,7 +158,7 @@ class ZooKeeperQueue:
     # ----------------------------------------------------------------------------------------------------- to the queue
 
     def add(self, group: str, offsets: Mapping[TopicPartition, int]) -> Write:
-        """Has ZooKeeper take what the log took.  Called in the turn of the commit; returns what it may wait for."""
+        """Sends a commit of the log to ZooKeeper; call it in the commit's turn.  Returns the write to wait for."""
         write = Write(group, offsets)
         with self._lock:
             if self._is_away:
@@ -168,7 +172,7 @@ class ZooKeeperQueue:
         return write
 
     def add_unsure(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Has ZooKeeper take what the log may have taken, if it has."""
+        """Sends a commit to ZooKeeper that the log may have taken, if the log has it."""
         with self._lock:
             self._differences.note_lagging(group, offsets, is_failure=False)
             answered = self._keep_late(group, offsets)
@@ -176,16 +180,16 @@ class ZooKeeperQueue:
         self._send_late()
 
     def note_overdue(self, write: Write) -> None:
-        """Notes what a commit waits for no longer as a difference."""
+        """Records as differences the positions that a commit no longer waits for."""
         with self._lock:
             if not write.done():
                 self._note_failure(write)
 
     def _replace(self, write: Write) -> tuple[list[Write], list[Write]]:
-        """Has a write take the places of those that wait.
+        """Replaces the same positions of waiting writes by a new write.
 
         Returns:
-            Those of which nothing is left, and those that may wait for nothing any more.
+            The writes left without positions, and those that need not wait any longer.
         """
         waiting = self._waiting.setdefault(write.group, {})
         late = self._withdraw_late(write.group, write.offsets)[1]
@@ -255,7 +259,7 @@ class ZooKeeperQueue:
         except BaseException as failure:
             # Others would wait for its positions for ever.
             for write in (each for each in left if not each.landed.done()):
-                self._end(write, StorageError(f"{type(failure).__name__} while it was sent: {failure}"))
+                self._end(write, _unsent(failure))
             raise
 
     def _send_one(self, write: Write) -> None:
@@ -275,7 +279,7 @@ class ZooKeeperQueue:
         self._end(write, failure)
 
     def _end(self, write: Write, failure: OffsetLogError | None, *, was_late: bool = False) -> None:
-        """Ends a write that was on its way, and begins what waited for its positions."""
+        """Ends a write that was being sent, and starts writes that waited for its positions."""
         with self._lock:
             freed = self._land(write)
             if failure is None:
@@ -311,28 +315,28 @@ class ZooKeeperQueue:
             self._differences.note_equal(write.group, write.offsets, self._late_keys(write.group))
 
     def _fail(self, write: Write, failure: OffsetLogError, *, was_late: bool) -> list[Write]:
-        """Notes a write that ZooKeeper did not take; returns others that have no more to wait for."""
+        """Records a write that ZooKeeper did not take; returns others that need not wait any longer."""
         self._note_failure(write)
         if is_outage(failure):
-            # A commit that was sent, and whose connection broke, is no proof that nobody answers.
+            # A broken connection after a commit was sent does not prove that no server answers.
             is_proof = was_late or not isinstance(failure, UnknownOutcomeError)
             kept = [] if write.is_dropped else self._keep_late(write.group, write.offsets)
             return [*kept, *(self._go_away() if is_proof else [])]
         if not isinstance(failure, (NotCoordinatorError, ClosedError)):
-            _log.warning("ZooKeeper does not follow the log in group %r: %s", write.group, failure)
+            _log.warning("group %r: a commit could not be copied from the log to ZooKeeper: %s", write.group, failure)
         return []
 
     # ------------------------------------------------------------------------------------------------------------- away
 
     def _go_away(self) -> list[Write]:
-        """Begins an outage, or goes on with it; returns the commits that wait no longer."""
+        """Begins or continues an outage; returns the commits that wait no longer."""
         was_away, self._is_away = self._is_away, True
         answered = [] if was_away else self._give_up_waiting()
         self._order_probe()
         return answered
 
     def _give_up_waiting(self) -> list[Write]:
-        """Keeps for later all that waits; returns the commits, which wait for it no longer."""
+        """Makes all waiting writes late; returns their commits, which wait no longer."""
         answered = list({id(each): each for of_group in self._waiting.values() for each in of_group.values()}.values())
         self._waiting.clear()
         for write in answered.copy():
@@ -363,7 +367,7 @@ class ZooKeeperQueue:
     # ------------------------------------------------------------------------------------------------------------- late
 
     def _keep_late(self, group: str, keys: Iterable[TopicPartition], waiting: Iterable[Write] = ()) -> list[Write]:
-        """Keeps positions for later; returns the commits that cannot wait for them, as they are too many."""
+        """Makes positions late; returns the commits that cannot wait because too many positions are late."""
         late = self._late.setdefault(group, _Late())
         for key in keys:
             if key not in late.keys and self._late_count < self._late_max:
@@ -392,7 +396,7 @@ class ZooKeeperQueue:
         return found, late.waiting
 
     def _send_late(self, *, is_probe: bool = False) -> None:
-        """Begins to send what is late, where nobody does."""
+        """Begins to send late positions, unless that is already running."""
         with self._lock:
             if self._is_sending_late or not self._late or (self._is_away and not is_probe):
                 return
@@ -408,7 +412,7 @@ class ZooKeeperQueue:
                 failure = raised
             except BaseException as raised:
                 self._stop_late()
-                self._end(write, StorageError(f"{type(raised).__name__} while it was sent: {raised}"), was_late=True)
+                self._end(write, _unsent(raised), was_late=True)
                 raise
             self._end(write, failure, was_late=True)
             if failure is not None and is_outage(failure):
@@ -442,9 +446,9 @@ class ZooKeeperQueue:
             return write
 
     def _bring(self, write: Write) -> Steps[None]:
-        """Has ZooKeeper take what the log has of late positions, but for those that it refuses.
+        """Sends the log's values of late positions to ZooKeeper, except those that it refuses.
 
-        Positions that the log no longer has were deleted or have expired, and are not brought.
+        Positions that the log no longer has were deleted or have expired, and are not sent.
         """
         found = self._log.fetch(write.group, list(write.keys))
         write.offsets = {key: value.offset for key, value in found.items() if value.offset >= 0}
@@ -478,7 +482,7 @@ class ZooKeeperQueue:
     def held(
         self, group: str, keys: Collection[TopicPartition] | None, timeout: float
     ) -> Iterator[set[TopicPartition]]:
-        """Keeps positions of a group, all for None, from ZooKeeper while something of them is taken back.
+        """Keeps positions of a group (None: all) from being sent while some of them are lowered.
 
         The caller has their turn, and waits.  It adds to the set that it is given what it took back in ZooKeeper: where
         the log does not follow (DifferenceError), that is not late again, as the log may follow yet.
@@ -486,7 +490,7 @@ class ZooKeeperQueue:
         Args:
             group: the consumer group.
             keys: the positions.
-            timeout: seconds that writes on their way are waited for.
+            timeout: seconds to wait for writes that are being sent.
 
         Raises:
             ZooKeeperUnavailableError: ZooKeeper does not answer; nothing was written.
@@ -567,11 +571,11 @@ class ZooKeeperQueue:
             try:
                 each.landed.result(max(0.0, deadline - time.monotonic()))
             except CommitTimeoutError:
-                text = f"group {each.group!r}: no ZooKeeper answered within {timeout:g} s a commit that was sent before"
+                text = f"group {each.group!r}: ZooKeeper did not answer an earlier commit within {timeout:g} s"
                 raise ZooKeeperUnavailableError(f"{text}; nothing was written", node="/") from None
 
     def settle(self, group: str, timeout: float) -> None:
-        """Waits until nothing of a group is on its way, in its turn; what is late in an outage stays so.
+        """Waits, in its turn, until no write of a group is being sent; late positions of an outage stay late.
 
         Raises:
             ZooKeeperUnavailableError: ZooKeeper does not answer.
@@ -581,7 +585,7 @@ class ZooKeeperQueue:
             self._wait(flying, deadline, timeout)
 
     def forget(self, is_meant: Callable[[str], bool]) -> None:
-        """Drops what is to come to ZooKeeper of groups that another process may lead from now on."""
+        """Drops all queued positions of groups that another process may lead from now on."""
         with self._lock:
             groups = {group for group in (*self._waiting, *self._flying, *self._late) if is_meant(group)}
             for group in groups:

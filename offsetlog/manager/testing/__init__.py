@@ -1,7 +1,7 @@
-"""The contract suite: tests of everything that OffsetManager promises, for any manager.
+"""The contract suite: tests everything that OffsetManager promises, for any manager.
 
-It needs pytest, which offsetlog itself does not.  A harness says how managers are made; which tests
-run depends on the capabilities that it declares, and one that is missing is tested for its refusal.
+It needs pytest, which offsetlog itself does not.  A harness creates the managers.  The capabilities
+that it declares decide which tests run; for a missing one, the suite tests that calls are refused.
 
 On the command line, for a class or an instance, or a list of several::
 

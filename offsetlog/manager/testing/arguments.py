@@ -1,4 +1,4 @@
-"""Arguments out of their domain: the kind of the error, and that nothing was changed."""
+"""Invalid arguments: the class of the error, and that nothing was changed."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ WRONG: dict[str, tuple[Any, Any, type[InvalidArgumentError]]] = {
     "an offset above 63 bits": (KEYS[1], 2**63, OffsetError),
     "an offset that is text": (KEYS[1], "1", ArgumentTypeError),
     "an offset that is a fraction": (KEYS[1], 1.5, ArgumentTypeError),
-    "an offset that is a truth": (KEYS[1], True, ArgumentTypeError),
+    "an offset that is a bool": (KEYS[1], True, ArgumentTypeError),
     "no offset": (KEYS[1], None, ArgumentTypeError),
     "an offset below 0 in a tuple": (KEYS[1], OffsetAndMetadata(-1), OffsetError),
     "no topic": (("", 0), 1, TopicError),
-    "a topic that is no text": ((5, 0), 1, ArgumentTypeError),
+    "a topic that is not text": ((5, 0), 1, ArgumentTypeError),
     "a topic that cannot be written": (("\ud800", 0), 1, TopicError),
     "a topic that is too long": (("t" * 32_768, 0), 1, StringTooLongError),
     "a partition below 0": (("t", -1), 1, PartitionError),
@@ -44,7 +44,7 @@ WRONG: dict[str, tuple[Any, Any, type[InvalidArgumentError]]] = {
     "a key of one part": (("t",), 1, ArgumentTypeError),
     "a key that is text": ("orders", 1, ArgumentTypeError),
     "an empty value": (KEYS[1], (), ArgumentTypeError),
-    "metadata that is no text": (KEYS[1], (1, 5), ArgumentTypeError),
+    "metadata that is not text": (KEYS[1], (1, 5), ArgumentTypeError),
     "metadata that is too large": (
         KEYS[1],
         OffsetAndMetadata(1, "x" * 4097),

@@ -1,4 +1,4 @@
-"""Commits and fetches: a commit comes back, all or none of it."""
+"""Commits and fetches: a fetch returns a commit, all of it or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditional commits: the present values decide, and a refusal writes nothing."""
+"""Conditional commits: the current values decide, and a refused commit writes nothing."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def _offsets(manager: OffsetManager, group: str = GROUP) -> dict[TopicPartition,
 
 
 class TestDeletes:
-    """Deletes return how many there were, and take nothing else along."""
+    """Deletes return how many positions existed, and delete nothing else."""
 
     def test_positions_are_deleted(self, manager_site: ManagerSite) -> None:
         manager = manager_site.leader()
@@ -120,7 +120,7 @@ class TestExpiry:
 
 
 class TestQuotas:
-    """Whoever uses up a quota is refused, and nobody else."""
+    """Only the client or group that uses up a quota is refused."""
 
     def test_without_a_quota_nobody_waits(self, manager_site: ManagerSite) -> None:
         manager = manager_site.leader()

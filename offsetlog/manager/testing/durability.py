@@ -1,4 +1,4 @@
-"""When a commit is answered, and the answers that come later."""
+"""Durability: when a commit is answered, in the call or later."""
 
 from __future__ import annotations
 

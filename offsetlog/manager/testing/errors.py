@@ -1,4 +1,4 @@
-"""Errors as the contract has them: a class of offsetlog, with its code from the one table."""
+"""Checks of errors: each must be a class of offsetlog, with the code from its table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offsetlog.errors import OffsetLogError
 
 
 def check_error(error: OffsetLogError) -> None:
-    """Asserts that an error carries the code of its class, and whether a retry helps."""
+    """Asserts that an error carries the code and the `retriable` flag of its class."""
     names = [each.__name__ for each in type(error).__mro__ if each.__name__ in ERROR_CODES]
     assert (error.error_code, error.retriable) == ERROR_CODES[names[0]]
     assert str(error)
@@ -22,11 +22,11 @@ def check_error(error: OffsetLogError) -> None:
 def refused(
     *kinds: type[OffsetLogError], case: object = None
 ) -> Iterator[pytest.ExceptionInfo[OffsetLogError]]:
-    """Asserts that what stands in the block raises one of these errors.
+    """Asserts that the block raises one of these errors.
 
     Args:
         kinds: the errors.
-        case: the name of the case in a failure, where a test has several.
+        case: the name of the case, shown in a failure if a test has several.
     """
     try:
         with pytest.raises(kinds) as caught:

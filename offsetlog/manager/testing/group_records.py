@@ -30,10 +30,10 @@ def member_batch(
 
     Args:
         base_offset: the log offset of the record.
-        leader_epoch: of the leader that the batch comes from.
+        leader_epoch: the epoch of the leader that sends the batch.
         group: the consumer group.
-        generation: of the group.
-        members: how many it has.
+        generation: the generation of the group.
+        members: the number of members.
     """
     value = {
         "protocolType": "consumer",

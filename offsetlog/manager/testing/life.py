@@ -1,4 +1,4 @@
-"""Start, stop, and what is there after a restart."""
+"""Start, stop, and the state after a restart."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CALLS: dict[str, Call] = {
 
 
 class TestLife:
-    """A manager is made, started, stopped; another one on its directory goes on."""
+    """A manager is made, started and stopped; another one continues in its directory."""
 
     def test_it_is_a_manager_with_the_declared_capabilities(
         self, manager_site: ManagerSite

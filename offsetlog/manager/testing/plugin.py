@@ -1,4 +1,4 @@
-"""The pytest plugin of the contract suite: the harnesses, and which tests each of them runs."""
+"""The pytest plugin of the contract suite: finds the harnesses and selects their tests."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _harnesses = pytest.StashKey[list[ManagerHarness]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds `--offset-manager`, and the setting `offset_manager` of a configuration file."""
-    text = "package.module:name of a harness, its class, or a list of several"
-    group = parser.getgroup("offsetlog", "the contract of offset managers")
+    text = "a harness, its class, or a list of several, named as package.module:name"
+    group = parser.getgroup("offsetlog", "the contract tests of offset managers")
     group.addoption("--offset-manager", action="append", default=[], metavar="NAME", help=text)
     parser.addini("offset_manager", text, type="args", default=[])
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Finds the harnesses that the command line or the configuration names."""
-    needs = "needs(*capabilities): a test of the contract of managers that have all of them"
-    lacks = "lacks(*capabilities): a test of the contract of managers that have none of them"
+    needs = "needs(*capabilities): a contract test for managers that have all of these capabilities"
+    lacks = "lacks(*capabilities): a contract test for managers that have none of these capabilities"
     config.addinivalue_line("markers", needs)
     config.addinivalue_line("markers", lacks)
     named = config.getoption("--offset-manager") or config.getini("offset_manager")
@@ -52,12 +52,12 @@ def _listed(found: Any, where: str) -> list[ManagerHarness]:
     for each in listed:
         if not isinstance(each, ManagerHarness):
             kind = type(each).__name__
-            raise pytest.UsageError(f"{where} is no ManagerHarness, nor a list of them, but {kind}")
+            raise pytest.UsageError(f"{where} must be a ManagerHarness or a list of them, not {kind}")
     return list(listed)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Says which managers are tested, and what they have and lack."""
+    """Reports the tested managers and their capabilities."""
     lines = []
     for each in config.stash[_harnesses]:
         has = ", ".join(sorted(capability.value for capability in each.capabilities)) or "none"
@@ -66,7 +66,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Has each test of the contract run for each harness."""
+    """Runs each test of the contract for each harness."""
     if _FIXTURE not in metafunc.fixturenames:
         return
     own = getattr(metafunc.module, MODULE_VARIABLE, None)
@@ -74,7 +74,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if not harnesses:
         # As an error of collection it would be repeated for each test.
         pytest.exit(
-            f"{metafunc.module.__name__}: no manager to test: name a harness with "
+            f"{metafunc.module.__name__}: no manager to test; name a harness with "
             f"--offset-manager, or list harnesses in {MODULE_VARIABLE}",
             returncode=pytest.ExitCode.USAGE_ERROR,
         )
@@ -83,7 +83,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def is_chosen(item: pytest.Item) -> bool:
-    """Whether a test is about what its manager has, or about what it lacks."""
+    """Whether a test applies to the capabilities that its manager has or lacks."""
     callspec = getattr(item, "callspec", None)
     if callspec is None or _FIXTURE not in callspec.params:
         return True
@@ -94,7 +94,7 @@ def is_chosen(item: pytest.Item) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the tests that are about other capabilities; pytest counts them as deselected."""
+    """Deselects the tests that are for other capabilities."""
     left_out = [item for item in items if not is_chosen(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -110,7 +110,7 @@ def manager_harness(request: pytest.FixtureRequest) -> ManagerHarness:
 
 @pytest.fixture
 def manager_root(tmp_path: Path) -> Path:
-    """The directory of a test; to be overridden by those who want it elsewhere."""
+    """The directory of a test; override this fixture to place it elsewhere."""
     return tmp_path
 
 

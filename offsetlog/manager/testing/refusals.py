@@ -66,7 +66,7 @@ CASES = [
 
 
 class TestRefusals:
-    """Nothing that a manager cannot do is left out without a word."""
+    """A call that needs a missing capability is refused, never ignored."""
 
     @pytest.mark.parametrize("call", CASES)
     def test_what_needs_a_capability_is_refused(

@@ -21,7 +21,7 @@ def committed_bytes(manager: OffsetManager, partition: int, *, uncommitted: bool
 
 
 def batches_of(log: bytes) -> list[bytes]:
-    """Cuts a log into its batches (docs/format/batches.md §2.1)."""
+    """Splits a log into its batches (docs/format/batches.md §2.1)."""
     batches = []
     while log:
         size = 12 + int.from_bytes(log[8:12], "big")
@@ -41,7 +41,7 @@ class ReplicaSet:
 
     Args:
         site: makes the managers.
-        names: of the replicas.
+        names: the names of the replicas.
     """
 
     def __init__(self, site: ManagerSite, names: tuple[str, ...] = ("one", "two")) -> None:
@@ -55,7 +55,7 @@ class ReplicaSet:
         return self.managers[name]
 
     def elect(self, leader: str, *, epoch: int | None = None) -> OffsetManager:
-        """Has one replica lead in the next epoch, and the others follow it; returns it."""
+        """Makes one replica lead in the next epoch and the others follow it; returns the leader."""
         self.leader, self.epoch = leader, self.epoch + 1 if epoch is None else epoch
         for name, manager in self.managers.items():
             if name == leader:
@@ -66,7 +66,7 @@ class ReplicaSet:
         return self.managers[leader]
 
     def ship(self) -> int:
-        """Copies what followers lack; returns the leader's log end."""
+        """Copies missing batches to the followers; returns the leader's log end."""
         leader = self.managers[self.leader]
         end = leader.positions(self.partition).log_end
         buffer = bytearray(1 << 16)
@@ -78,7 +78,7 @@ class ReplicaSet:
         return end
 
     def advance(self, offset: int | None = None) -> int:
-        """Moves W at all replicas, without an offset to the leader's log end; returns it."""
+        """Moves W at all replicas, by default to the leader's log end; returns W."""
         end = self.managers[self.leader].positions(self.partition).log_end
         moved = end if offset is None else offset
         for name in sorted(self.managers, key=lambda name: name != self.leader):
@@ -86,29 +86,29 @@ class ReplicaSet:
         return moved
 
     def replicate(self) -> int:
-        """Copies what followers lack and moves W over it: the leader answers then."""
+        """Copies missing batches to the followers and moves W past them, so that the leader answers."""
         self.ship()
         return self.advance()
 
     def lead(self, leader: str, *, epoch: int | None = None) -> OffsetManager:
-        """Has one replica lead, and waits until it answers; returns it."""
+        """Makes one replica lead, and waits until it answers; returns it."""
         manager = self.elect(leader, epoch=epoch)
         self.replicate()
         self.wait_for_leader()
         return manager
 
     def wait_for_leader(self) -> None:
-        """Waits until the leader, over whose log W has moved, has loaded its table."""
+        """Waits until the leader has loaded its table, once W has passed its log."""
         transition = self.managers[self.leader].become_leader(self.partition, self.epoch)
         transition.result(self.site.harness.patience)
 
     def fetched(self, group: str = GROUP) -> dict[TopicPartition, int]:
-        """Returns the offsets that the leader answers with."""
+        """Returns the offsets that the leader returns."""
         found = self.managers[self.leader].fetch(group)
         return {key: value.offset for key, value in found.items()}
 
     def restart(self, name: str) -> OffsetManager:
-        """Restarts a replica, which leads nothing then."""
+        """Restarts a replica, which leads nothing afterwards."""
         self.site.stop(name)
         self.managers[name] = self.site.replica(name)
         return self.managers[name]

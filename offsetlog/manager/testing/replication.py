@@ -1,4 +1,4 @@
-"""Replication: a log that is shipped, cut, begun again, and led by another replica."""
+"""Replication: a log is shipped, truncated, started again, and led by another replica."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _write(manager: OffsetManager, count: int, start: int = 0) -> None:
 
 @pytest.mark.needs(Capability.REPLICATION, Capability.METADATA, Capability.EPOCHS)
 class TestShipping:
-    """A follower that was sent a log has what its leader has."""
+    """A follower that received a log has the same content as its leader."""
 
     def test_a_follower_that_leads_answers_as_its_leader_did(
         self, manager_site: ManagerSite
@@ -125,7 +125,7 @@ class TestShipping:
 
 @pytest.mark.needs(Capability.REPLICATION, Capability.METADATA, Capability.EPOCHS)
 class TestFollowers:
-    """The refusals of a follower, and how its log is cut."""
+    """The refusals of a follower, and truncations of its log."""
 
     def test_bytes_that_are_damaged_are_refused(self, manager_site: ManagerSite) -> None:
         replicas = ReplicaSet(manager_site)

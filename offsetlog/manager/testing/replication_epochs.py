@@ -41,7 +41,7 @@ def _write(manager: OffsetManager, count: int) -> None:
 
 @pytest.mark.needs(Capability.REPLICATION)
 class TestReplicationEpochs:
-    """Only calls of the present epoch change anything."""
+    """Only calls in the current epoch change anything."""
 
     @pytest.mark.parametrize("name", ALL)
     def test_a_follower_refuses_another_epoch(self, manager_site: ManagerSite, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Calls that wait for W, made by a thread while the test replicates."""
+"""Calls that wait for W, made on a thread while the test replicates."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Caller:
     """A call on a thread of its own.
 
     Args:
-        call: the work of the thread.
-        patience: seconds until an answer that does not come fails the test.
+        call: the function to call on the thread.
+        patience: seconds to wait for an answer before the test fails.
     """
 
     def __init__(self, call: Callable[[], object], patience: float) -> None:
@@ -35,30 +35,30 @@ class Caller:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it has no answer yet."""
+        """Whether the call has no answer yet."""
         return not self._answers
 
     def answer(self) -> object:
         """Returns what the call returned; raises what it raised."""
         self._thread.join(self._patience)
-        assert self._answers, "the call is not answered"
+        assert self._answers, "the call was not answered"
         if isinstance(self._answers[0], OffsetLogError):
             raise self._answers[0]
         return self._answers[0]
 
 
 def wait_until(is_so: Callable[[], bool], patience: float) -> None:
-    """Waits until something is so."""
+    """Waits until a condition holds."""
     pause = threading.Event()
     for _ in range(int(patience * 1000)):
         if is_so():
             return
         pause.wait(0.001)
-    raise AssertionError(f"not so within {patience} s")
+    raise AssertionError(f"the condition did not hold within {patience} s")
 
 
 def serve(replicas: ReplicaSet, call: Callable[[], T]) -> object:
-    """Makes a call that writes and waits for W, which moves once it has written."""
+    """Makes a call that writes and waits for W, and moves W once it has written."""
     leader, partition = replicas[replicas.leader], replicas.partition
     end = leader.positions(partition).log_end
     patience = replicas.site.harness.patience

@@ -1,4 +1,4 @@
-"""Where a test of the contract has its managers: made by the harness, stopped when it ends."""
+"""The managers of a contract test: made by the harness, stopped when the test ends."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ GROUP = "billing"
 
 
 class ManagerSite:
-    """The managers of one test, each on a directory that is called by a name.
+    """The managers of one test, each in a directory with a name.
 
     Args:
-        harness: makes them.
+        harness: makes the managers.
         root: holds the directories.
     """
 
@@ -47,19 +47,19 @@ class ManagerSite:
         return self.leading(self.started(name))
 
     def leading(self, manager: OffsetManager) -> OffsetManager:
-        """Has a manager lead every partition, each in a new leader epoch."""
+        """Makes a manager lead every partition, each in a new leader epoch."""
         for partition in range(manager.partitions):
             known = max(manager.leader_epoch(partition), self._epochs.get(partition, 0))
             self.harness.lead(manager, partition, known + 1)
         return manager
 
     def restarted(self, name: str = "first") -> OffsetManager:
-        """Stops a manager and returns another one on its directory, which leads every partition."""
+        """Stops a manager and returns another one in its directory, which leads every partition."""
         self.stop(name)
         return self.leader(name)
 
     def restarted_after_a_crash(self, name: str = "first") -> OffsetManager:
-        """The same after the end of the process."""
+        """Does the same as `restarted`, after the end of the process."""
         self._remember(name)
         self.harness.abandon(self._managers.pop(name))
         return self.leader(name)
@@ -80,6 +80,6 @@ class ManagerSite:
         self._managers.pop(name).stop()
 
     def close(self) -> None:
-        """Stops what is left."""
+        """Stops the remaining managers."""
         while self._managers:
             self._managers.popitem()[1].stop()

@@ -1,4 +1,4 @@
-"""The whole contract, for pytest to find: run it by its name, or import all of it into a test."""
+"""The whole contract for pytest: run this module by name, or import everything from it into a test module."""
 
 from offsetlog.manager.testing.arguments import TestArguments
 from offsetlog.manager.testing.commits import TestCommits

@@ -15,7 +15,7 @@ THREADS = 6
 
 
 def run_side_by_side(works: Sequence[Callable[[], object]], patience: float) -> None:
-    """Runs each on a thread of its own, and raises what the first of them raised."""
+    """Runs each call on its own thread, and raises the first error."""
     failures: list[BaseException] = []
 
     def run(work: Callable[[], object]) -> None:

@@ -1,4 +1,4 @@
-"""Watches: changes, once and in log order, from a place that can be stored."""
+"""Watches: changes come once, in log order, from a place that can be stored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ State = dict[tuple[str, TopicPartition], int]
 
 
 def poll_all(watch: Watch, max_changes: int = 500) -> list[PositionChange]:
-    """Returns what is there now; no gap is expected."""
+    """Returns the available changes; fails on a gap."""
     found: list[PositionChange] = []
     while polled := watch.poll(0.0, max_changes):
         for each in polled:
@@ -31,11 +31,11 @@ def poll_all(watch: Watch, max_changes: int = 500) -> list[PositionChange]:
 
 
 def poll_until(watch: Watch, count: int, patience: float) -> Changes:
-    """Waits for so many changes and gaps."""
+    """Waits for `count` changes and gaps."""
     found: Changes = []
     while len(found) < count:
         polled = watch.poll(patience)
-        assert polled, f"{len(found)} of {count} within {patience} s"
+        assert polled, f"only {len(found)} of {count} changes within {patience} s"
         found += polled
     return found
 
@@ -46,7 +46,7 @@ def beginning(manager: OffsetManager) -> dict[int, tuple[int, int]]:
 
 
 def state_of(changes: Iterable[PositionChange | LogGap]) -> State:
-    """Returns what changes amount to."""
+    """Returns the positions that result from changes."""
     state: State = {}
     for change in changes:
         assert isinstance(change, PositionChange), change

@@ -21,7 +21,7 @@ def _offsets(watch: Watch) -> list[int]:
 
 @pytest.mark.needs(Capability.WATCH, Capability.REPLICATION)
 class TestWatchOfReplicas:
-    """A watch has what is below W, at every replica."""
+    """A watch reports the changes below W, at every replica."""
 
     def test_a_change_is_reported_once_it_is_below_the_watermark(
         self, manager_site: ManagerSite

@@ -1,4 +1,4 @@
-"""W: records above it are not there yet, and each caller that waits is answered once."""
+"""W: records above it are not visible yet, and each waiting caller is answered once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ENDS: dict[str, Callable[[OffsetManager, int, int], object]] = {
 
 @pytest.mark.needs(Capability.REPLICATION)
 class TestWatermark:
-    """Commits count when W passes them."""
+    """Commits take effect when W passes them."""
 
     def test_a_commit_waits_for_the_watermark(self, manager_site: ManagerSite) -> None:
         replicas = ReplicaSet(manager_site)

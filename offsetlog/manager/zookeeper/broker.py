@@ -1,4 +1,4 @@
-"""A broker that registers itself in ZooKeeper, from its own properties."""
+"""Registers a broker in ZooKeeper from its properties."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class BrokerSession:
-    """A broker that is registered, with its own connection; see `register_broker`.
+    """A registered broker with its own connection; see `register_broker`.
 
     Attributes:
-        connection: with ZooKeeper.
-        cluster: Kafka's directories there.
+        connection: the connection to ZooKeeper.
+        cluster: Kafka's directories in ZooKeeper.
         cluster_id: the id of the cluster.
         registration: the node of this broker.
     """
@@ -46,7 +46,7 @@ class BrokerSession:
         self.registration.start()
 
     def close(self) -> None:
-        """Removes the broker, and ends the connection.  A second call does nothing."""
+        """Unregisters the broker, and closes the connection.  A second call does nothing."""
         try:
             self.registration.close()
         finally:
@@ -64,19 +64,18 @@ def register_broker(
 ) -> BrokerSession:
     """Registers a broker under /brokers/ids, and keeps it registered until it is closed.
 
-    Makes the root of ``zookeeper.connect`` where it is not there, as Kafka does.
+    Creates the root of ``zookeeper.connect`` if it does not exist, as Kafka does.
 
     Args:
         properties: ``zookeeper.connect``, its timeouts, credentials and TLS, ``broker.id``, ``advertised.listeners`` or
-            ``listeners``, ``listener.security.protocol.map``, ``broker.rack``; those of other names are the broker's
-            own business.
-        on_failure: called once where the id is lost to another broker later; see BrokerRegistration.
+            ``listeners``, ``listener.security.protocol.map``, ``broker.rack``; others are ignored.
+        on_failure: called once if the id is later lost to another broker; see BrokerRegistration.
 
     Raises:
-        ConfigError: a property is missing or wrong; names it.
+        ConfigError: a property is missing or wrong; the message names it.
         BrokerIdTakenError: another broker has the id, or its own former process still has it after twice the session
             timeout.
-        ZooKeeperError: the credentials are refused, or do not allow it.
+        ZooKeeperError: the credentials are refused, or do not permit it.
         ZooKeeperUnavailableError: no server answers.
     """
     record = record_from_properties(properties)
@@ -91,13 +90,13 @@ def register_broker(
 
 
 def record_from_properties(properties: Mapping[str, Setting]) -> BrokerRecord:
-    """Returns what a broker says of itself, from its properties.  Raises ConfigError with the name of the property."""
+    """Makes a broker's record from its properties.  Raises ConfigError with the name of the property."""
     if "broker.id" not in properties:
-        raise ConfigError("broker.id is missing: the number of this broker in its cluster")
+        raise ConfigError("broker.id is missing: set it to the number of this broker in its cluster")
     name = "advertised.listeners" if "advertised.listeners" in properties else "listeners"
     if name not in properties:
         raise ConfigError(
-            "advertised.listeners is missing: where clients reach this broker, as PLAINTEXT://kafka1:9092"
+            "advertised.listeners is missing: set it to this broker's address, for example PLAINTEXT://kafka1:9092"
         )
     protocols = _protocols(properties)
     endpoints = _named(
@@ -106,7 +105,7 @@ def record_from_properties(properties: Mapping[str, Setting]) -> BrokerRecord:
     endpoints = tuple(_reachable(name, each) for each in endpoints)
     listeners = [each.listener for each in endpoints]
     if len({*listeners}) < len(listeners):
-        raise ConfigError(f"{name} names a listener twice: {', '.join(listeners)}")
+        raise ConfigError(f"{name} names a listener more than once: {', '.join(listeners)}")
     broker_id = number("broker.id", properties["broker.id"])
     _named("broker.id", lambda: check_broker_id(broker_id))
     rack = properties.get("broker.rack")
@@ -125,12 +124,12 @@ def _reachable(name: str, endpoint: Endpoint) -> Endpoint:
     """Returns an endpoint as clients can use it.  Without a host it gets the machine's name, as with Kafka."""
     if endpoint.security_protocol not in SECURITY_PROTOCOLS:
         raise ConfigError(
-            f"{name}: the listener {endpoint.listener} has the security protocol {endpoint.security_protocol!r}, and "
-            f"there are {', '.join(SECURITY_PROTOCOLS)}; listener.security.protocol.map says which one a listener has"
+            f"{name}: the listener {endpoint.listener} has the unknown protocol {endpoint.security_protocol!r}; "
+            f"map it to one of {', '.join(SECURITY_PROTOCOLS)} in listener.security.protocol.map"
         )
     if endpoint.host in ("0.0.0.0", "::"):
         raise ConfigError(
-            f"{name}: no client reaches {endpoint}; give the host by which they reach it in advertised.listeners"
+            f"{name}: clients cannot connect to {endpoint}; name a host they can reach in advertised.listeners"
         )
     return endpoint if endpoint.host else endpoint._replace(host=socket.getfqdn())
 
@@ -142,5 +141,5 @@ def _protocols(properties: Mapping[str, Setting]) -> dict[str, str] | None:
     pairs = [each.strip().partition(":") for each in str(properties[name]).split(",")]
     for listener, colon, protocol in pairs:
         if not (listener and colon and protocol):
-            raise ConfigError(f"{name} must be as INTERNAL:PLAINTEXT,EXTERNAL:SSL, not {properties[name]!r}")
+            raise ConfigError(f"{name} must look like INTERNAL:PLAINTEXT,EXTERNAL:SSL, not {properties[name]!r}")
     return {listener: protocol for listener, _, protocol in pairs}

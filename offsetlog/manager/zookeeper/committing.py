@@ -24,13 +24,13 @@ from offsetlog.zookeeper.consumer_offsets import offset_in, offset_node
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit that was checked.
+    """A checked commit.
 
     Attributes:
         group: the consumer group.
-        offsets: those to commit.
+        offsets: the positions to commit.
         expected: the offsets that must be committed now.
-        monotonic: whether none may go back.
+        monotonic: whether no offset may be lowered.
     """
 
     group: str
@@ -40,20 +40,20 @@ class Commit:
 
     @property
     def conditional(self) -> tuple[TopicPartition, ...]:
-        """The positions that a condition is about."""
+        """The positions on which a condition depends."""
         return tuple(self.offsets) if self.monotonic else tuple(self.expected)
 
 
 def commit(session: Session, commit: Commit, work: Work[Any]) -> Steps[None]:
-    """Commits, with the nodes above that are not there yet.
+    """Commits, and creates missing nodes above the positions.
 
-    A plain commit is not sent again after UnknownOutcomeError: if it was made, somebody may have committed since, and
-    the same offsets once more would take that back.  A conditional one is, where the version of a node shows that it
-    was not made: the second try fails if the node was changed since.
+    A plain commit is not sent again after UnknownOutcomeError: if it was applied, another client may have committed
+    since, and a second write would undo that.  A conditional commit is sent again if the version of a node shows that
+    it was not applied: the second try fails if the node was changed since.
 
     Raises:
-        ExpectedOffsetError, RewindError: as Session.write besides.
-        CorruptionError: a condition is about a node that holds no offset.
+        ExpectedOffsetError, RewindError: a condition does not hold.  Also as Session.write.
+        CorruptionError: a condition depends on a node that does not hold an offset.
     """
     if not commit.conditional:
         try:
@@ -83,7 +83,7 @@ def commit(session: Session, commit: Commit, work: Work[Any]) -> Steps[None]:
 
 
 def _look(session: Session, commit: Commit, work: Work[Any]) -> Steps[dict[str, Node | None]]:
-    """Returns the nodes that are there by their paths; of those above positions without their bytes."""
+    """Returns the existing nodes by path; those above positions without their bytes."""
     connection = session.connection
     above = ["/", *nodes_above(commit.group, commit.offsets)]
     nodes = [offset_node(commit.group, key) for key in commit.offsets]
@@ -97,7 +97,7 @@ def _look(session: Session, commit: Commit, work: Work[Any]) -> Steps[dict[str, 
 
 
 def _versions(commit: Commit, found: Mapping[str, Node | None]) -> dict[TopicPartition, int]:
-    """Checks the conditions; returns the versions that nodes must still have for them to hold."""
+    """Checks the conditions; returns the versions of nodes on which the result depends."""
     versions: dict[TopicPartition, int] = {}
     offsets: dict[TopicPartition, int | None] = {}
     for key in commit.conditional:
@@ -111,7 +111,7 @@ def _versions(commit: Commit, found: Mapping[str, Node | None]) -> dict[TopicPar
 
 
 def _is_unmade(session: Session, commit: Commit, work: Work[Any], before: Mapping[str, Node | None]) -> Steps[bool]:
-    """Whether a conditional commit of unknown outcome was not made: a node that it writes is as it was before.
+    """Whether a conditional commit of unknown outcome was not applied: a node that it writes is unchanged.
 
     Versions only grow, and a server that takes up the session again refuses what an earlier one still had of it.
     """

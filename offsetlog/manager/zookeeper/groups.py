@@ -1,4 +1,4 @@
-"""The groups that ZooKeeper knows, and the consumers that read for them now."""
+"""The groups in ZooKeeper, and their live consumers."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _NOTHING = OffsetAndMetadata(-1)
 
 
 def kept_value(offset: int, stat: NodeStat) -> OffsetAndMetadata:
-    """Returns a position as a fetch returns it: with the time at which ZooKeeper wrote it."""
+    """Returns a position as a fetch returns it, with the time at which ZooKeeper wrote it."""
     return OffsetAndMetadata(offset, commit_timestamp=stat.modified_ms)
 
 
 def value_in(node: Node | None, path: str) -> OffsetAndMetadata:
-    """Returns the position that a node holds, offset -1 where there is none.
+    """Returns the position in a node, with offset -1 if the node does not exist.
 
     Raises:
-        CorruptionError: it holds no offset.
+        CorruptionError: the node does not hold an offset.
     """
     return _NOTHING if node is None else kept_value(offset_in(node.data, path), node.stat)
 
 
 def group_names(session: Session, work: Work[Any]) -> Steps[list[str]]:
-    """Returns the names below /consumers, sorted; none where the node is not there."""
+    """Returns the names below /consumers, sorted; none if the node does not exist."""
     yield from session.sync(work)
     (names,) = yield from session.read(work, lambda: [session.connection.children_async(CONSUMERS)])
     return names or []
@@ -40,7 +40,7 @@ def owners(session: Session, work: Work[Any], group: str) -> Steps[dict[TopicPar
     """Returns the consumer threads that own partitions.
 
     Raises:
-        CorruptionError: a node is named by no number of a partition, or holds no text; with its path.
+        CorruptionError: the name of a node is not a partition number, or its bytes are not text; has its path.
     """
     connection, above = session.connection, f"{group_node(group)}/owners"
     yield from session.sync(work)
@@ -61,4 +61,4 @@ def _text(data: bytes | None, path: str) -> str:
     try:
         return (data or b"").decode()
     except UnicodeDecodeError:
-        raise CorruptionError("the node holds no text", path=path) from None
+        raise CorruptionError("the node does not hold text", path=path) from None

@@ -78,11 +78,11 @@ class _PendingCommit(Work[Position]):
 
 
 class ZooKeeperManager(BaseOffsetManager):
-    """Keeps positions where consumers of Kafka before 0.9 kept them; see OffsetManager for every call.
+    """Keeps positions where consumers before Kafka 0.9 kept them; see OffsetManager for every call.
 
-    A commit is one transaction of ZooKeeper, and counts once a majority of the servers has it on disk, whatever
-    durability was asked for.  A position has the time at which ZooKeeper wrote it.  Several processes can commit the
-    same group: conditions compare with all of them.
+    A commit is one transaction of ZooKeeper, and is answered once a majority of the servers has it on disk, whatever
+    durability was requested.  The timestamp of a position is when ZooKeeper wrote it.  Several processes may commit to
+    the same group; conditions see the commits of all of them.
 
     All calls are safe from any thread.  Many are under way at a time; those of one group that touch the same positions
     are carried out in the order of their calls.  A call that raises UnknownOutcomeError was made as a whole or not at
@@ -90,8 +90,8 @@ class ZooKeeperManager(BaseOffsetManager):
     their answers, or lost their connection.
 
     Args:
-        settings: of the manager.
-        clock: the time of day in ms, by which positions expire.
+        settings: the manager's settings.
+        clock: returns the time of day in ms, by which positions expire.
     """
 
     capabilities = frozenset({Capability.CONDITIONS})
@@ -113,13 +113,13 @@ class ZooKeeperManager(BaseOffsetManager):
     # ---------------------------------------------------------------------------------------------------------- life
 
     def open(self) -> None:
-        """Begins the session, and makes the root of `zookeeper.connect` where it is not there, as Kafka does.
+        """Starts the session, and creates the root of `zookeeper.connect` if it does not exist, as Kafka does.
 
-        Where it fails nothing stays open, and it can be tried again.
+        If it fails, nothing stays open, and it can be tried again.
 
         Raises:
             ZooKeeperUnavailableError: no server answers.
-            ZooKeeperError: the credentials are refused, or do not allow it.
+            ZooKeeperError: the credentials are refused, or do not permit it.
         """
         try:
             self._session.start()
@@ -134,9 +134,9 @@ class ZooKeeperManager(BaseOffsetManager):
             raise
 
     def stop(self) -> None:
-        """Leads no more, answers what is under way, and ends the session; see OffsetManager.stop.
+        """Resigns everywhere, answers running calls, and ends the session; see OffsetManager.stop.
 
-        A callback can call it: the session then ends after the callback, by a thread of its own.
+        A callback may call it: the session then ends after the callback, on another thread.
         """
         with self._lock:
             is_open = self._started and not self._stopped
@@ -146,7 +146,7 @@ class ZooKeeperManager(BaseOffsetManager):
             self._hooked(self.close)
 
     def close(self) -> None:
-        """Answers what is under way, and ends the session: all of it, also where a part fails."""
+        """Answers running calls and ends the session; if one step fails, the others still run."""
         with self._under_way_lock:
             self._closed = True
             unanswered = list(self._under_way)
@@ -163,7 +163,7 @@ class ZooKeeperManager(BaseOffsetManager):
                 transition.fail(closed(stopped=True))
 
     def _settle(self, transition: PartitionTransition) -> None:
-        """Ends a transition; one that gives a partition up ends once no write of it is on its way any more."""
+        """Ends a transition; one that gives a partition up ends once none of its writes is being sent."""
         number = transition.partition
         writing: set[Work[Any]] = set()
         with self._under_way_lock:
@@ -185,12 +185,12 @@ class ZooKeeperManager(BaseOffsetManager):
         self._executor.call_later(seconds, call)
 
     def _begin(self, work: Work[T], turn: _Turn | None, late: Any) -> Work[T]:
-        """Begins work once it has its turn.
+        """Starts work when its turn comes.
 
         Args:
-            work: which.
-            turn: the group, and the positions it touches, None for all; None for work that waits for no other.
-            late: the seconds that it has, and what makes the error after them; None for work without an end.
+            work: the work.
+            turn: the group and the positions it touches (None: all); None for work that needs no turn.
+            late: its timeout in seconds, and a function that makes the error after it; None for no timeout.
         """
         try:
             with self._under_way_lock:
@@ -227,7 +227,7 @@ class ZooKeeperManager(BaseOffsetManager):
         self._turns.pass_on(work)
 
     def _end_overdue(self, work: Work[Any], failure: OffsetLogError) -> None:
-        """Answers work whose time is over.  It keeps no place among those that wait for turns or for a server."""
+        """Answers work whose timeout is over, and removes it from the queues for turns and for a server."""
         following = self._turns.leave(work)
         if following is not None:
             self._turns.begin(following)
@@ -239,17 +239,17 @@ class ZooKeeperManager(BaseOffsetManager):
         seconds = self.settings.commit_timeout if timeout is None else timeout
 
         def failure(work: Work[Any]) -> OffsetLogError:
-            text = f"no ZooKeeper answered within {seconds:g} s"
+            text = f"ZooKeeper did not answer within {seconds:g} s"
             if work.is_sent:
-                text = f"{text} after a write to {work.node} was sent: it may or may not have been made"
+                text = f"{text} after a write to {work.node} was sent; the write may or may not have been applied"
                 return UnknownOutcomeError(text, node=work.node)
-            return CommitTimeoutError(f"{text}; nothing was written, and nothing will be")
+            return CommitTimeoutError(f"{text}; nothing was written or will be")
 
         return seconds, failure
 
     def _unread(self) -> tuple[float, Callable[[Work[Any]], OffsetLogError]]:
         seconds = self.settings.commit_timeout
-        return seconds, lambda _: ZooKeeperUnavailableError(f"no ZooKeeper answered within {seconds:g} s", node="/")
+        return seconds, lambda _: ZooKeeperUnavailableError(f"ZooKeeper did not answer within {seconds:g} s", node="/")
 
     def _check_led(self, group: str) -> None:
         with self._running():
@@ -286,7 +286,7 @@ class ZooKeeperManager(BaseOffsetManager):
 
         Raises:
             UnknownOutcomeError: the connection broke, or was silent, after the commit was sent.  A plain commit is
-                not sent again: somebody may have committed since.
+                not sent again: another client may have committed since.
             TooLargeError: it does not fit into a request of `jute.maxbuffer`.
             GroupError, TopicError: no node can have such a name.
         """
@@ -342,13 +342,13 @@ class ZooKeeperManager(BaseOffsetManager):
     def fetch(
         self, group: str, partitions: Iterable[PartitionKey] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns committed positions as they stood together at one moment; see OffsetManager.fetch.
+        """Returns committed positions as a snapshot of one moment; see OffsetManager.fetch.
 
-        It waits for ZooKeeper, and sees everything that any client was answered before.
+        It waits for ZooKeeper, and sees every write that was answered earlier, to any client.
 
         Raises:
-            CorruptionError: one of the nodes holds no offset, or is named by no number; the path is that of the node.
-                The other positions can be fetched by their keys, and a commit of this one mends it.
+            CorruptionError: a node does not hold an offset, or its name is not a number; has its path.  Fetch the
+                other positions by their keys; a commit of this one repairs it.
             ZooKeeperUnavailableError: no server answered within the commit timeout.
         """
         keys = None if partitions is None else arguments.listed_keys(partitions)
@@ -366,7 +366,7 @@ class ZooKeeperManager(BaseOffsetManager):
     def _read(
         self, group: str, keys: list[TopicPartition] | None, turn: _Turn | None, passes: int
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata], bool]:
-        """Reads positions, all for None; returns whether they stood together as well."""
+        """Reads positions (None: all); also returns whether they are a snapshot of one moment."""
 
         def steps(work: Work[_Read]) -> Steps[_Read]:
             if keys is None:
@@ -381,7 +381,7 @@ class ZooKeeperManager(BaseOffsetManager):
         return found
 
     def groups(self) -> list[str]:
-        """Returns the groups that ZooKeeper knows, with positions or without, sorted; not only those led here.
+        """Returns all groups in ZooKeeper, with or without positions, sorted; not only those led here.
 
         Raises:
             ZooKeeperUnavailableError, ClosedError.
@@ -389,7 +389,7 @@ class ZooKeeperManager(BaseOffsetManager):
         return self._ask(lambda work: group_names(self._session, work))
 
     def consumers(self, group: str) -> list[str]:
-        """Returns the ids of the consumers of a group that are there (`/consumers/GROUP/ids`), sorted.
+        """Returns the ids of the live consumers of a group (`/consumers/GROUP/ids`), sorted.
 
         Raises:
             GroupError: no node can have such a name.
@@ -409,7 +409,7 @@ class ZooKeeperManager(BaseOffsetManager):
         """Returns the thread of a consumer that reads each partition now (`/consumers/GROUP/owners`).
 
         Raises:
-            CorruptionError: a node is named by no number of a partition, or holds no text.
+            CorruptionError: the name of a node is not a partition number, or its bytes are not text.
             GroupError: no node can have such a name.
             ZooKeeperUnavailableError, ClosedError.
         """
@@ -451,10 +451,10 @@ class ZooKeeperManager(BaseOffsetManager):
     def delete_group(self, group: str, *, timeout: float | None = None) -> int:
         """Removes a group with its empty nodes, in one transaction where it fits into a request.
 
-        The same call again finishes what a failure left.  See OffsetManager.delete_group.
+        After a failure, repeat the call to remove the rest.  See OffsetManager.delete_group.
 
         Raises:
-            GroupNotEmptyError: a consumer of the group is there, or somebody commits meanwhile.
+            GroupNotEmptyError: the group has a live consumer, or a commit came during the deletion.
         """
         return self.delete_group_async(group, timeout=timeout).result()
 
@@ -474,31 +474,31 @@ class ZooKeeperManager(BaseOffsetManager):
     # ------------------------------------------------------------------------------------ what goes through all groups
 
     def expire(self, *, timeout: float | None = None) -> int:
-        """Deletes the positions that nobody changed for the retention; see OffsetManager.expire.
+        """Deletes the positions that have not changed for the retention time; see OffsetManager.expire.
 
-        A group that has consumers keeps all of its own.  Without a retention nothing expires.
+        A group with live consumers keeps all its positions.  Without a retention time, nothing expires.
 
         Args:
             timeout: seconds within which the groups are listed, and those within which each group is done; None for
                 the commit timeout.
 
         Raises:
-            CommitTimeoutError: no server answered in time.  Groups that were done before stay done.
+            CommitTimeoutError: no server answered in time.  Positions deleted before that stay deleted.
         """
         return self.expire_async(timeout=timeout).result()
 
     def expire_async(self, *, timeout: float | None = None) -> Pending[int]:
-        """Has it done without waiting; see OffsetManager.expire_async."""
+        """Expires positions without blocking; see OffsetManager.expire_async."""
         checked_timeout(timeout)
         retention_ms = self.settings.retention_ms
 
         return self._sweep(None if retention_ms is None else self._expiry_of_group, timeout)
 
     def expire_group(self, group: str, *, timeout: float | None = None) -> int:
-        """Does for one group what `expire` does for all; for whoever has to prepare each of them.
+        """Expires the positions of one group, for callers that must prepare each group first; see `expire`.
 
         Raises:
-            NotCoordinatorError: the group is led elsewhere.
+            NotCoordinatorError: another process leads the group's partition.
             Also as `expire`.
         """
         with self._running():
@@ -518,12 +518,12 @@ class ZooKeeperManager(BaseOffsetManager):
         Raises:
             GroupNotEmptyError: another process has committed one of them since it was read; the others are deleted, and
                 the same call again deletes this one.
-            NodeNotEmptyError: a position has nodes below it.
+            NodeNotEmptyError: a position has child nodes.
         """
         return self.on_topic_deleted_async(topics, timeout=timeout).result()
 
     def on_topic_deleted_async(self, topics: Sequence[str], *, timeout: float | None = None) -> Pending[int]:
-        """Has it done without waiting; see OffsetManager.on_topic_deleted_async."""
+        """Deletes the positions without blocking; see OffsetManager.on_topic_deleted_async."""
         gone = sorted(set(arguments.listed_topics(topics)))
         checked_timeout(timeout)
         for topic in gone:
@@ -531,9 +531,9 @@ class ZooKeeperManager(BaseOffsetManager):
         return self._sweep(lambda group, work: delete_topics(self._session, work, group, gone), timeout)
 
     def _sweep(self, of_group: Callable[[str, Work[int]], Steps[int]] | None, timeout: float | None) -> Pending[int]:
-        """Has it done for one group after the other of those that are led here.
+        """Runs work for one group after the other of those led here.
 
-        The timeout is that of each step: one for which no server answered in time is the last one.
+        The timeout applies to each step; the run ends at the first step for which no server answered in time.
         """
 
         def steps(work: Work[int]) -> Steps[int]:
@@ -570,7 +570,7 @@ class ZooKeeperManager(BaseOffsetManager):
         return True
 
     def leave_expiry(self) -> None:
-        """From now on nothing expires unasked; called before `start` by whoever calls `expire`."""
+        """Turns off automatic expiry; call it before `start`, and then call `expire` yourself."""
         self._leaves_expiry = True
 
     def _expire_later(self) -> None:
@@ -582,7 +582,7 @@ class ZooKeeperManager(BaseOffsetManager):
             try:
                 swept.result(0)
             except OffsetLogError as failure:
-                _log.warning("positions in ZooKeeper could not expire: %s", failure)
+                _log.warning("the check for expired positions in ZooKeeper failed: %s", failure)
             self._expire_later()
 
         with contextlib.suppress(ClosedError):  # it is being stopped
@@ -590,5 +590,5 @@ class ZooKeeperManager(BaseOffsetManager):
 
 
 def _is_silence(failure: OffsetLogError) -> bool:
-    """Whether work was given up because no server answered; the next would have no answer either."""
+    """Whether work was given up because no server answered, so that the next work would fail too."""
     return isinstance(failure, CommitTimeoutError) and not isinstance(failure, UnknownOutcomeError)

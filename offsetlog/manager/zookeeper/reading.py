@@ -1,7 +1,7 @@
-"""Positions of a group as they stood together at one moment.
+"""Reads the positions of a group as a snapshot of one moment.
 
-ZooKeeper reads one node after the other, and a commit can come between.  A reader that knows the newest transaction
-before it asks, and finds no node that a later one has changed, has read what stood together at that transaction.
+ZooKeeper reads one node after the other, and a commit can come in between.  If a reader notes the newest transaction
+before it reads, and finds no node changed by a later one, it has read the state as of that transaction.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Shape = dict[str, list[str]]
 def read_group(
     session: Session, work: Work[Any], group: str, passes: int = PASSES_ALONE
 ) -> Steps[tuple[list[OffsetNode], bool]]:
-    """Returns the nodes of all positions of a group, and whether they stood together.
+    """Returns the nodes of all positions of a group, and whether they are a snapshot of one moment.
 
-    Everything that any client was answered before is seen.  A group that is not there has none.
+    Sees every write that was answered earlier, to any client.  A group that does not exist has no nodes.
 
     Raises:
-        ZooKeeperError: ZooKeeper does not give a node.
+        ZooKeeperError: ZooKeeper refuses to return a node.
     """
     yield from session.sync(work)
     shape: Shape = {}
@@ -51,7 +51,7 @@ def read_group(
 
 
 def _shape(session: Session, work: Work[Any], group: str, known: Shape) -> Steps[tuple[Shape, int]]:
-    """Lists the topics, and the partitions of those that are known; returns the newest change of any list."""
+    """Lists the topics, and the partitions of known topics; returns the newest change of any list."""
     connection = session.connection
     questions = [partial(connection.listing_async, node) for node in (offsets_node(group),)]
     questions += [partial(connection.listing_async, topic_node(group, topic)) for topic in known]
@@ -83,7 +83,7 @@ def _nodes(session: Session, work: Work[Any], group: str, shape: Shape) -> Steps
 def read_positions(
     session: Session, work: Work[Any], group: str, keys: Sequence[TopicPartition], passes: int = PASSES_ALONE
 ) -> Steps[tuple[list[Node | None], bool]]:
-    """Returns the nodes of positions in their order, None for one that is not there; as `read_group`."""
+    """Returns the nodes of positions in order, None for a missing one; otherwise as `read_group`."""
     yield from session.sync(work)
     paths = [offset_node(group, key) for key in keys]
     questions = [partial(session.connection.get_async, path) for path in paths]

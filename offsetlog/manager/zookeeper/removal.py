@@ -1,9 +1,9 @@
-"""The steps that delete: positions, those of topics, a whole group, what has expired.
+"""The steps of deletions: of positions, of topics' positions, of a whole group, of expired positions.
 
-A write names the version of each position that it removes, so that no commit made meanwhile is lost without a word.
-The removal of a group and expiry show in the same transaction that no consumer of the group is there
-(`/consumers/GROUP/ids` has nothing below it): one that starts meanwhile loses nothing either.  A position that was
-removed and made again since it was read may have the same version, and ZooKeeper compares nothing else.
+A write names the version of each position that it removes, so that no concurrent commit is lost silently.  Removing a
+group, and expiry, check in the same transaction that the group has no live consumer (`/consumers/GROUP/ids` has no
+children), so that one that starts meanwhile loses nothing either.  One gap remains: a position that was removed and
+created again since it was read may have the same version, and ZooKeeper compares nothing else.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ State = tuple[int, int]
 
 
 def ids_node(group: str) -> str:
-    """Returns the path above the consumers of a group that are there."""
+    """Returns the path above the live consumers of a group."""
     return f"{group_node(group)}/ids"
 
 
 def _unoccupied(group: str, has_ids: bool) -> list[Operation]:
-    """Writes that change nothing, and are refused where a consumer of the group is there."""
+    """Returns writes that change nothing, but fail the transaction if the group has a live consumer."""
     ids = ids_node(group)
     return [Delete(ids), Create(ids)] if has_ids else [Create(ids), Delete(ids)]
 
 
 def _parts(session: Session, operations: Sequence[Operation], fixed: Sequence[Operation]) -> Iterable[list[Operation]]:
-    """Yields the operations in parts, each of which fits into a request with the fixed ones."""
+    """Yields the operations in parts; each fits into a request together with the fixed operations."""
     limit = session.connection.settings.request_bytes_max - session.connection.request_size(fixed)
     part: list[Operation] = []
     size = 0
@@ -66,7 +66,7 @@ def _parts(session: Session, operations: Sequence[Operation], fixed: Sequence[Op
 
 
 def state_of(stat: NodeStat) -> State:
-    """Returns the state of a node that a write can change."""
+    """Returns the part of a node's state that a write can change."""
     return stat.created_zxid, stat.version
 
 
@@ -74,11 +74,11 @@ def state_of(stat: NodeStat) -> State:
 
 
 def delete_positions(session: Session, work: Work[Any], group: str, keys: Sequence[TopicPartition]) -> Steps[int]:
-    """Deletes positions, all or none; returns how many there were.
+    """Deletes positions, all or none; returns how many existed.
 
     Raises:
-        GroupNotEmptyError: one of them was committed since they were read.
-        NodeNotEmptyError: one of them has nodes below it.
+        GroupNotEmptyError: one of them was committed after they were read.
+        NodeNotEmptyError: one of them has child nodes.
         Also as Session.write.
     """
     nodes = [offset_node(group, key) for key in keys]
@@ -92,7 +92,7 @@ def delete_positions(session: Session, work: Work[Any], group: str, keys: Sequen
         try:
             yield from session.write(work, [Delete(node, stat.version) for node, stat in there.items()])
         except NoNodeError:
-            continue  # somebody else deletes
+            continue  # another client deletes
         except NodeVersionError as failure:
             raise _changed(group, failure.node, 0) from failure
         return len(there)
@@ -100,7 +100,7 @@ def delete_positions(session: Session, work: Work[Any], group: str, keys: Sequen
 
 
 def _stats(session: Session, work: Work[Any], nodes: Sequence[str]) -> Steps[dict[str, NodeStat]]:
-    """Returns the states of the nodes that are there."""
+    """Returns the states of the existing nodes."""
     found = yield from session.read_many(work, [partial(session.connection.exists_async, each) for each in nodes])
     return {node: stat for node, stat in zip(nodes, found, strict=True) if stat is not None}
 
@@ -108,10 +108,10 @@ def _stats(session: Session, work: Work[Any], nodes: Sequence[str]) -> Steps[dic
 def _judged(
     group: str, there: Mapping[str, NodeStat], before: Mapping[str, State] | None, deleted: int = 0
 ) -> Mapping[str, State]:
-    """Returns the states at which positions may go: those of the first look.
+    """Returns the states in which positions may be deleted: those of the first read.
 
     Raises:
-        GroupNotEmptyError: another look finds one that was committed since.
+        GroupNotEmptyError: a second read finds one that was committed since.
     """
     states = {node: state_of(stat) for node, stat in there.items()}
     if before is None:
@@ -123,13 +123,13 @@ def _judged(
 
 
 def delete_topics(session: Session, work: Work[Any], group: str, topics: Iterable[str]) -> Steps[int]:
-    """Deletes all positions of topics with the nodes above them; returns how many there were.
+    """Deletes all positions of topics and the nodes above them; returns the number of positions.
 
-    A topic that fails keeps no other from it; then the first failure is raised.
+    If a topic fails, the others are still handled, and the first failure is raised at the end.
 
     Raises:
-        GroupNotEmptyError: a position was committed since it was read; it stays.
-        NodeNotEmptyError: a position has nodes below it.
+        GroupNotEmptyError: a position was committed after it was read; it stays.
+        NodeNotEmptyError: a position has child nodes.
         Also as Session.write.
     """
     deleted, first = 0, None
@@ -169,10 +169,10 @@ def _delete_topic(session: Session, work: Work[Any], group: str, topic: str) -> 
 
 
 def _check_empty(positions: Mapping[str, NodeStat]) -> None:
-    """Raises NodeNotEmptyError, with its path, where a position has nodes below it, which no consumer makes."""
+    """Raises NodeNotEmptyError, with the path, if a position has child nodes, which no consumer creates."""
     for node, stat in positions.items():
         if stat.children:
-            raise NodeNotEmptyError(f"the position {node} has nodes below it; remove them by hand", node=node)
+            raise NodeNotEmptyError(f"the position {node} has child nodes; remove them by hand", node=node)
 
 
 # ------------------------------------------------------------------------------------------------------- a whole group
@@ -180,11 +180,11 @@ def _check_empty(positions: Mapping[str, NodeStat]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """All nodes of a group with their states, each after those below it; no node where there is no group.
+    """All nodes of a group with their states, children before parents; none if the group does not exist.
 
     Attributes:
         group: its name.
-        nodes: by path.
+        nodes: the states by path.
     """
 
     group: str
@@ -196,14 +196,14 @@ class Tree:
         return [node for node in self.nodes if node.startswith(above) and node.count("/") == depth]
 
     def check_unoccupied(self) -> None:
-        """Raises GroupNotEmptyError where a consumer of the group is there."""
+        """Raises GroupNotEmptyError if the group has a live consumer."""
         ids = f"{ids_node(self.group)}/"
         consumers = [node for node, stat in self.nodes.items() if node.startswith(ids) or stat.ephemeral_owner]
         if consumers:
-            raise _occupied(self.group, f"{consumers[0]} is there")
+            raise _occupied(self.group, f"{consumers[0]} exists")
 
     def removal(self) -> list[Operation]:
-        """Returns the writes that remove it; each position must be as it was read."""
+        """Returns the writes that remove the group; they require each position to be unchanged."""
         positions = set(self.positions())
         return [Delete(node, stat.version) if node in positions else Delete(node) for node, stat in self.nodes.items()]
 
@@ -213,15 +213,15 @@ def _occupied(group: str, why: str) -> GroupNotEmptyError:
 
 
 def _changed(group: str, node: str | None, deleted: int) -> GroupNotEmptyError:
-    so_far = f", after {deleted} of its positions were deleted" if deleted else ""
-    return _occupied(group, f"{node} was changed meanwhile{so_far}")
+    so_far = f" after {deleted} of its positions were deleted" if deleted else ""
+    return _occupied(group, f"{node} changed during the deletion{so_far}")
 
 
 def read_tree(session: Session, work: Work[Any], group: str) -> Steps[Tree]:
     """Reads the states of all nodes of a group.
 
     Raises:
-        ZooKeeperError: it is deeper than Kafka makes any.
+        ZooKeeperError: the tree is deeper than any that Kafka creates.
     """
     connection = session.connection
     yield from session.sync(work)
@@ -242,17 +242,17 @@ def delete_group(
 ) -> Steps[int]:
     """Removes a group without consumers; returns how many positions it had.
 
-    Everything goes in one transaction where it fits into a request.  Else the positions go first, in several, and the
-    same call again finishes what a failure between them leaves.
+    Everything is removed in one transaction if it fits into a request.  Otherwise the positions are removed first, in
+    several transactions; after a failure between them, repeat the call to remove the rest.
 
     Args:
-        session: of the manager.
-        work: that does it.
+        session: the manager's session.
+        work: the work whose steps these are.
         group: its name.
-        judged: the states of its positions at which they may go, None for those that are found.
+        judged: the states of its positions in which they may be deleted; None for those found now.
 
     Raises:
-        GroupNotEmptyError: a consumer is there, or somebody commits.
+        GroupNotEmptyError: the group has a live consumer, or a commit came during the deletion.
         Also as Session.write.
     """
     deleted = 0
@@ -262,21 +262,21 @@ def delete_group(
             return deleted
         tree.check_unoccupied()
         positions = frozenset(tree.positions())
-        # Another look at positions that somebody else removes finds none that the first one did not find.
+        # A second read of positions that another client removes finds none that the first did not find.
         judged = _judged(group, {node: tree.nodes[node] for node in positions}, judged, deleted)
         try:
             for part in _removals(session, tree, positions):
                 yield from session.write(work, part)
                 deleted += sum(each.node in positions for each in part)
         except NoNodeError:
-            continue  # somebody else removes it too
+            continue  # another client removes it too
         except (NodeVersionError, NodeNotEmptyError, NodeExistsError) as failure:
             raise _changed(group, failure.node, deleted) from failure
         return deleted
 
 
 def _removals(session: Session, tree: Tree, positions: frozenset[str]) -> list[list[Operation]]:
-    """Returns the transactions that remove a group; the last one has all that stands above the positions."""
+    """Returns the transactions that remove a group; the last one has all nodes above the positions."""
     everything = tree.removal()
     if session.connection.request_size(everything) <= session.connection.settings.request_bytes_max:
         return [everything]
@@ -293,13 +293,13 @@ def _removals(session: Session, tree: Tree, positions: frozenset[str]) -> list[l
 def expire_group(
     session: Session, work: Work[Any], group: str, retention_ms: int, clock: Callable[[], int]
 ) -> Steps[int]:
-    """Deletes the positions that nobody changed for the retention, of a group without consumers; returns how many.
+    """Deletes positions of a group without consumers that have not changed for the retention; returns how many.
 
-    A group of which nothing is left goes with its nodes.
+    If nothing is left of the group, its nodes are removed too.
 
     Raises:
-        ClockError: a position was changed later than the clock says.
-        NodeNotEmptyError: a position has nodes below it; the others are deleted.
+        ClockError: a position was changed at a time later than the clock's.
+        NodeNotEmptyError: a position has child nodes; the others are deleted.
         Also as Session.write.
     """
     while True:
@@ -310,7 +310,7 @@ def expire_group(
         now = clock()
         newest = max((each.stat.modified_ms for each in nodes), default=0)
         if newest > now + CLOCK_TOLERANCE_MS:
-            text = f"group {group!r} has a position of {newest} ms, and the clock says {now} ms; nothing of it expired"
+            text = f"group {group!r}: a position changed at {newest} ms, later than the clock's {now}; nothing expired"
             raise ClockError(text, now=now, newest=newest)
         old = [each for each in nodes if now - each.stat.modified_ms > retention_ms]
         if not old:
@@ -323,7 +323,7 @@ def expire_group(
             for part in _parts(session, [Delete(each.node, each.stat.version) for each in removable], guard):
                 yield from session.write(work, [*guard, *part])
         except GroupNotEmptyError:
-            return 0  # a consumer came, or somebody committed: nothing of it is idle
+            return 0  # a consumer came, or a commit: nothing of the group is idle
         except (NoNodeError, NodeVersionError, NodeExistsError, NodeNotEmptyError):
             continue
         _check_empty({each.node: each.stat for each in old})

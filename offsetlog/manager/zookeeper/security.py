@@ -1,6 +1,6 @@
-"""The credentials and the TLS of a connection with ZooKeeper, by the names that Kafka has for them.
+"""The credentials and TLS settings of a connection to ZooKeeper, under Kafka's names.
 
-Kafka keeps keys and certificates in files of Java.  Here they are in PEM, which Kafka and ZooKeeper take too.
+Keys and certificates must be in PEM, which Kafka and ZooKeeper accept too, not in Java keystores.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def security(properties: Mapping[str, Setting]) -> dict[str, Any]:
     """Returns the fields of ConnectionSettings that properties set: `auth` and `tls`.
 
     Raises:
-        ConfigError: a value is out of its domain, or asks for what is not there; names the property, and no password.
+        ConfigError: a value is not allowed or not supported; the message names the property and shows no password.
     """
     return {"auth": _auth(properties), "tls": _tls(properties)}
 
@@ -36,7 +36,7 @@ def _auth(properties: Mapping[str, Setting]) -> tuple[tuple[str, str], ...]:
         return ()
     user, colon, password = str(properties[DIGEST]).partition(":")
     if not (user and colon and password):
-        raise ConfigError(f"{DIGEST} must be as user:password")
+        raise ConfigError(f"{DIGEST} must have the form user:password")
     return (("digest", f"{user}:{password}"),)
 
 
@@ -45,7 +45,7 @@ def _tls(properties: Mapping[str, Setting]) -> TlsSettings | None:
         return None
     for name in (f"{_PREFIX}crl.enable", f"{_PREFIX}ocsp.enable"):
         if flag(name, properties.get(name, False)):
-            raise ConfigError(f"{name}: whether a certificate was revoked is not checked here; leave it out")
+            raise ConfigError(f"{name} is not supported: revocation of certificates is not checked; leave it out")
     password = properties.get(f"{_PREFIX}keystore.password")
     return TlsSettings(
         truststore=_file(properties, f"{_PREFIX}truststore"),
@@ -56,7 +56,7 @@ def _tls(properties: Mapping[str, Setting]) -> TlsSettings | None:
 
 
 def _file(properties: Mapping[str, Setting], store: str) -> str | None:
-    """Returns the path of a file in PEM, None where none is named."""
+    """Returns the path of a PEM file, or None if none is named."""
     location, kind = properties.get(f"{store}.location"), properties.get(f"{store}.type")
     if location is None:
         return None
@@ -67,7 +67,7 @@ def _file(properties: Mapping[str, Setting], store: str) -> str | None:
         named = f"{store}.location" if kind is None else f"{store}.type"
         raise ConfigError(
             f"{named}: {location!r} must be in PEM; `keytool -importkeystore -deststoretype PKCS12` and "
-            f"`openssl pkcs12` make that of a file of Java"
+            f"`openssl pkcs12` convert a Java keystore"
         )
     return location
 

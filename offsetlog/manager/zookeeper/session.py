@@ -1,4 +1,4 @@
-"""The session of a manager: its questions wait for a server, and are asked again where a connection broke."""
+"""The session of a manager: requests wait for a server, and reads are repeated if the connection broke."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ ASK_AGAIN_SECONDS = 0.05
 
 
 class Session:
-    """A connection for work; safe from any thread.
+    """A connection for work.  Thread-safe.
 
-    Nothing is handed to the client while no server is connected: it would send that later, also after the caller
-    was answered that time is over, and another process could have written since.  Only a request that is handed over
-    in the moment in which the connection breaks may be kept by the client, and counts as sent.
+    No request is given to the client while no server is connected: the client would send it later, even after its
+    caller got a timeout, when another process may have written.  Only a request given at the very moment the
+    connection breaks may be kept by the client; it counts as sent.
 
     Args:
-        settings: how the ensemble is reached.
-        submit: has a call made later, by a thread that is none of the connection's.
-        call_later: the same, after so many seconds.
+        settings: the settings of the connection.
+        submit: runs a call later, on a thread that does not belong to the connection.
+        call_later: the same, after a number of seconds.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class Session:
         self.connection.add_state_listener(self._changed)
 
     def start(self) -> None:
-        """Begins the session; see ZooKeeperConnection.start."""
+        """Starts the session; see ZooKeeperConnection.start."""
         self.connection.start()
 
     def close(self) -> None:
-        """Ends the session; what waits for a server goes on, and finds that it was answered."""
+        """Ends the session; work that waits for a server continues, and finds that it was answered."""
         self.connection.close()
         self._release()
 
@@ -70,7 +70,7 @@ class Session:
             place.succeed(None)
 
     def leave(self, work: Work[Any]) -> None:
-        """Has work wait for a server no longer.  Work that was answered ends within the call."""
+        """Removes work from the queue for a server.  Work that was answered ends within the call."""
         with self._lock:
             place = self._waiting.pop(work, None)
         if place is not None:
@@ -97,7 +97,7 @@ class Session:
         return place
 
     def connected(self, work: Work[Any]) -> Steps[None]:
-        """Waits for a server.  Raises ZooKeeperError where the servers refuse the credentials."""
+        """Waits for a server.  Raises ZooKeeperError if the servers refuse the credentials."""
         work.check()
         while not self.connection.is_connected:
             refusal = self.connection.refusal
@@ -107,10 +107,9 @@ class Session:
             work.check()
 
     def read(self, work: Work[Any], ask: Callable[[], Sequence[Answer[Any]]]) -> Steps[list[Any]]:
-        """Returns the answers, None for a node that is not there; asks again where the connection broke.
+        """Returns the answers, None for a missing node; repeats the reads if the connection broke.
 
-        Work that called `sync` sees what it saw then also in a session after that one: its server may lag, and has to
-        catch up first.
+        If work has called `sync`, a read in a later session syncs first, since its server may lag.
 
         Raises:
             ZooKeeperError: ZooKeeper refuses it.
@@ -139,7 +138,7 @@ class Session:
             return found
 
     def read_many(self, work: Work[Any], questions: Iterable[Callable[[], Answer[T]]]) -> Steps[list[T | None]]:
-        """Returns the answers to as many questions as there are, in their order; as `read`."""
+        """Returns the answers to any number of questions, in order; otherwise as `read`."""
         found: list[T | None] = []
         left = iter(questions)
         while several := list(itertools.islice(left, IN_FLIGHT)):
@@ -147,7 +146,7 @@ class Session:
         return found
 
     def sync(self, work: Work[Any]) -> Steps[None]:
-        """Has later reads see what any client was answered before."""
+        """Makes later reads see every write that any client was answered before."""
         sessions: list[int] = []
 
         def ask() -> list[Answer[None]]:
@@ -159,10 +158,10 @@ class Session:
         work.synced_session = sessions[-1]
 
     def write(self, work: Work[Any], operations: Sequence[Operation]) -> Steps[None]:
-        """Makes all writes or none.  A server is waited for before they are sent, and never afterwards.
+        """Applies all writes or none.  Waits for a server before sending them, never afterwards.
 
         Raises:
-            TooLargeError, NoNodeError, NodeExistsError, NodeVersionError, NodeNotEmptyError: none was made.
+            TooLargeError, NoNodeError, NodeExistsError, NodeVersionError, NodeNotEmptyError: none was applied.
             UnknownOutcomeError: the connection broke.
         """
         yield from self.connected(work)
@@ -191,6 +190,6 @@ def _found(answer: Answer[T]) -> T | None:
 
 
 def root_is_missing(connection: ZooKeeperConnection) -> ZooKeeperError:
-    """Returns the error of a root that is not there any more; the start made it."""
-    text = f"the root of {connection.settings.hosts!r} is gone: somebody removed it; create it, or start again"
+    """Returns the error for a root that no longer exists, though the start created it."""
+    text = f"the root of {connection.settings.hosts!r} does not exist any more; create it, or start the manager again"
     return ZooKeeperError(text, node="/")

@@ -1,4 +1,4 @@
-"""The settings of the ZooKeeper manager, by the names of Kafka and ZooKeeper where these have them."""
+"""The settings of the ZooKeeper manager, under the names of Kafka and ZooKeeper where they exist."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from offsetlog.zookeeper.connection import ConnectionSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperSettings:
-    """Everything that a ZooKeeper manager is made with; the name of the broker's property stands in parentheses.
+    """The settings of a ZooKeeper manager; the name of the broker's property is in parentheses.
 
     Attributes:
-        connection: how the ensemble is reached (``zookeeper.connect``, ``zookeeper.session.timeout.ms``,
+        connection: settings of the connection (``zookeeper.connect``, ``zookeeper.session.timeout.ms``,
             ``zookeeper.connection.timeout.ms``, ``jute.maxbuffer``, and those of its `security`).
-        partitions: of the offsets topic, by which leadership is given (``offsets.topic.num.partitions``).
+        partitions: number of partitions of the offsets topic, used for leadership (``offsets.topic.num.partitions``).
         commit_timeout: seconds that a commit, a delete or a fetch waits for its answer (``offsets.commit.timeout.ms``).
-        retention_ms: how long a position of a group without consumers outlives its last change, None for ever
+        retention_ms: how long a position of a group without consumers stays after its last change, None for ever
             (``offsets.retention.minutes``).
         retention_check_interval_ms: the time between two checks (``offsets.retention.check.interval.ms``).
 
     Raises:
-        ConfigError: a value is out of its domain.
+        ConfigError: a value is not allowed.
     """
 
     connection: ConnectionSettings
@@ -38,7 +38,7 @@ class ZooKeeperSettings:
 
     def __post_init__(self) -> None:
         if not 1 <= self.partitions <= PARTITIONS_MAX:
-            raise ConfigError(f"the offsets topic has from 1 to {PARTITIONS_MAX} partitions, not {self.partitions}")
+            raise ConfigError(f"the offsets topic must have 1 to {PARTITIONS_MAX} partitions, not {self.partitions}")
         if not self.commit_timeout > 0:
             raise ConfigError(f"the commit timeout must be above 0 seconds, not {self.commit_timeout}")
         if not self.retention_check_interval_ms > 0:
@@ -61,14 +61,14 @@ PROPERTIES = frozenset({"zookeeper.connect", *_READERS})
 
 
 def from_properties(properties: Mapping[str, Setting]) -> ZooKeeperSettings:
-    """Reads the properties of a broker; those of other names are the broker's own business.
+    """Reads the properties of a broker; ignores those with other names.
 
     Raises:
-        ConfigError: `zookeeper.connect` is missing, or a value is out of its domain; names the property.
+        ConfigError: `zookeeper.connect` is missing, or a value is not allowed; the message names the property.
     """
     hosts = properties.get("zookeeper.connect")
     if not isinstance(hosts, str):
-        raise ConfigError("zookeeper.connect is missing: the servers of ZooKeeper, as in zk1:2181,zk2:2181/kafka")
+        raise ConfigError("zookeeper.connect is missing: name ZooKeeper's servers, such as zk1:2181,zk2:2181/kafka")
     try:
         reached = ConnectionSettings(hosts=hosts)
     except ConfigError as failure:

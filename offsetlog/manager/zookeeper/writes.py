@@ -1,4 +1,4 @@
-"""The writes of a commit, from what is there and what is committed.  Pure."""
+"""Computes the writes of a commit from the existing nodes and the new positions.  No I/O."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from offsetlog.zookeeper.operations import ANY_VERSION, Create, Operation, SetDa
 
 
 def nodes_above(group: str, keys: Iterable[TopicPartition]) -> list[str]:
-    """Returns the paths of all nodes above those of positions, each after the one above it."""
+    """Returns the paths of all nodes above positions, parents before children."""
     topics = dict.fromkeys(topic_node(group, key[0]) for key in keys)
     return [CONSUMERS, group_node(group), offsets_node(group), *topics]
 
 
 def writes_over(group: str, offsets: Mapping[TopicPartition, int]) -> list[Operation]:
-    """Returns the writes of a commit where all nodes are there."""
+    """Returns the writes of a commit if all nodes exist."""
     return [SetData(offset_node(group, key), data_of(offset)) for key, offset in offsets.items()]
 
 
@@ -31,9 +31,9 @@ def writes(
 
     Args:
         group: the consumer group.
-        offsets: those to commit.
-        there: which of its nodes, and of those above them, are there; the others are made.
-        versions: those that nodes must still have.
+        offsets: the positions to commit.
+        there: the existing nodes among those of the positions and above; the others are created.
+        versions: the versions that nodes must still have.
     """
     made: list[Operation] = [Create(node) for node in nodes_above(group, offsets) if node not in there]
     for key, offset in offsets.items():
@@ -49,7 +49,7 @@ def check_conditions(
     monotonic: bool,
     found: Mapping[TopicPartition, int | None],
 ) -> None:
-    """Refuses a commit whose conditions do not hold for what was found.
+    """Refuses a commit whose conditions do not hold for the found values.
 
     Raises:
         ExpectedOffsetError, RewindError.

@@ -1,4 +1,4 @@
-"""Topics that are made because a client asks for them (``auto.create.topics.enable``)."""
+"""Creates topics because a client asks for them (``auto.create.topics.enable``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_MADE = (CLUSTER_METADATA, *INTERNAL_TOPICS)
 
 
 def names_to_make(node: NodeState, request: MetadataRequest) -> list[str]:
-    """The topics that are asked for by name alone, are not there, and may be made."""
+    """Returns the topics that are named without an id, do not exist, and may be created."""
     if not (request.allow_auto_topic_creation and node.topic_defaults.auto_create):
         return []
     asked = request.topics or ()
@@ -29,13 +29,13 @@ def names_to_make(node: NodeState, request: MetadataRequest) -> list[str]:
 
 
 async def make_topics(node: NodeState, names: Sequence[str]) -> None:
-    """Makes topics as far as they may be made by now, in one change; that it failed is logged."""
+    """Creates those topics that are still missing, in one change; a failure is logged."""
     async with making(node, names):
         # Another client may have made them, or others, meanwhile.
         try:
             await node.metadata.put_topics(_new_topics(node, names))
         except StorageError as failure:
-            _log.error("topics are not made: %s", failure)
+            _log.error("topics could not be created: %s", failure)
 
 
 def _new_topics(node: NodeState, names: Sequence[str]) -> list[Topic]:

@@ -45,7 +45,7 @@ GROUP, TRANSACTION = 0, 1
 METADATA_WITH_NULL = 1
 #: From this version on Metadata asks for topics by id, too; two versions before it can say so in vain.
 METADATA_BY_ID = 12
-#: Operations that everybody may do, a bit for each operation, where nobody is refused anything.
+#: Operations that every client may do, one bit each: there is no access control.
 TOPIC_OPERATIONS, CLUSTER_OPERATIONS = 0xDF8, 0x1FA0
 NOT_ASKED_FOR = -(1 << 31)
 #: DescribeCluster names brokers; those that ask for the endpoints of controllers are to ask one.
@@ -57,7 +57,7 @@ NO_ERROR = "NONE"
 
 
 def served_versions() -> tuple[ApiVersionsResponseApiKey, ...]:
-    """The APIs and versions of which clients are advised."""
+    """Returns the APIs and versions that clients are advised to use."""
     return tuple(
         ApiVersionsResponseApiKey(
             api.key, 0 if api.key == PRODUCE else api.advertised_from, api.last_version
@@ -68,7 +68,7 @@ def served_versions() -> tuple[ApiVersionsResponseApiKey, ...]:
 
 
 def api_versions(node: NodeState, exchange: Exchange) -> None:
-    """Answers with what is served."""
+    """Answers with the served APIs and versions."""
     request = exchange.request.message
     is_named = SOFTWARE.fullmatch(request.client_software_name) and SOFTWARE.fullmatch(
         request.client_software_version
@@ -80,7 +80,7 @@ def api_versions(node: NodeState, exchange: Exchange) -> None:
 
 
 def unsupported_api_versions() -> ApiVersionsResponse:
-    """The answer, in version 0, to an ApiVersions of a version that is not served."""
+    """Returns the answer, in version 0, to an ApiVersions request of an unserved version."""
     own = tuple(each for each in served_versions() if each.api_key == 18)
     return ApiVersionsResponse(error_code=error_codes.UNSUPPORTED_VERSION.code, api_keys=own)
 
@@ -89,7 +89,7 @@ def unsupported_api_versions() -> ApiVersionsResponse:
 
 
 def metadata(node: NodeState, exchange: Exchange) -> None:
-    """Answers with the nodes, and with topics that are asked for; may make those."""
+    """Answers with the nodes and the requested topics; may create those."""
     request: MetadataRequest = exchange.request.message
     names = names_to_make(node, request)
     if names:
@@ -155,7 +155,7 @@ def _all_topics(node: NodeState) -> list[MetadataResponseTopic]:
 
 
 def _topics_asked_for(node: NodeState, request: MetadataRequest) -> list[MetadataResponseTopic]:
-    """Each once: those that are there, then the others.  Where one is asked for by id, names do not count."""
+    """Returns each requested topic once, existing ones first.  If one is requested by id, names are ignored."""
     asked = tuple(dict.fromkeys(request.topics or ()))
     by_id = [each.topic_id for each in asked if any(each.topic_id)]
     if by_id:
@@ -214,7 +214,7 @@ def describe_cluster(node: NodeState, exchange: Exchange) -> None:
             error_codes.MISMATCHED_ENDPOINT_TYPE if is_known
             else error_codes.UNSUPPORTED_ENDPOINT_TYPE
         )
-        reason = f"this is a broker, and endpoints of type {request.endpoint_type} are asked for"
+        reason = f"this node is a broker; it does not list endpoints of type {request.endpoint_type}"
         exchange.reply(DescribeClusterResponse(error_code=error.code, error_message=reason))
         return
     asks_for_operations = request.include_cluster_authorized_operations
@@ -260,10 +260,10 @@ def _coordinator(
     node: NodeState, key_type: int, key: str
 ) -> FindCoordinatorResponseCoordinator:
     if key_type not in (GROUP, TRANSACTION):
-        return _nobody(key, error_codes.INVALID_REQUEST, f"there is no key type {key_type}")
+        return _nobody(key, error_codes.INVALID_REQUEST, f"{key_type} is not a key type")
     found: Node | None = node.placement.coordinator_of(key)
     if found is None:
-        return _nobody(key, error_codes.COORDINATOR_NOT_AVAILABLE, "nobody coordinates it now")
+        return _nobody(key, error_codes.COORDINATOR_NOT_AVAILABLE, "no node is the coordinator at present")
     return FindCoordinatorResponseCoordinator(
         key, found.node_id, found.host, found.port, error_message=""
     )

@@ -56,7 +56,7 @@ class _RefusedError(Exception):
 
 
 def describe_configs(node: NodeState, exchange: Exchange) -> None:
-    """Answers with the settings of topics and of this node, once where the same is asked for again."""
+    """Answers with the settings of topics and of this node; a repeated resource is answered once."""
     request: DescribeConfigsRequest = exchange.request.message
     asked = tuple(dict.fromkeys(request.resources))
     if any(each.resource_type not in KNOWN_TYPES for each in asked):
@@ -68,7 +68,7 @@ def describe_configs(node: NodeState, exchange: Exchange) -> None:
 
 
 def _refused_type(asked: DescribeConfigsRequestResource) -> Described:
-    reason = "a resource of this request has a type that is not known"
+    reason = "the request names a resource of an unknown type"
     error = error_codes.INVALID_REQUEST.code
     return Described(error, reason, asked.resource_type, asked.resource_name)
 
@@ -111,7 +111,7 @@ def _described(
 def _topic(node: NodeState, name: str) -> Topic:
     if not is_valid_name(name):
         raise _RefusedError(
-            error_codes.INVALID_TOPIC_EXCEPTION, f"a topic cannot be named {name!r}"
+            error_codes.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a valid topic name"
         )
     topic = node.metadata.topic(name)
     if topic is None:
@@ -151,7 +151,7 @@ def _node_entries(node: NodeState, name: str) -> list[Entry]:
     if name == "":
         return []
     if name != own:
-        raise _RefusedError(error_codes.INVALID_REQUEST, f"this is node {own}, and not {name}")
+        raise _RefusedError(error_codes.INVALID_REQUEST, f"this is node {own}, not {name}")
     facts: Mapping[str, tuple[Kind, object]] = {
         "auto.create.topics.enable": (Kind.BOOLEAN, node.topic_defaults.auto_create),
         "log.dirs": (Kind.STRING, node.manager.settings.path),
@@ -185,7 +185,7 @@ def _text(value: object) -> str:
 
 
 def incremental_alter_configs(node: NodeState, exchange: Exchange) -> None:
-    """Changes the settings of topics, those of one topic all or none, or says whether it would."""
+    """Changes settings of topics, all or none for each topic, or only validates the change."""
     node.disk.answer(exchange, _alter_configs(node, exchange))
 
 
@@ -197,7 +197,7 @@ async def _alter_configs(node: NodeState, exchange: Exchange) -> None:
         error, reason = error_codes.NONE, None
         try:
             if counts[asked.resource_type, asked.resource_name] > 1:
-                raise _RefusedError(error_codes.INVALID_REQUEST, "it is named more than once")
+                raise _RefusedError(error_codes.INVALID_REQUEST, "the resource appears more than once in the request")
             async with node.metadata.changing:
                 topic = _altered(node, asked)
                 if not request.validate_only:
@@ -218,15 +218,15 @@ async def _alter_configs(node: NodeState, exchange: Exchange) -> None:
 def _altered(node: NodeState, asked: IncrementalAlterConfigsRequestResource) -> Topic:
     if asked.resource_type != TOPIC:
         raise _RefusedError(
-            error_codes.INVALID_REQUEST, "settings of topics alone can be changed while it runs"
+            error_codes.INVALID_REQUEST, "only settings of topics can be changed while the server runs"
         )
     names = [each.name for each in asked.configs]
     if len(set(names)) < len(names):
-        raise _RefusedError(error_codes.INVALID_REQUEST, "a setting is named twice")
+        raise _RefusedError(error_codes.INVALID_REQUEST, "a setting appears more than once in the request")
     topic = node.metadata.topic(asked.resource_name)
     if topic is None:
         raise _RefusedError(
-            error_codes.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.resource_name}"
+            error_codes.UNKNOWN_TOPIC_OR_PARTITION, f"topic {asked.resource_name} does not exist"
         )
     own = dict(topic.configs)
     for change in asked.configs:
@@ -238,15 +238,17 @@ def _apply(own: dict[str, str], change: IncrementalAlterConfigsRequestResourceCo
     name, operation, value = change.name, change.config_operation, change.value
     config = TOPIC_CONFIGS.get(name)
     if config is None:
-        raise _RefusedError(error_codes.INVALID_CONFIG, f"a topic has no setting {name}")
+        raise _RefusedError(error_codes.INVALID_CONFIG, f"{name} is not a setting of topics")
     if operation == DELETE:
         own.pop(name, None)
         return
     if value is None:
-        raise _RefusedError(error_codes.INVALID_REQUEST, f"{name} is given no value")
+        raise _RefusedError(error_codes.INVALID_REQUEST, f"{name} has no value")
     if operation in (APPEND, SUBTRACT):
         if config.kind is not Kind.LIST:
-            raise _RefusedError(error_codes.INVALID_CONFIG, f"{name} is no list")
+            raise _RefusedError(
+                error_codes.INVALID_CONFIG, f"{name} is not a list; values cannot be appended or subtracted"
+            )
         value = _list_after(configs.parts(own.get(name, config.default)), operation, configs.parts(value))
     elif operation != SET:
         raise _RefusedError(error_codes.UNKNOWN_SERVER_ERROR, None)

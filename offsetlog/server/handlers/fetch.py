@@ -62,7 +62,7 @@ class _Found(NamedTuple):
 
 
 def fetch(node: NodeState, exchange: Exchange) -> None:
-    """Answers with records, when there are enough of them or the client has waited as long as it will."""
+    """Answers with records, once there are enough or the client's wait has ended."""
     request: FetchRequest = exchange.request.message
     # No session is ever kept, so none can be gone on with.
     if request.session_epoch not in FULL_FETCH:
@@ -133,14 +133,14 @@ class _Fetch:
     # ------------------------------------------------------------------------------------------- waiting
 
     def begin(self) -> None:
-        """Answers at once, or begins to wait; what the disk has is read on another thread."""
+        """Answers at once, or begins to wait; records on disk are read on another thread."""
         if self._is_warm():
             self._answer_or_wait(self._read_enough())
         else:
             self._begin_reading(self._read_enough, self._answer_or_wait)
 
     async def begin_cold(self) -> None:
-        """Reads on another thread; then as `begin`."""
+        """Reads on another thread, then continues as `begin`."""
         self._pin()
         await self._read_cold(self._read_enough, self._answer_or_wait)
 
@@ -203,7 +203,7 @@ class _Fetch:
         self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._finish)
         self._exchange.on_abandoned(self._stop)
         self._exchange.wait()
-        # Between a read on another thread and the watch, what came has woken nobody.
+        # Records that came between the read on another thread and the watch woke no request.
         if self._was_off_loop:
             self._look()
 
@@ -351,7 +351,7 @@ def _place(
 
 
 def epoch_error(asked: int, own: int) -> ErrorCode | None:
-    """Why a client with another leader epoch than ours is refused; None where it is not (-1: any)."""
+    """Returns the error for a client whose leader epoch differs from ours, or None (-1 matches any)."""
     if asked in (-1, own):
         return None
     return (
@@ -367,7 +367,7 @@ def _diverging(
         return None
     end = log.end_offset_for_epoch(asked.last_fetched_epoch)
     if end.epoch < 0:
-        raise OffsetOutOfRangeError(f"no epoch up to {asked.last_fetched_epoch} is known")
+        raise OffsetOutOfRangeError(f"the log knows no leader epoch up to {asked.last_fetched_epoch}")
     if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
         return FetchResponseResponsePartitionDivergingEpoch(end.epoch, end.end_offset)
     return None
@@ -382,7 +382,7 @@ def _refused(asked: FetchRequestTopicPartition, error: ErrorCode) -> Answer:
 
 
 def next_offset(records: bytes) -> int:
-    """The offset after the last of whole batches (docs/format/batches.md §2.1)."""
+    """Returns the offset after the last of these whole batches (docs/format/batches.md §2.1)."""
     position = last = 0
     while position < len(records):
         last = position

@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and what administrators ask of groups.
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and the administrative requests about groups.
 
 Source: docs/format/coordinator.md §5.5, §5.6, §5.8-5.10.
 """
@@ -45,7 +45,7 @@ def heartbeat(node: NodeState, exchange: Exchange) -> None:
 
 
 def leave_group(node: NodeState, exchange: Exchange) -> None:
-    """Answers when an empty group is stored so, else at once."""
+    """Answers at once, or, if the group becomes empty, when that is stored."""
     node.groups.run(exchange, node.groups.coordinator.leave)
 
 
@@ -55,7 +55,7 @@ CLASSIC = "classic"
 
 
 def list_groups(node: NodeState, exchange: Exchange) -> None:
-    """Answers with the groups of the partitions that are led here, in any order."""
+    """Answers with the groups of the partitions that this node leads, in any order."""
     request: ListGroupsRequest = exchange.request.message
     if node.groups.coordinator.is_loading:
         error = error_codes.COORDINATOR_LOAD_IN_PROGRESS
@@ -101,14 +101,14 @@ DESCRIBE_WITH_MISSING_GROUP = 6
 #: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: whoever asks may do all of a group.
 ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 NOT_ASKED_FOR = -(1 << 31)
-#: Once an answer has members of so many bytes, other groups are to be asked for again.
+#: Once the members in an answer have this many bytes, the client must ask for the other groups again.
 DESCRIBED_BYTES_MAX = 16 << 20
 #: Taken for what a member has besides its names, its metadata and its assignment.
 MEMBER_BYTES = 64
 
 
 def describe_groups(node: NodeState, exchange: Exchange) -> None:
-    """Answers with the members of classic groups; each group is described once a request."""
+    """Answers with the members of classic groups; each group is described once per request."""
     request: DescribeGroupsRequest = exchange.request.message
     operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
     described: dict[str, tuple[DescribeGroupsResponseGroup, int]] = {}
@@ -184,7 +184,7 @@ def _described_member(group: ClassicGroup, member: Member) -> DescribeGroupsResp
 
 
 def delete_groups(node: NodeState, exchange: Exchange) -> None:
-    """Deletes groups without members; answers when all of them are decided."""
+    """Deletes groups without members; answers when every deletion has succeeded or failed."""
     request: DeleteGroupsRequest = exchange.request.message
     names = list(dict.fromkeys(request.groups_names))
     errors: dict[str, int] = {}

@@ -30,7 +30,7 @@ from offsetlog.topics.partition_log import PartitionLog
 #: Times that are no times: the log end, the log start, the newest record, the start of what is here
 #: and not in remote storage.
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
-#: Ends of what is in remote storage, of which there is none.
+#: Offsets of remote storage, which this server does not have.
 REMOTE = (-5, -6)
 #: The first version that may ask for each; no version may ask for another time below 0.
 SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, -5: 9, -6: 11}
@@ -79,7 +79,7 @@ Places = list[tuple[str, list[Answer | _TimeQuestion]]]
 
 
 def list_offsets(node: NodeState, exchange: Exchange) -> None:
-    """Answers with offsets by time, the ends of logs among them; what has to be read is read on another thread."""
+    """Answers with offsets by time, or the ends of logs; reads from disk run on another thread."""
     request: ListOffsetsRequest = exchange.request.message
     wanted = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
     unopened = _unopened(node, wanted)

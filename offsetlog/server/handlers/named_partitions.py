@@ -1,4 +1,4 @@
-"""Partitions as a request names them, where it may name one more than once."""
+"""The partitions that a request names, possibly more than once."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ Named = TypeVar("Named")
 def by_topic(
     topics: Iterable[tuple[Topic, Iterable[Named]]], number_of: Callable[[Named], int]
 ) -> dict[Topic, dict[int, Named]]:
-    """Returns what is said of each partition, by topic and number.
+    """Returns the entry of each partition, by topic and number.
 
-    A partition that is named again has its first place, and what is said of it last counts, as in
-    Kafka.
+    A repeated partition keeps its first place in the order, but its last entry counts, as in Kafka.
     """
     found: dict[Topic, dict[int, Named]] = {}
     for topic, partitions in topics:

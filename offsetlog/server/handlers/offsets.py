@@ -77,8 +77,8 @@ class _Key(NamedTuple):
 class _CommitAnswer:
     """The answer of a commit: refused partitions first, then the others in the client's order.
 
-    A topic that is named twice is there twice, unless a partition of any topic is refused since it is
-    not there: then it is there once, as in Kafka.
+    A topic that the request names twice appears twice in the answer, unless a partition of any topic is
+    refused because it does not exist: then it appears once, as in Kafka.
     """
 
     def __init__(self) -> None:
@@ -86,13 +86,13 @@ class _CommitAnswer:
         self._decided: list[tuple[_Key, list[OffsetCommitResponseTopicPartition]]] = []
 
     def refuse(self, key: _Key, partitions: Iterable[int], error: ErrorCode) -> None:
-        """Adds partitions that are not there."""
+        """Adds partitions that do not exist."""
         self._refused.setdefault(key, []).extend(
             OffsetCommitResponseTopicPartition(each, error.code) for each in partitions
         )
 
     def add(self, key: _Key, errors: Iterable[tuple[int, ErrorCode | None]]) -> None:
-        """Adds partitions of one topic, with why they are not committed."""
+        """Adds partitions of one topic, each with the reason for which it is not committed."""
         partitions = [
             OffsetCommitResponseTopicPartition(each, 0 if error is None else error.code)
             for each, error in errors
@@ -119,7 +119,7 @@ _Errors = list[tuple[_Key, list[tuple[int, ErrorCode | None]]]]
 
 
 def offset_commit(node: NodeState, exchange: Exchange) -> None:
-    """Commits the positions of one request, all or none of those that are not refused."""
+    """Commits the positions of one request: all that are not refused, or none."""
     request: OffsetCommitRequest = exchange.request.message
     answer = _CommitAnswer()
     known = _known_topics(node, request.topics, exchange.version, answer)
@@ -225,7 +225,7 @@ def _committed(
 
 
 def commit_refused(request: Request, failure: OffsetLogError) -> bytes:
-    """The frame of the answer to a commit that failed after it was written."""
+    """Returns the frame of the answer to a commit that failed after it was written."""
     answer = error_answer(request, write_error(failure).code)
     return encode_response(answer, request.api_version, request.correlation_id)
 
@@ -345,9 +345,9 @@ _Unsettled = Mapping[int, ErrorCode]
 
 
 def offset_fetch(node: NodeState, exchange: Exchange) -> None:
-    """Answers with positions of groups, of the partitions that are asked for or of all.
+    """Answers with the positions of groups, for the requested partitions or for all.
 
-    Where they have to be stable it waits until all that is written counts.
+    If the client requires stable positions, it waits until everything written has taken effect.
     """
     request: OffsetFetchRequest = exchange.request.message
     is_of_groups = exchange.version >= FETCH_OF_GROUPS
@@ -395,7 +395,7 @@ def _if_storable(read: Callable[P, T], *asked: P.args, **more: P.kwargs) -> T | 
 
 
 class _Reading:
-    """The positions that one request reads: those of each group once, however often it is named."""
+    """Reads the positions for one request: each group once, however often it is named."""
 
     def __init__(self, node: NodeState, version: int, require_stable: bool) -> None:
         self.node = node
@@ -406,10 +406,10 @@ class _Reading:
         self._answered = 0
 
     def unstable(self, group_id: str) -> AbstractSet[tuple[str, int]]:
-        """Topic and partition of what may not be answered.
+        """Returns the partitions whose positions are not stable and must not be answered.
 
-        To be asked for before the positions: a transaction that ends in between may have changed
-        them.  Raises as `GroupLog.pending`.
+        Call this before reading the positions: a transaction that ends in between may change them.
+        Raises as `GroupLog.pending`.
         """
         if not self._require_stable:
             return frozenset()
@@ -419,7 +419,7 @@ class _Reading:
         return self._unstable[group_id]
 
     def all_positions(self, group_id: str) -> tuple[OffsetFetchResponseGroupTopic, ...] | None:
-        """All positions of a group; None: the answer has enough.  Raises as `OffsetManager.fetch`."""
+        """Returns all positions of a group, or None if the answer is full.  Raises as `OffsetManager.fetch`."""
         if self._answered >= POSITIONS_MAX:
             return None
         if group_id not in self._all:

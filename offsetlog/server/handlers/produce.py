@@ -52,7 +52,7 @@ REFUSALS = {
     "invalid_producer_epoch": error_codes.INVALID_PRODUCER_EPOCH,
 }
 
-#: Refusals of which Kafka does not say where the log starts.
+#: Refusals for which Kafka's answer has no log start offset.
 BEFORE_THE_LOG = (
     "not_one_batch",
     "corrupt_message",
@@ -78,19 +78,19 @@ class _Place:
     awaited: int = -1
 
     def is_done(self) -> bool:
-        """Whether the records are as safe as they are to be."""
+        """Whether the records are as safe as the request requires."""
         partition = self.partition
         if partition is None or self.awaited < 0:
             return True
         return partition.log is not None and partition.watermark >= self.awaited
 
     def is_settled(self) -> bool:
-        """Whether waiting longer is of no use."""
+        """Whether the wait can end."""
         partition = self.partition
         return self.is_done() or partition is None or partition.log is None or partition.has_failed
 
     def error(self) -> ErrorCode | None:
-        """Why the records are not safe, at the end of the waiting; None where they are."""
+        """Returns the error if the records are not safe at the end of the wait, else None."""
         if self.is_done() or self.partition is None:
             return None
         if self.partition.log is None:
@@ -117,7 +117,7 @@ _Placed = list[list[_Place | _Batch]]
 
 
 def produce(node: NodeState, exchange: Exchange) -> None:
-    """Appends one batch a partition, and answers when the records are as safe as was asked for."""
+    """Appends one batch per partition, and answers when the records are as safe as requested."""
     request: ProduceRequest = exchange.request.message
     asked = _asked(request)
     placed = _placed(node, exchange, asked, _refusal(request))
@@ -295,7 +295,7 @@ def _failed(batch: _Batch, failure: OffsetLogError) -> _Place:
     else:
         name, number = batch.topic.name, batch.number
         fields = {"topic": name, "number": number}
-        _log.error("%s-%d: nothing was appended: %s", name, number, failure, extra=fields)
+        _log.error("%s-%d: the batch could not be appended: %s", name, number, failure, extra=fields)
     return _Place(Answer(batch.number, error.code, base_offset=-1))
 
 
@@ -335,7 +335,7 @@ def _answer_nobody(exchange: Exchange, places: Places) -> None:
         exchange.reply_nothing()
         return
     # The producer hears of it in no other way.
-    exchange.end(f"error {failed.answer.error_code} of a producer that waits for no answer")
+    exchange.end(f"a produce request with acks=0 failed with error {failed.answer.error_code}")
 
 
 def _wait(waiting: list[_Place], timeout_ms: int, reply: Callable[[], None]) -> None:

@@ -60,7 +60,7 @@ def is_valid_name(name: str) -> bool:
 
 
 def new_topic(name: str, partitions: int, own: dict[str, str] | None = None) -> Topic:
-    """A topic with an id of its own."""
+    """Makes a topic with a new id."""
     return Topic(name, random_topic_id(), partitions, MappingProxyType(own or {}))
 
 
@@ -75,7 +75,7 @@ class _RefusedError(Exception):
 
 
 def create_topics(node: NodeState, exchange: Exchange) -> None:
-    """Makes topics, or says whether it would."""
+    """Creates topics, or only validates the request."""
     node.disk.answer(exchange, _create_topics(node, exchange))
 
 
@@ -86,16 +86,16 @@ async def _create_topics(node: NodeState, exchange: Exchange) -> None:
         try:
             await node.metadata.put_topics(made)
         except StorageError as failure:
-            _log.error("topics are not made: %s", failure)
+            _log.error("topics could not be created: %s", failure)
             results = [_not_written(each, failure) for each in results]
     exchange.reply(CreateTopicsResponse(topics=tuple(results)))
 
 
 @asynccontextmanager
 async def making(node: NodeState, names: Collection[str]) -> AsyncIterator[None]:
-    """Keeps topics from being changed by others, while topics of these names are made.
+    """Locks out other changes of topics while topics of these names are created.
 
-    It waits until the positions of earlier topics of these names are gone: they go by name.
+    First waits until the positions of deleted topics of these names are gone, since they are deleted by name.
     """
     while True:
         await node.deleted_positions.settle(names)
@@ -129,7 +129,7 @@ def _made_topics(
         try:
             if counts[asked.name] > 1:
                 raise _RefusedError(
-                    error_codes.INVALID_REQUEST, f"topic {asked.name} is asked for twice"
+                    error_codes.INVALID_REQUEST, f"topic {asked.name} appears more than once in the request"
                 )
             topic = _checked_topic(node, asked)
             _check_name_in_metrics(asked.name, made_names.get(name_in_metrics(asked.name)))
@@ -152,7 +152,7 @@ def _without(left: int, partitions: int) -> int:
     if partitions > left:
         raise _RefusedError(
             error_codes.POLICY_VIOLATION,
-            f"more than {PARTITIONS_MAX} partitions are asked for at a time",
+            f"the request would create more than {PARTITIONS_MAX} partitions at once",
         )
     return left - partitions
 
@@ -160,7 +160,7 @@ def _without(left: int, partitions: int) -> int:
 def _checked_topic(node: NodeState, asked: CreateTopicsRequestTopic) -> Topic:
     if not is_valid_name(asked.name):
         raise _RefusedError(
-            error_codes.INVALID_TOPIC_EXCEPTION, f"a topic cannot be named {asked.name!r}"
+            error_codes.INVALID_TOPIC_EXCEPTION, f"{asked.name!r} is not a valid topic name"
         )
     if asked.name == CLUSTER_METADATA:
         raise _RefusedError(
@@ -169,7 +169,7 @@ def _checked_topic(node: NodeState, asked: CreateTopicsRequestTopic) -> Topic:
         )
     if node.metadata.topic(asked.name) is not None:
         raise _RefusedError(
-            error_codes.TOPIC_ALREADY_EXISTS, f"topic {asked.name} is there already"
+            error_codes.TOPIC_ALREADY_EXISTS, f"topic {asked.name} already exists"
         )
     _check_name_in_metrics(asked.name, node.metadata.named_alike(asked.name))
     partitions = asked.num_partitions
@@ -180,19 +180,19 @@ def _checked_topic(node: NodeState, asked: CreateTopicsRequestTopic) -> Topic:
         partitions = node.topic_defaults.partitions
     if partitions < 1:
         raise _RefusedError(
-            error_codes.INVALID_PARTITIONS, f"a topic has at least one partition, not {partitions}"
+            error_codes.INVALID_PARTITIONS, f"the number of partitions must be at least 1, not {partitions}"
         )
     nodes = len(node.placement.nodes())
     replicas = 1 if asked.assignments or asked.replication_factor == -1 else asked.replication_factor
     if not 1 <= replicas <= nodes:
         raise _RefusedError(
             error_codes.INVALID_REPLICATION_FACTOR,
-            f"there are {nodes} nodes, and {replicas} replicas are asked for",
+            f"the replication factor must be from 1 to the number of nodes, {nodes}, not {replicas}",
         )
     own: dict[str, str] = {}
     for each in asked.configs:
         if each.value is None:
-            raise _RefusedError(error_codes.INVALID_CONFIG, f"{each.name} is given no value")
+            raise _RefusedError(error_codes.INVALID_CONFIG, f"{each.name} has no value")
         try:
             configs.check(each.name, each.value)
         except ConfigError as failure:
@@ -205,21 +205,22 @@ def _check_name_in_metrics(name: str, other: str | None) -> None:
     if other is not None:
         raise _RefusedError(
             error_codes.INVALID_TOPIC_EXCEPTION,
-            f"{name} and {other}, which is there, have the same name in metrics",
+            f"{name} would have the same name in metrics as the existing topic {other}",
         )
 
 
 def _check_assignments(node: NodeState, asked: CreateTopicsRequestTopic) -> None:
     if asked.num_partitions != -1 or asked.replication_factor != -1:
         raise _RefusedError(
-            error_codes.INVALID_REQUEST, "where replicas are assigned, both counts have to be -1"
+            error_codes.INVALID_REQUEST,
+            "with assignments, the number of partitions and the replication factor must both be -1",
         )
     _check_replicas(node, [tuple(each.broker_ids) for each in asked.assignments])
     numbers = sorted(each.partition_index for each in asked.assignments)
     if numbers != list(range(len(numbers))):
         raise _RefusedError(
             error_codes.INVALID_REPLICA_ASSIGNMENT,
-            "partitions have to be assigned from 0 on, each once",
+            "assignments must number the partitions from 0 without gaps, each once",
         )
 
 
@@ -229,7 +230,7 @@ def _check_replicas(node: NodeState, assigned: Sequence[tuple[int, ...]]) -> Non
         if not replicas or len(set(replicas)) < len(replicas) or not known.issuperset(replicas):
             raise _RefusedError(
                 error_codes.INVALID_REPLICA_ASSIGNMENT,
-                f"replicas {list(replicas)} are assigned, and the nodes are {sorted(known)}",
+                f"each partition needs distinct replicas out of the nodes {sorted(known)}, not {list(replicas)}",
             )
 
 
@@ -272,11 +273,11 @@ async def _delete_topics(node: NodeState, exchange: Exchange) -> None:
         for each, count in counts.items():
             topic = both_ways.get(each)
             if count > 1:
-                results.append(_refused_delete(*each, "it is asked for twice"))
+                results.append(_refused_delete(*each, "the topic appears more than once in the request"))
             elif topic is None:
                 results.append(await _delete(node, *each))
             elif each[0] is not None:  # one answer for both
-                reason = "it is asked for by its name and by its id"
+                reason = "the request names the topic both by name and by id"
                 results.append(_refused_delete(topic.name, topic.topic_id, reason))
         deleted = [each.name for each in results if each.error_code == 0 and each.name]
         if deleted:
@@ -307,17 +308,17 @@ async def _delete(
 ) -> DeleteTopicsResponseResponse:
     is_by_id = name is None
     if is_by_id != any(topic_id):
-        return _refused_delete(name, topic_id, "a topic is named, or has its id given: one of both")
+        return _refused_delete(name, topic_id, "the request must give either the name of a topic or its id")
     topic = node.metadata.topic_of_id(topic_id) if name is None else node.metadata.topic(name)
     if topic is None:
         error = (
             error_codes.UNKNOWN_TOPIC_ID if is_by_id else error_codes.UNKNOWN_TOPIC_OR_PARTITION
         )
-        return DeleteTopicsResponseResponse(name, topic_id, error.code, "there is no such topic")
+        return DeleteTopicsResponseResponse(name, topic_id, error.code, "the topic does not exist")
     if topic.is_internal:
         return DeleteTopicsResponseResponse(
             topic.name, topic.topic_id, error_codes.INVALID_REQUEST.code,
-            "the topic of positions cannot be deleted",
+            "the offsets topic cannot be deleted",
         )
     try:
         # Its directories first: a topic without logs is empty, and logs without a topic would be
@@ -335,7 +336,7 @@ async def _delete(
 
 
 def create_partitions(node: NodeState, exchange: Exchange) -> None:
-    """Adds partitions to topics, or says whether it would."""
+    """Adds partitions to topics, or only validates the request."""
     node.disk.answer(exchange, _create_partitions(node, exchange))
 
 
@@ -346,7 +347,7 @@ async def _create_partitions(node: NodeState, exchange: Exchange) -> None:
         try:
             await node.metadata.put_topics(grown)
         except StorageError as failure:
-            _log.error("partitions are not added: %s", failure)
+            _log.error("partitions could not be added: %s", failure)
             error = error_codes.KAFKA_STORAGE_ERROR.code
             results = [
                 each if each.error_code else each._replace(error_code=error, error_message=str(failure))
@@ -366,7 +367,7 @@ def _grown_topics(
         try:
             if counts[asked.name] > 1:
                 raise _RefusedError(
-                    error_codes.INVALID_REQUEST, f"topic {asked.name} is asked for twice"
+                    error_codes.INVALID_REQUEST, f"topic {asked.name} appears more than once in the request"
                 )
             before = node.metadata.topic(asked.name)
             topic = _with_more_partitions(node, asked)
@@ -384,22 +385,22 @@ def _grown_topics(
 def _with_more_partitions(node: NodeState, asked: CreatePartitionsRequestTopic) -> Topic:
     topic = node.metadata.topic(asked.name)
     if topic is None:
-        raise _RefusedError(error_codes.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+        raise _RefusedError(error_codes.UNKNOWN_TOPIC_OR_PARTITION, "the topic does not exist")
     if topic.is_internal:
         raise _RefusedError(
-            error_codes.INVALID_REQUEST, "the topic of positions keeps its number of partitions"
+            error_codes.INVALID_REQUEST, "the number of partitions of the offsets topic cannot change"
         )
     if asked.count_ <= topic.partitions:
         raise _RefusedError(
             error_codes.INVALID_PARTITIONS,
-            f"the topic has {topic.partitions} partitions, and {asked.count_} are asked for",
+            f"the topic has {topic.partitions} partitions; the new count must be higher, not {asked.count_}",
         )
     if asked.assignments is not None:
         added = asked.count_ - topic.partitions
         if len(asked.assignments) != added:
             raise _RefusedError(
                 error_codes.INVALID_REPLICA_ASSIGNMENT,
-                f"{added} partitions are added, and {len(asked.assignments)} are assigned",
+                f"the request adds {added} partitions but assigns replicas to {len(asked.assignments)}",
             )
         _check_replicas(node, [tuple(each.broker_ids) for each in asked.assignments])
     return with_partitions(topic, asked.count_)
