@@ -74,8 +74,7 @@ class OffsetStore(OnePosition, StoreContext):
     text as in a command: "2h ago", "2026-03-01T02:30" (UTC without a zone), "offset:12345"
     (offsetlog/moments.py).  A time means the longest prefix of the log whose timestamps are all <=
     it; a log offset means the records below it.  Clocks can go back; a log offset always means the
-    same.  A time more than a minute in the future is an InvalidArgumentError, unless the log has a
-    record with such a time.
+    same.  A time more than a minute ahead of the clock and the log is an InvalidArgumentError.
     """
 
     def __init__(self) -> None:
@@ -557,13 +556,12 @@ class OffsetStore(OnePosition, StoreContext):
         return self._timeline.deletions(group, since)
 
     def rewinds(self, since: datetime | str | None = None, group: str | None = None) -> Rewinds:
-        """Returns the committed offsets that are lower than the ones committed before them, oldest first.
+        """Returns each committed offset that is lower than the one committed before it, oldest first.
 
-        Offsets of open and aborted transactions do not count. A deletion in between hides nothing. `gaps` of the
-        result names where the log does not show them any more. The log is read once; safe from any thread.
+        Offsets of open and aborted transactions do not count.  `gaps` of the result names log offsets that were cleaned.
 
         Args:
-            since: only those of this time or later; one without a time is never left out.
+            since: only those of this time or later, and those without a time.
             group: only this group.
 
         Raises:

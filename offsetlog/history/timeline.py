@@ -257,8 +257,8 @@ class PartitionPast:
         # A record of magic 0 has no time.  One that a record with a time follows was there by then.
         message = (
             f"the records before log offset {cut} of log partition {self.partition.number} have no times, as Kafka "
-            "wrote them before 0.10, and it is unknown which of them existed at a given time; name a log offset such as "
-            "offset:12345: `offsetlog history` prints them with their commit times"
+            "wrote them before 0.10, and it is unknown which of them existed at a given time; name a log offset "
+            "such as offset:12345: `offsetlog history` prints them with their commit times"
         )
         if oldest is not None:
             message += f"; the oldest time that can be asked for is {_text(oldest)}"
