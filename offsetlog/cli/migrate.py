@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 HELP = f"""Move committed offsets: out of ZooKeeper, into it, or from one log directory to another.
 
 A place is zookeeper://HOST:PORT,.../ROOT, where consumers before Kafka 0.9 kept their offsets (below /consumers), or
-the path of a log directory, of offsetlog or of a stopped broker. The source is only read. In the target, each group is
+the path of a log directory, of a stopped broker or of offsetlog. The source is only read. In the target, each group is
 written completely or not at all, and no position moves back without --overwrite. If a run was stopped or killed, run
 it again: positions that the target already has are skipped. {ASKS}
 

@@ -451,7 +451,7 @@ def test_a_pattern_without_a_group_is_said(hosts, tmp_path, capsys):
     fill(hosts, OFFSETS)
     arguments = ["--from", f"zookeeper://{hosts}", "--to", tmp_path / "data", "--dry-run"]
     code, out, err = call(capsys, *arguments, "--groups", "bill*", "--groups", "nobody")
-    assert (code, out.splitlines()[-2]) == (1, "3 positions added")
+    assert (code, out.splitlines()[-2]) == (1, "3 positions would be added")
     assert err == f"offsetlog: no group of zookeeper://{hosts} matches 'nobody'\n"
 
 

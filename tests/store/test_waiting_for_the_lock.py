@@ -51,7 +51,7 @@ def test_the_holder_is_named(path):
             offsetlog.open(path)
         assert "read_only=True" in str(refused.value)
         assert "lock_timeout=30 waits" in str(refused.value)
-        with pytest.raises(errors.LockedError, match=rf"process {holder.pid} .*, after 0\.05 s of waiting; read_only"):
+        with pytest.raises(errors.LockedError, match=rf"process {holder.pid} .*, after 0\.05 s of waiting; to read it"):
             offsetlog.open(path, lock_timeout=0.05)
 
 
