@@ -558,7 +558,7 @@ class OffsetStore(OnePosition, StoreContext):
     def rewinds(self, since: datetime | str | None = None, group: str | None = None) -> Rewinds:
         """Returns each committed offset that is lower than the one committed before it, oldest first.
 
-        Offsets of open and aborted transactions do not count.  `gaps` of the result names log offsets that were cleaned.
+        Offsets of open and aborted transactions do not count.  `gaps` of the result names cleaned log offsets.
 
         Args:
             since: only those of this time or later, and those without a time.
