@@ -167,11 +167,11 @@ def test_from_a_dump_beside_what_is_there(spark, tmp_path):
     assert (done.committed, done.kept, done.refused) == ({"new": 1, "forward": 1}, {"same": 1, "lower": 1}, 6)
     assert sorted(str(each["reason"]) for each in done.examples) == [
         "the group has more than 32767 bytes",
+        "the group is missing",
         "the offset must be a number from 0 to 9223372036854775807",
         "the partition must be a number from 0 to 2147483647",
         "the position appears more than once, with different offsets",
         "the position appears more than once, with different offsets",
-        "the group is missing",
     ]
     with offsetlog.open(tmp_path / "data") as store:
         assert [store.fetch_one("billing", *place).offset for place in places] == [11, 10, 10, 3]
@@ -346,6 +346,24 @@ def after_a_broker(path):
         checkpoint = path / name
         checkpoint.write_bytes(checkpoint.read_bytes().replace(b"__consumer_offsets 1 ", b"__consumer_offsets 1 0"))
     return path
+
+
+@pytest.mark.ci
+def test_only_positions_of_the_groups_that_come_travel_to_spark(spark, tmp_path, monkeypatch):
+    # A launch of a task that carried the 1 M positions of a directory never reached an executor of 512 MiB.
+    with offsetlog.open(tmp_path / "data") as store:
+        store.commit("large", {TopicPartition("orders", number): 7 for number in range(5000)})
+        store.commit("old", {TopicPartition("orders", number): 7 for number in range(3)})
+    sent, in_pieces = [], migrate._in_pieces
+    monkeypatch.setattr(migrate, "_ROWS_OF_A_TASK", 1)
+    monkeypatch.setattr(migrate, "_in_pieces", lambda *given: sent.append(in_pieces(*given)) or sent[0])
+    dump = tmp_path / "dump.jsonl"
+    lines = [{"group": "old", "topic": "orders", "partition": number, "offset": 6 + number} for number in range(4)]
+    dump.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = migrate.run(spark, migrate.from_dump(spark, dump), tmp_path / "data")
+    tasks = sent[0].rdd.glom().map(len).collect()
+    assert (sum(tasks), max(tasks)) == (3, 1)
+    assert (done.committed, done.kept) == ({"new": 1, "forward": 1}, {"same": 1, "lower": 1})
 
 
 @damaged

@@ -6,6 +6,7 @@ The rules are those of offsetlog/migration/rules.py, written for columns; both a
 from __future__ import annotations
 
 import csv
+import functools
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
@@ -225,6 +227,14 @@ def marked_lost(chosen: DataFrame, lost_groups: Sequence[str]) -> DataFrame:
     return marked.withColumn("action", fn.when(is_lost, rules.LOST).otherwise(fn.col("action"))).drop("_lost")
 
 
+#: With names of 100 bytes a task then carries some 15 MB.
+_ROWS_OF_A_TASK = 65_536
+#: The columns of a directory's positions that decide what is done with a row.
+_OFFSETS = pa.schema(
+    [("group", pa.string()), ("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())]
+)
+
+
 def run(
     spark: SparkSession,
     rows: DataFrame,
@@ -286,7 +296,7 @@ def run(
             with store:
                 losses = losses_of(store, permissive=permissive)
                 incomplete = tuple(str(each) for each in losses)
-                chosen = compared(good, _offsets_of(spark, store), overwrite=overwrite)
+                chosen = compared(good, _offsets_of(spark, store, good), overwrite=overwrite)
                 chosen = marked_lost(chosen, _lost_groups(chosen, store, losses))
                 committed, kept = _counted(chosen)
                 if agree is not None and rules.BACK in committed and not dry_run:
@@ -313,13 +323,20 @@ def _is_log(path: Path) -> bool:
     return path.is_dir() and (any(path.glob("__consumer_offsets-*")) or directory.read_properties() is not None)
 
 
-def _offsets_of(spark: SparkSession, store: offsetlog.OffsetStore) -> DataFrame:
+def _offsets_of(spark: SparkSession, store: offsetlog.OffsetStore, wanted: DataFrame) -> DataFrame:
     # Read under the store's lock, so that no position moves between this read and the commit.
-    table = store.to_arrow().select(["group", "topic", "partition", "offset"])
-    kinds = pa.schema(
-        [("group", pa.string()), ("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())]
-    )
-    return spark.createDataFrame(table.cast(kinds))
+    table = store.to_arrow().select(["group", "topic", "partition", "offset"]).cast(_OFFSETS)
+    groups = [row["group"] for row in wanted.select("group").distinct().toLocalIterator()]
+    table = table.filter(pc.is_in(table["group"], value_set=pa.array(groups, pa.string())))
+    return _in_pieces(spark, table)
+
+
+def _in_pieces(spark: SparkSession, table: pa.Table) -> DataFrame:
+    # A task carries its rows with it: the launch of one with tens of megabytes does not reach a small executor, and
+    # Spark waits for it without end.  A table becomes as many tasks as there are cores.
+    step = _ROWS_OF_A_TASK * spark.sparkContext.defaultParallelism
+    pieces = [spark.createDataFrame(table.slice(start, step)) for start in range(0, max(table.num_rows, 1), step)]
+    return functools.reduce(DataFrame.union, pieces)
 
 
 def _counted(chosen: DataFrame) -> tuple[dict[str, int], dict[str, int]]:
