@@ -71,7 +71,7 @@ int ol_key_decode(ol_slice bytes, ol_key *key, ol_error *error) {
 /* --------------------------------------------------------------------------------------- values */
 
 static OL_NOINLINE int refuse_value(ol_error *error, int16_t version, const char *field) {
-    return ol_fail(error, OL_CORRUPT, "an offset commit of version %d is cut or wrong in its %s",
+    return ol_fail(error, OL_CORRUPT, "an offset commit of version %d is truncated or invalid at its %s",
                    version, field);
 }
 

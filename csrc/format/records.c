@@ -129,10 +129,10 @@ int ol_record_header_next(const uint8_t **cursor, const uint8_t *limit, ol_slice
     if (p == limit) return OL_END;
     p = read_slice(p, limit, key);
     if (p == NULL || key->data == NULL) {
-        return ol_fail(error, OL_CORRUPT, "the key of a record header is cut or null");
+        return ol_fail(error, OL_CORRUPT, "the key of a record header is truncated or null");
     }
     p = read_slice(p, limit, value);
-    if (p == NULL) return ol_fail(error, OL_CORRUPT, "the value of a record header is cut");
+    if (p == NULL) return ol_fail(error, OL_CORRUPT, "the value of a record header is truncated");
     *cursor = p;
     return OL_OK;
 }

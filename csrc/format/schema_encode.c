@@ -138,7 +138,7 @@ int ol_schema_put_bytes(void *writer, const ol_field *field, ol_slice value, ol_
     if (w->depth == 0) return fail(w, field, OL_INVALID, "is outside of a struct", error);
     ol_field_kind kind = kind_here(w, field);
     if (kind < OL_FIELD_UUID || kind > OL_FIELD_BYTES) {
-        return fail(w, field, OL_INVALID, "is not a run of bytes", error);
+        return fail(w, field, OL_INVALID, "is not a string, bytes or UUID field", error);
     }
     int status = before_value(w, field, error);
     if (status != OL_OK) return status;

@@ -186,13 +186,13 @@ void ol_log_options_of(const ol_log *log, ol_log_options *options);
 
 /* ------------------------------------------------------------ appending */
 
-/* [writer] The place of the next batch of `size` bytes, with `last_offset_delta` + 1 offsets: rolls
- * if Kafka would (docs/format/directory.md §1.10), extends the file if the background has not.
- * *start is `size` writable zero bytes, the place of the batch in the active segment.  Changes
- * nothing, except that it may roll: the next reservation replaces one that was not published, after
- * the caller has zeroed its bytes.  Ask ol_log_is_prepared before whether storing and publishing
- * may wait.  Fails with OL_DISK_FULL, OL_IO, OL_TOO_LARGE (size over segment_bytes), OL_READ_ONLY,
- * OL_FAILED. */
+/* [writer] Reserves the place of the next batch, of `size` bytes and `last_offset_delta` + 1
+ * offsets.  Rolls if Kafka would (docs/format/directory.md §1.10), and extends the file if the
+ * background has not done so yet.  *start is that place in the active segment: `size` writable
+ * bytes, all zero.  The log's content does not change.  The next reservation replaces one that was
+ * not published; the caller zeroes its bytes first.  To learn whether storing and publishing may
+ * have to wait, call ol_log_is_prepared first.  Fails with OL_DISK_FULL, OL_IO, OL_INVALID (no
+ * offset), OL_TOO_LARGE (size over segment_bytes), OL_READ_ONLY, OL_FAILED. */
 int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t max_timestamp,
                    uint8_t **start, int64_t *base_offset, ol_error *error) OL_NODISCARD;
 

@@ -43,7 +43,8 @@ typedef struct ol_group_copy {
 int ol_group_copy_take(ol_group_copy *copy, ol_partition *partition, ol_slice group,
                        ol_error *error) OL_NODISCARD;
 
-/* One position, in the order of the table; without the group's name.  It points into the copy. */
+/* Returns position `index` of the copy, which keeps the table's order.  The row has no group name,
+ * and points into the copy. */
 ol_table_row ol_group_copy_row(const ol_group_copy *copy, size_t index);
 
 void ol_group_copy_free(ol_group_copy *copy);

@@ -48,7 +48,8 @@ int ol_partition_snapshot_remove(ol_partition *partition, ol_error *error) OL_NO
  * for none. */
 int64_t ol_partition_snapshot_offset(const ol_partition *partition);
 
-/* About how many bytes of log a load would read now: those after that snapshot, or all of it. */
+/* About how many bytes of log a load would read now: those after the partition's snapshot, or the
+ * whole log if it has none. */
 int64_t ol_partition_snapshot_tail_bytes(const ol_partition *partition);
 
 /* ol_snapshot_check against the partition's log; OL_INVALID also when that log is damaged. */

@@ -5,8 +5,8 @@
  * where they are not (a log may name any number).  Chunks that do not fit one array lie in a tree:
  * its leaves are such arrays, all at the same depth, and its branches are sorted arrays of arrays.
  * So adding or removing a chunk moves a bounded number of others at each level, whatever the
- * numbers are, and numbers that are dense in one range and sparse in another cost in each what they
- * cost alone.
+ * numbers are.  If they are dense in one range and sparse in another, each range costs as much as
+ * it would without the other.
  *
  * Small arrays come from a run allocator, so growth by one leaves no holes; large ones come from
  * size classes an eighth to a quarter apart.  Sorted leaves are always small, because trees that

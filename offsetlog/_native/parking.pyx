@@ -32,7 +32,7 @@ cdef double LOOK_SECONDS_A_WRITE = 2e-7
 
 @cython.final
 cdef class PendingWrite(Completion):
-    """A commit, delete or fence that is written; see PendingCommit and Pending.  From the calls named `..._async`."""
+    """A commit, delete or fence that is still being written, as the `..._async` calls return it."""
 
     def __init__(self):
         raise TypeError("PendingWrite cannot be created directly; it comes from an asynchronous call")

@@ -597,7 +597,7 @@ class Coordinator:
         """Handles the deadlines that have come.
 
         Raises:
-            ExceptionGroup: some deadlines failed and will be tried again; all others were handled.
+            ExceptionGroup: some deadlines could not be handled and will be tried again; all others were handled.
         """
         failures: list[Exception] = []
         for key in self._timers.due(now):

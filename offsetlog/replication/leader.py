@@ -44,7 +44,7 @@ class LeaderLog(Protocol):
 
 
 def diverging_epoch(request: FetchRequest, log: LeaderLog) -> EpochEnd | None:
-    """Returns where the follower's log parts from the leader's, None if it does not.
+    """Returns where the follower's log diverges from the leader's; None if it does not.
 
     The request is one of the leader's own epoch.
 

@@ -80,7 +80,7 @@ class Openings:
     async def use(self, partitions: Collection[PartitionLog], *, makes: bool) -> AsyncIterator[None]:
         """Opens the logs of partitions and keeps them open; `makes` also creates missing ones.
 
-        A log that cannot be opened is logged, and raises its failure when it is used.
+        If a log cannot be opened, an error message says so, and any use of the log raises the failure.
         """
         for partition in partitions:
             partition.pin()

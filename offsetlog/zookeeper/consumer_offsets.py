@@ -90,7 +90,7 @@ def offset_in(data: bytes | None, node: str) -> int:
     """Parses the bytes of an offset's node.
 
     Raises:
-        CorruptionError: they are not a decimal number from 0 to 2**63 - 1; has the node's path.
+        CorruptionError: the bytes are not a decimal number from 0 to 2**63 - 1; the error's `path` is the node.
     """
     if data is None or not _NUMBER.fullmatch(data) or int(data) > OFFSET_MAX:
         shown = "null" if data is None else f"{len(data)} bytes, {data[:40]!r}"

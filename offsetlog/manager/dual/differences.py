@@ -146,7 +146,8 @@ class Differences:
         Args:
             group: the consumer group.
             offsets: the offsets that the log took.
-            is_failure: whether to count it; not if already counted, or if the log may not have it either.
+            is_failure: whether to count it as a failure of ZooKeeper; false if it was counted already, or if the
+                log may lack the commit too.
         """
         with self._lock:
             self._counters.zookeeper_failures += is_failure

@@ -229,7 +229,7 @@ OL_TEST(damaged_snapshots_are_refused) {
     ol_store_i32(two + 6, 2);
     ol_store_u32(two + 2, ol_crc32c(two + 6, sizeof two - 6));
     OL_CHECK_INT(decode_copy(&producers, two, sizeof two), OL_CORRUPT);
-    OL_CHECK(strstr(error.reason, "twice") != NULL);
+    OL_CHECK(strstr(error.reason, "more than once") != NULL);
     OL_CHECK_INT(producers.count, 0);
     OL_CHECK_INT(producers.open_count, 0);
     ol_store_i64(two + 56, -5);

@@ -295,7 +295,7 @@ OL_TEST(a_count_is_judged_before_memory_is_taken) {
     ol_forms forms;
     const ol_form *form = form_of(&forms, ol_api_of_key(8)->request, 2);
     OL_CHECK_INT(ol_message_read(form, ol_slice_of(bytes, sizeof bytes), &pool, &message, NULL, &error), OL_CORRUPT);
-    OL_CHECK(strstr(error.reason, "OffsetCommitRequest version 2: topics passes the end") != NULL);
+    OL_CHECK(strstr(error.reason, "OffsetCommitRequest version 2: topics extends beyond the end") != NULL);
     OL_CHECK(pool.count < 64);
     ol_forms_free(&forms);
     ol_value_pool_free(&pool);
