@@ -71,8 +71,9 @@ int ol_key_decode(ol_slice bytes, ol_key *key, ol_error *error) {
 /* --------------------------------------------------------------------------------------- values */
 
 static OL_NOINLINE int refuse_value(ol_error *error, int16_t version, const char *field) {
-    return ol_fail(error, OL_CORRUPT, "an offset commit of version %d is truncated or invalid at its %s",
-                   version, field);
+    return ol_fail(error, OL_CORRUPT,
+                   "an offset commit of version %d is truncated or invalid at its %s", version,
+                   field);
 }
 
 static OL_NOINLINE int refuse_version(ol_error *error, int16_t key_type, int16_t version) {

@@ -269,7 +269,7 @@ def _read_batch(directory: _Directory, batch: int, topics: Mapping[str, str]) ->
             raise
         sources.append(CheckpointSource(name, None if read.shape == "nothing" else text, read))
     if len({source.name for source in sources}) < len(sources):
-        raise CorruptionError("two sources have one name", path=path)
+        raise CorruptionError("two sources have the same name", path=path)
     times = (_time(metadata, "batchTimestampMs"), _time(metadata, "batchWatermarkMs"))
     return CheckpointBatch(batch, version, *times, tuple(sources), path)
 

@@ -17,7 +17,7 @@ _DIGEST = re.compile(r"\b[0-9a-f]{32}(-[0-9a-f]{32}){2}\b")
 #: A figure that is measured, in front of its unit.
 _MEASURED = re.compile(r"\b[\d.,]+(?= ?(?:s|ms|/s|B/s|KiB/s)\b| (?:B|KiB|MiB) (?:of|in|on|for)\b| each\b)")
 #: The same in the columns of the demo.
-_COLUMN = re.compile(r"  +[\d.,]+(?= /?s\b)")
+_COLUMN = re.compile(r" +[\d.,]+(?= /?s\b)")
 
 
 #: A version or a size, and the platform of an archive.

@@ -46,6 +46,10 @@ def process(*arguments: object, **options: object) -> subprocess.CompletedProces
     return subprocess.run(command, capture_output=True, timeout=60, **options)
 
 
+#: Ctrl-C, as a terminal sends it.
+INTERRUPT = b"\x03"
+
+
 def on_terminal(*arguments: object, columns: int = 140, answer: bytes = b"") -> tuple[int, str]:
     """Runs a command whose three standard streams are a terminal; returns its exit code and what it showed.
 
@@ -80,6 +84,8 @@ def on_terminal(*arguments: object, columns: int = 140, answer: bytes = b"") -> 
             break
         shown += piece
         if answer and b"?" in shown:
+            if answer == INTERRUPT:
+                time.sleep(0.5)  # Python can lose one that comes just as it begins to read
             os.write(descriptor, answer)
             answer = b""
     os.close(descriptor)

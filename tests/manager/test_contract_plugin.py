@@ -89,4 +89,4 @@ def test_without_a_harness_nothing_is_skipped(package):
     plugin = ("-p", "offsetlog.manager.testing.plugin")
     done = pytest_in(package, *plugin, "--pyargs", "offsetlog.manager.testing")
     assert done.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-    assert "no manager to test: name a harness with --offset-manager" in done.stdout + done.stderr
+    assert "no manager to test; name a harness with --offset-manager" in done.stdout + done.stderr

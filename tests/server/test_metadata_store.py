@@ -137,7 +137,7 @@ def test_a_change_that_a_crash_cut_is_dropped_and_reported(tmp_path, caplog):
             (tmp_path / FILE).write_bytes(data[:last] + tail)
             store = opened(tmp_path)
             assert sorted(store.topics()) == ["__consumer_offsets", "topic-1", "topic-2"]
-            assert f"dropped {len(tail)} bytes" in caplog.text
+            assert f"dropped the last {len(tail)} bytes" in caplog.text
     # The next change does not follow what was left.
     asyncio.run(store.put_topics((topic(9),)))
     assert "topic-9" in opened(tmp_path).topics()

@@ -62,7 +62,7 @@ def test_the_metadata_of_brokers_is_no_topic_of_clients(broker_log):
         assert produce(client, produced_batch(1, timestamp=NOW), topic=CLUSTER_METADATA).error_code == unknown
         assert fetch(client, 0, topic=CLUSTER_METADATA).error_code == unknown
         assert delete(client, CLUSTER_METADATA) == unknown
-        with pytest.raises(InvalidArgumentError, match="no topic"):
+        with pytest.raises(InvalidArgumentError, match="not a topic"):
             running.server._topics.get(CLUSTER_METADATA, 0)
     assert contents(broker_log) == before
 

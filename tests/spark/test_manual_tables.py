@@ -65,7 +65,8 @@ def test_the_defaults_of_the_listener():
     said = {name: parameter.default for name, parameter in inspect.signature(OffsetCommitListener).parameters.items()}
     assert re.search(rf"`interval_seconds` \({said['interval_seconds']:.0f}\)", PAGE)
     first, longest = said["back_off_seconds"]
-    assert re.search(rf"after {first} s, twice as long each time, up to {longest:.0f} s \(`back_off_seconds`\)", PAGE)
+    waits = rf"after {first} s, then after twice as long each time, up to {longest:.0f} s \(`back_off_seconds`\)"
+    assert re.search(waits, PAGE)
     assert f"`positions_max` ({said['positions_max']:,})" in PAGE
     assert re.search(r"every hour \(`refresh_seconds`\)", PAGE)
     assert said["refresh_seconds"] == 3600

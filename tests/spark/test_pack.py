@@ -102,7 +102,7 @@ def test_the_same_packages_make_the_same_archive(tiny, tmp_path):
 @pytest.mark.parametrize(
     ("abi", "libc", "said"),
     [
-        ("cpython-39-x86_64-linux-gnu", None, f"it is of {packing._abi()}"),
+        ("cpython-39-x86_64-linux-gnu", None, f"its ABI is {packing._abi()}"),
         (packing._abi(), (99, 1), "it has glibc 2."),
     ],
 )
@@ -187,7 +187,7 @@ def test_what_comes_meanwhile_is_kept(tiny, tmp_path, monkeypatch):
     [
         ("e.zip", errors.ConfigError, r"must end in \.tar\.gz or \.tgz"),
         ("environment", errors.ConfigError, r"must end in"),
-        ("none/e.tgz", errors.MissingFileError, "no such directory"),
+        ("none/e.tgz", errors.MissingFileError, "the directory to write to does not exist"),
         ("folder.tgz", errors.ConfigError, "must be a file, not a directory"),
     ],
 )

@@ -105,7 +105,7 @@ def test_a_group_with_a_consumer_stays(hosts, connection, node):
         manager.commit("g", dict.fromkeys(KEYS, 1))
         make(connection, ("/consumers/g/ids", b""), ("/consumers/g/owners/orders", b""))
         connection.create(f"/consumers/g/{node}", b"c-1-0", ephemeral=True)
-        with pytest.raises(errors.GroupNotEmptyError, match=f"/consumers/g/{node} is there") as caught:
+        with pytest.raises(errors.GroupNotEmptyError, match=f"/consumers/g/{node} exists") as caught:
             manager.delete_group("g")
         assert (caught.value.group, caught.value.error_code, caught.value.retriable) == ("g", 68, False)
         assert offsets_of(manager, "g") == dict.fromkeys(KEYS, 1)

@@ -367,7 +367,7 @@ def test_a_listener_without_a_host_has_the_name_of_the_machine():
         ("advertised.listeners", "PLAINTEXT://0.0.0.0:9092", "advertised.listeners"),
         ("advertised.listeners", "PLAINTEXT://[::]:9092", "advertised.listeners"),
         ("advertised.listeners", "INTERNAL://k1:9092", "advertised.listeners: the listener INTERNAL has"),
-        ("advertised.listeners", "PLAINTEXT://a:1,PLAINTEXT://b:2", "names a listener more than once: "),
+        ("advertised.listeners", "PLAINTEXT://a:1,PLAINTEXT://b:2", "advertised.listeners names a listener more than "),
         ("listener.security.protocol.map", "PLAINTEXT", "listener.security.protocol.map"),
         ("listener.security.protocol.map", "OTHER:SSL", "advertised.listeners"),
         ("zookeeper.connect", None, "zookeeper.connect"),

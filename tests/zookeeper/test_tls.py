@@ -259,12 +259,12 @@ def test_files_that_are_no_pem_are_named_without_a_password(signed, tmp_path, pr
     ]:
         with pytest.raises(errors.ConfigError, match=rf"the {store} '.*{Path(wrong).name}'"):
             create({**properties, f"zookeeper.ssl.{store}.location": wrong})
-    for password in ("wrong", None):
+    for password in ("secret-of-nobody", None):
         given = dict(properties)
         del given["zookeeper.ssl.keystore.password"]
         with pytest.raises(errors.ConfigError, match="or the password is wrong") as caught:
             create(given if password is None else {**given, "zookeeper.ssl.keystore.password": password})
-        assert "wrong" not in str(caught.value)
+        assert "secret-of-nobody" not in str(caught.value)
 
 
 def test_paths_and_passwords_that_no_file_can_have_are_named(signed):
