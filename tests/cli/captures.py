@@ -286,9 +286,13 @@ def page(*, jobs: bool = False) -> str:
 
 def main() -> None:
     """Writes the page."""
-    if sys.argv[1:] not in (["--write"], ["--write", "--spark"]):
-        sys.exit("give --write: it writes docs/cli.md; --spark runs Spark's jobs as well")
-    PAGE.write_text(page(jobs="--spark" in sys.argv), encoding="utf-8")
+    if sys.argv[1:] not in (["--write"], ["--write", "--spark"], ["--print", "--spark"]):
+        sys.exit("give --write: it writes docs/cli.md; --spark runs Spark's jobs as well; --print prints the page")
+    made = page(jobs="--spark" in sys.argv)
+    if "--print" in sys.argv:
+        sys.stdout.buffer.write(made.encode())
+    else:
+        PAGE.write_text(made, encoding="utf-8")
 
 
 if __name__ == "__main__":

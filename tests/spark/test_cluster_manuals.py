@@ -78,7 +78,7 @@ def test_spark_submit_takes_it(jvm: Any, words: list[str]) -> None:
     parsed = jvm.org.apache.spark.deploy.SparkSubmitArguments(utils.toSeq(words[1:]), environment)
     assert parsed.primaryResource().endswith(".py")
     arguments = [parsed.childArgs().apply(number) for number in range(parsed.childArgs().size())]
-    assert not arguments or parsed_by_offsetlog(["spark", *arguments])
+    assert not arguments or arguments[0] == "JOB" or parsed_by_offsetlog(["spark", *arguments])
     volumes = [word.partition("=") for word in words if ".volumes." in word]
     if volumes:
         conf = jvm.org.apache.spark.SparkConf(False)

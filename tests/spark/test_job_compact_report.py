@@ -190,5 +190,5 @@ def test_one_partition_of_a_directory_and_its_own_path(spark, tmp_path):
     segment = next(own.glob("*.log"))
     with pytest.raises(errors.InvalidArgumentError, match="directory of its partition"):
         job.run(spark, segment)
-    with pytest.raises(errors.MissingFileError, match="no log partition 7"):
+    with pytest.raises(errors.MissingFileError, match="does not hold log partition 7"):
         job.run(spark, tmp_path, partitions="7")

@@ -163,7 +163,7 @@ def test_lag_against_the_logs_themselves(capsys):
         (["lag", "PATH"], "--ends, --bootstrap"),
         (["lag", "PATH", "--logs", "x", "--every", "1h"], "need --ends"),
         (["audit", "PATH/none"], "PATH/none"),
-        (["audit", "PATH", "--stall", "soon"], "no time"),
+        (["audit", "PATH", "--stall", "soon"], "not a duration"),
         (["audit", "PATH", "--conf", "a"], "NAME=VALUE"),
     ],
 )

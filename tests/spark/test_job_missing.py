@@ -233,7 +233,7 @@ def test_a_problem_that_nobody_reports_ends_the_job(spark, whole, tmp_path):
     reported = completeness.problems_of(spark, log, "offsets", permissive=True)
     assert reported == ()
     lose_half_of_the_end(log)
-    with pytest.raises(errors.DataLossError, match="run it again"), own_failures():
+    with pytest.raises(errors.DataLossError, match="run the job again"), own_failures():
         read_view(spark, log, "offsets", permissive=True, reported=reported).collect()
     reported = completeness.problems_of(spark, log, "offsets", permissive=True)
     kept = read_view(spark, log, "offsets", permissive=True, reported=reported)

@@ -53,7 +53,7 @@ def test_the_commands(spark, tmp_path):
     assert done.return_value == 1
     assert "1 position moved forward" in done.output
     assert "dump.jsonl:2: group 'none'" in done.output
-    assert "there is no topic" in done.output
+    assert "the topic is missing" in done.output
 
     assert run("diff", data, data, "--group", "group-1").return_value == 0
     done = run("diff", data, data, "--group", "nobody")

@@ -449,7 +449,7 @@ def test_the_places_of_a_repartition(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to(log)
     for source, target, error, reason in [
-        (tmp_path / "none", tmp_path / "new", MissingFileError, "there is no such"),
+        (tmp_path / "none", tmp_path / "new", MissingFileError, "no such file or directory"),
         (tmp_path / "empty", tmp_path / "new", MissingFileError, "no partition of"),
         (log / f"{TOPIC}-0", tmp_path / "new", InvalidArgumentError, "partition directory"),
         (log, log / "new", InvalidArgumentError, "must be outside the log"),

@@ -122,7 +122,7 @@ def test_tables_replace_nothing_else(spark, tmp_path):
     write_tables(tables, str(tmp_path), overwrite=True)
     (tmp_path / "totals" / "letter").touch()
     before = files_in(tmp_path)
-    with pytest.raises(ConfigError, match="there is 'letter' in it"):
+    with pytest.raises(ConfigError, match="the directory holds 'letter'"):
         write_tables(tables, str(tmp_path), overwrite=True)
     assert files_in(tmp_path) == before
 

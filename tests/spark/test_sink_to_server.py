@@ -19,9 +19,8 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "spark.md"
 
 def shown(server: str) -> Callable[[Any, int], None]:
     """The function of the page, for another server."""
-    (text,) = re.findall(
-        r"```python\n(from offsetlog import OffsetAndMetadata.*?)\nquery = ", PAGE.read_text(), re.S
-    )
+    beginning = r"from pyspark.sql import DataFrame\nfrom offsetlog import OffsetAndMetadata"
+    (text,) = re.findall(rf"```python\n({beginning}.*?)\nquery = ", PAGE.read_text(), re.S)
     assert "offsets.example:9092" in text
     names: dict[str, Any] = {}
     exec(text.replace("offsets.example:9092", server), names)

@@ -103,7 +103,7 @@ def test_refused_groups_are_left_out_and_reported(spark, tmp_path):
     [
         ({}, "overwrite", "ConfigError.*cannot be overwritten"),
         ({"colour": "red"}, "append", "ConfigError.*'colour' is not an option of a write"),
-        ({"durability": "none"}, "append", "ConfigError.*durability is disk or process"),
+        ({"durability": "none"}, "append", "ConfigError.*durability must be disk or process"),
     ],
 )
 def test_a_wrong_write_is_refused(spark, tmp_path, options, mode, message):

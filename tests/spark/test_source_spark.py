@@ -88,7 +88,7 @@ def test_filters_that_spark_pushes_down(source: SparkSession) -> None:
 def test_what_is_wrong_is_reported_by_spark(source: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(PySparkException, match="'veiw' is not known"):
         load(source, tmp_path, veiw="records")
-    with pytest.raises(PySparkException, match=r"no partition of __consumer_offsets in it; the driver plans.* \("):
+    with pytest.raises(PySparkException, match=r"holds no partition of __consumer_offsets; the driver plans.* \("):
         load(source, tmp_path).collect()
 
 

@@ -157,8 +157,8 @@ def of_broker(
                     "_NOENT",
                 ):
                     raise StorageError(
-                        f"the cluster at {config.get('bootstrap.servers')} does not say where a log ends: "
-                        f"{error.str()}; see whether a broker answers there"
+                        f"the cluster at {config.get('bootstrap.servers')} did not answer for the log ends: "
+                        f"{error.str()}; check that a broker listens there"
                     ) from None
         return found
 
