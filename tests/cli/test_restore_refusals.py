@@ -16,7 +16,9 @@ from test_cli_read import call
 import offsetlog
 from offsetlog import TopicPartition
 from offsetlog._native.codec import partition_for
+from offsetlog.cli.refusals import damage_of
 from offsetlog.errors import CorruptionWarning, ReadOnlyError
+from offsetlog.types import PartitionHealth, StoreHealth
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
 GROUPS = BUNDLED / "kafka-4.3.0" / "groups" / "log"
@@ -176,3 +178,14 @@ def test_a_group_whose_log_partition_is_elsewhere_is_not_unknown(tmp_path, capsy
         assert "there is no group" not in err
     code, _, err = call(capsys, "fetch", log, "nobody-at-all", "--partitions=8")
     assert (code, err) == (1, f"offsetlog: there is no group nobody-at-all in {log}\n")
+
+
+def test_a_log_partition_that_failed_without_a_problem_on_the_disk_is_refused(data):
+    class Failed:
+        path = data
+
+        def health(self):
+            return StoreHealth(False, (PartitionHealth(1, "failed", ()),), ())
+
+    assert "log partition 1 is damaged, and is not written to: its state is failed; " in damage_of(Failed(), [1])
+    assert damage_of(Failed(), [0]) is None
