@@ -53,7 +53,9 @@ INTERRUPT = b"\x03"
 def on_terminal(*arguments: object, columns: int = 140, answer: bytes = b"") -> tuple[int, str]:
     """Runs a command whose three standard streams are a terminal; returns its exit code and what it showed.
 
-    It runs in a fork of this process, which has imported everything already.
+    It runs in a fork of this process, which has imported everything already. The answer is typed when a question is
+    shown. An interrupt is typed again while the command stays silent, as a person would: Python loses one that comes
+    just as it begins to read a line.
     """
     with warnings.catch_warnings():
         # Newer Pythons warn of other threads at a fork; the child uses none of them.
@@ -73,8 +75,10 @@ def on_terminal(*arguments: object, columns: int = 140, answer: bytes = b"") -> 
     shown = b""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        ready, _, _ = select.select([descriptor], [], [], 1.0)
+        ready, _, _ = select.select([descriptor], [], [], 2.0)
         if not ready:
+            if answer == INTERRUPT and b"?" in shown:
+                os.write(descriptor, INTERRUPT)
             continue
         try:
             piece = os.read(descriptor, 65536)
@@ -83,9 +87,7 @@ def on_terminal(*arguments: object, columns: int = 140, answer: bytes = b"") -> 
         if not piece:
             break
         shown += piece
-        if answer and b"?" in shown:
-            if answer == INTERRUPT:
-                time.sleep(0.5)  # Python can lose one that comes just as it begins to read
+        if answer and answer != INTERRUPT and b"?" in shown:
             os.write(descriptor, answer)
             answer = b""
     os.close(descriptor)
