@@ -483,6 +483,13 @@ class OffsetStore(OnePosition, StoreContext):
         """
         return self._timeline.history(group, topic, partition)
 
+    def group_history(self, group: str) -> dict[TopicPartition, History]:
+        """Returns the records of every position of a group that the log still holds, sorted by position.
+
+        A group that does not exist has none.  Raises as `history`.
+        """
+        return self._timeline.group_history(group)
+
     def diff(
         self, a: Moment | None, b: Moment | None = None, group: str | None = None
     ) -> list[Change]:

@@ -166,9 +166,11 @@ cdef class _Collector:
     cdef object failure
     cdef ol_int64_map open        # producers whose transactions have matching records
     cdef int64_t refused
+    cdef bint names_positions     # whether a row names its position
 
     def __cinit__(self):
         self.rows = []
+        self.names_positions = False
         self.failure = None
         memset(&self.open, 0, sizeof(self.open))
         self.refused = 0
@@ -315,6 +317,7 @@ cdef int _note_record(void *context, const ol_batch *batch, const ol_record *rec
     cdef ol_error refusal
     cdef bint transactional = ol_batch_is_transactional(batch)
     cdef object committed = None
+    cdef tuple event
     cdef int64_t producer = batch.producer_id if transactional else -1
     try:
         if record.value.data != NULL:
@@ -323,7 +326,10 @@ cdef int _note_record(void *context, const ol_batch *batch, const ol_record *rec
                 return OL_OK
             committed = (value.offset, value.leader_epoch, _bytes_of(value.metadata), value.commit_timestamp,
                          value.expire_timestamp, _topic_id_of(value.topic_id), record.offset)
-        found.rows.append((record.offset, record.timestamp, producer, batch.producer_epoch if transactional else -1, committed))
+        event = (record.offset, record.timestamp, producer, batch.producer_epoch if transactional else -1, committed)
+        if found.names_positions:
+            event = (event, _bytes_of(key.topic), key.partition)
+        found.rows.append(event)
         return _open_producer(found, batch.producer_id, error) if transactional else OL_OK
     except BaseException as failure:
         return found.fail(failure, error)
@@ -352,8 +358,9 @@ cdef int _note_marker(void *context, const ol_batch *batch, const ol_record *rec
 def events(Partition partition not None, group, topic, int32_t number, int64_t until):
     """Returns the records of one position in the log below `until`, in order, and the Facts of that part of the log.
 
-    Each is (log offset, timestamp, producer id or -1, producer epoch, value or None for a tombstone); or, for a marker that
-    ends a transaction with such a record, (log offset, producer id, whether it committed).
+    If `topic` is None, these are the records of all positions of the group, each as (event, topic, partition).
+    Each event is (log offset, timestamp, producer id or -1, producer epoch, value or None for a tombstone); or, for a
+    marker that ends a transaction with such a record, (log offset, producer id, whether it committed).
     """
     cdef _Collector found = _Collector.__new__(_Collector)
     cdef ol_timeline_filter filter
@@ -363,8 +370,11 @@ def events(Partition partition not None, group, topic, int32_t number, int64_t u
     cdef int status
     memset(&filter, 0, sizeof(filter))
     take_name(group, NAME_GROUP, &filter.group)
-    take_name(topic, NAME_TOPIC, &filter.topic)
-    filter.partition = number
+    if topic is None:
+        found.names_positions = True
+    else:
+        take_name(topic, NAME_TOPIC, &filter.topic)
+        filter.partition = number
     sink.record, sink.marker, sink.context = _note_record, _note_marker, <void *>found
     partition.enter()
     try:

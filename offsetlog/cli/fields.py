@@ -360,6 +360,11 @@ TABLES: dict[str, tuple[Use, ...]] = {
             "timestamp kind offset leader_epoch:2 metadata commit_timestamp:2 expire_timestamp:2 topic_id:2 "
             "log_partition:2 log_offset outcome effective_at:1 producer_id:2 producer_epoch:2 marker_offset:2"
         ),
+        "history GROUP": (
+            "topic partition timestamp kind offset leader_epoch:2 metadata:2 commit_timestamp:2 expire_timestamp:2 "
+            "topic_id:2 log_partition:2 log_offset:1 outcome effective_at:1 producer_id:2 producer_epoch:2 "
+            "marker_offset:2"
+        ),
         "diff": _CHANGE,
         "rewinds": (
             "group topic partition timestamp offset_before offset_after step log_partition:2 log_offset effective_at:2"

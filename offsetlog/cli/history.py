@@ -1,10 +1,12 @@
-"""`offsetlog history`: the commits of one position."""
+"""`offsetlog history`: the commits of one position, or of all positions of a group."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -17,10 +19,9 @@ from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.positions import parse_partition
 from offsetlog.cli.stores import PartitionCount
 from offsetlog.cli.text import name_text
-from offsetlog.errors import InvalidArgumentError
 from offsetlog.types import History, TopicPartition
 
-HELP = """Print every record of one position that the log still holds, oldest first.
+HELP = """Print every record of one position, a topic or a whole group that the log still holds, oldest first.
 
 PATH is only read. Commits without effect are listed, too: those of an aborted or open transaction, and those of a
 transaction that ended after a newer commit. A deletion and an expiry leave the same record, a tombstone. Records that
@@ -30,17 +31,25 @@ Exit codes: 0 done, 1 there is no such group or no record of it, or damage was f
 
 \b
 Examples:
+  offsetlog history data billing                         all positions of the group
   offsetlog history data billing orders 0
   offsetlog history data billing orders:0 --format json
   offsetlog history /var/kafka-logs billing orders 0 --partitions 50
 """
 
 
-def history_rows(history: History) -> Iterator[dict[str, Any]]:
-    """Yields the entries as rows of the table."""
-    for entry in history:
+#: The table of one position, and that of several.
+ONE, SEVERAL = "history", "history GROUP"
+
+
+def history_rows(histories: Mapping[TopicPartition, History]) -> Iterator[dict[str, Any]]:
+    """Yields the entries as rows of the tables, in the order of the log."""
+    places = [zip(history, itertools.repeat(key)) for key, history in histories.items()]
+    for entry, key in heapq.merge(*places, key=lambda place: place[0].log_offset):
         value = entry.value
         yield {
+            "topic": key.topic,
+            "partition": key.partition,
             "log_offset": entry.log_offset,
             "timestamp": entry.timestamp,
             "kind": entry.kind,
@@ -55,61 +64,85 @@ def history_rows(history: History) -> Iterator[dict[str, Any]]:
             "producer_id": entry.producer_id,
             "producer_epoch": entry.producer_epoch,
             "marker_offset": entry.marker_offset,
-            "log_partition": history.log_partition,
+            "log_partition": histories[key].log_partition,
         }
 
 
-def _place(topic: str, partition: int | None) -> TopicPartition:
-    if partition is not None:
-        return TopicPartition(topic, partition)
-    if ":" not in topic:
-        raise InvalidArgumentError("the partition is missing; give TOPIC PARTITION or TOPIC:PARTITION")
-    return parse_partition(topic)
+class _Asked(NamedTuple):
+    """The positions that the arguments name."""
+
+    topic: str | None
+    partition: int | None
+
+    @classmethod
+    def parse(cls, topic: str | None, partition: int | None) -> _Asked:
+        if topic is None or partition is not None or ":" not in topic:
+            return cls(topic, partition)
+        return cls(*parse_partition(topic))
+
+    def histories(self, store: offsetlog.OffsetStore, group: str) -> dict[TopicPartition, History]:
+        if self.topic is not None and self.partition is not None:
+            key = TopicPartition(self.topic, self.partition)
+            return {key: store.history(group, *key)}
+        found = store.group_history(group)
+        return {key: each for key, each in found.items() if self.topic in (None, key.topic)}
+
+    def __str__(self) -> str:
+        if self.topic is None:
+            return "a position"
+        name = name_text(self.topic)
+        return f"topic {name}" if self.partition is None else f"{name}:{self.partition}"
 
 
 def _time_text(moment: datetime) -> str:
     return utc_text(round(moment.timestamp() * 1000))
 
 
+def _report_gaps(histories: Iterable[History]) -> None:
+    """Reports from which point the histories are complete, and what could not be read: the same for one log."""
+    for history in itertools.islice(histories, 1):
+        if history.complete_from > 0:
+            since = "" if history.complete_since is None else f", {_time_text(history.complete_since)}"
+            complain(
+                f"the history is complete from log offset {history.complete_from}{since}; older records may have been "
+                "cleaned away"
+            )
+        if history.problems:
+            complain(f"{count_text(history.problems, 'batch or record', 'batches and records')} could not be read")
+
+
 def command(
     path: StorePath,
     group: GroupName,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
+    topic: Annotated[
+        str | None, typer.Argument(metavar="TOPIC", help="Only this topic, or TOPIC:PARTITION.", show_default=False)
+    ] = None,
     partition: Annotated[
         int | None,
-        typer.Argument(
-            metavar="PARTITION",
-            min=0,
-            help="The partition; omitted if TOPIC is TOPIC:PARTITION.",
-            show_default=False,
-        ),
+        typer.Argument(metavar="PARTITION", min=0, help="Only this partition of the topic.", show_default=False),
     ] = None,
     partitions: PartitionCount = None,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Prints the records; returns the exit code."""
-    key = _place(topic, partition)
+    asked = _Asked.parse(topic, partition)
     with offsetlog.open(path, partitions, read_only=True) as store:
-        history = store.history(group, *key)
+        histories = asked.histories(store, group)
         problems = store.problems()
         number = number_of(store, group)
-        is_unknown = not history and not is_known(store, group)
+        is_empty = not any(histories.values())
+        is_unknown = is_empty and not is_known(store, group)
     output = Output(form)
-    if history or not output.is_text:
-        output.rows(columns("history"), history_rows(history), "", wide=wide)
+    if not is_empty or not output.is_text:
+        table = columns(SEVERAL if asked.partition is None else ONE)
+        output.rows(table, history_rows(histories), "", wide=wide)
     if is_unknown:
         complain_unknown(group, path, number)
-    elif not history:
-        complain(f"the log holds no record of {name_text(key.topic)}:{key.partition} of group {name_text(group)}")
-    if history.complete_from > 0:
-        since = "" if history.complete_since is None else f", {_time_text(history.complete_since)}"
-        complain(
-            f"the history is complete from log offset {history.complete_from}{since}; older records may have been "
-            "cleaned away"
-        )
-    if history.problems:
-        complain(f"{count_text(history.problems, 'batch or record', 'batches and records')} could not be read")
+    elif is_empty:
+        complain(f"the log holds no record of {asked} of group {name_text(group)}")
+    _report_gaps(histories.values())
     for problem in problems:
         complain(str(problem))
-    return 1 if problems or history.problems or not history else 0
+    has_damage = bool(problems) or any(each.problems for each in histories.values())
+    return 1 if has_damage or is_empty else 0

@@ -33,6 +33,7 @@ from offsetlog.errors import (
     InvalidArgumentError,
     OffsetOutOfRangeError,
 )
+from offsetlog.history.group_events import events_by_position
 from offsetlog.types import (
     Change,
     Deletion,
@@ -316,14 +317,34 @@ class PartitionPast:
     def history(self, group: str, topic: str, number: int) -> History:
         """Returns the records of one position."""
         events, facts = native.events(self.partition, group, topic, number, self.end)
-        floor = 0 if facts.first_missing is None else self.cleaned_below(group)
+        return self._history_of(events, facts, self._complete_from(group, facts))
+
+    def histories(self, group: str) -> dict[TopicPartition, History]:
+        """Returns the records of all positions of a group, sorted by position."""
+        events, facts = native.events(self.partition, group, None, 0, self.end)
+        complete = self._complete_from(group, facts)
+        return {
+            key: self._history_of(found, facts, complete)
+            for key, found in sorted(events_by_position(events).items())
+        }
+
+    def _complete_from(
+        self, group: str, facts: native.Facts
+    ) -> tuple[int, datetime | None]:
+        if facts.first_missing is None:
+            return 0, None
+        floor = self.cleaned_below(group)
+        return floor, self.since(floor)
+
+    def _history_of(
+        self,
+        events: list[tuple[Any, ...]],
+        facts: native.Facts,
+        complete: tuple[int, datetime | None],
+    ) -> History:
+        problems = facts.passed_over + facts.refused
         return History(
-            tuple(entries_of(events)),
-            self.partition.number,
-            self.end,
-            floor,
-            None if facts.first_missing is None else self.since(floor),
-            facts.passed_over + facts.refused,
+            tuple(entries_of(events)), self.partition.number, self.end, *complete, problems
         )
 
     def deletions(self, group: str | None, since_ms: int) -> list[DeletedRow]:
@@ -471,6 +492,11 @@ class Timeline:
         if past is None:
             return History((), self.core.number_of(group), 0, 0, None, 0)
         return past.history(group, topic, partition)
+
+    def group_history(self, group: str) -> dict[TopicPartition, History]:
+        """See OffsetStore.group_history."""
+        past = self.of(group)
+        return {} if past is None else past.histories(group)
 
     def fetch(
         self, group: str, partitions: Iterable[PartitionKey] | None, given: moments.Moment

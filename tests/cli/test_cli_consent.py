@@ -357,6 +357,6 @@ def test_a_commit_moves_a_group_with_members_back_only_with_force(used, capsys):
 def test_ctrl_c_at_a_question_is_130_and_a_line_of_its_own(data):
     before = state(data)
     code, shown = on_terminal("delete", data, "billing", answer=b"\x03", columns=400)
-    assert code == 130
+    assert code == 130, shown
     assert [line for line in shown.split("\r\n") if line][-1] == "offsetlog: nothing was done"
     assert state(data) == before

@@ -1,0 +1,31 @@
+"""The records of a whole group, divided by position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from offsetlog.directory.listing import decode_text
+from offsetlog.types import TopicPartition
+
+Event = tuple[Any, ...]
+
+
+def events_by_position(events: Iterable[Event]) -> dict[TopicPartition, list[Event]]:
+    """Divides what `timeline.events` returns for all positions of a group, in the order of their first records.
+
+    A marker goes to each position of which the transaction that it ends has a record.
+    """
+    found: dict[tuple[bytes, int], list[Event]] = {}
+    waiting: dict[int, set[tuple[bytes, int]]] = {}  # by producer, the positions of its open transaction
+    for row in events:
+        if isinstance(row[0], int):
+            for key in waiting.pop(row[1], ()):
+                found[key].append(row)
+            continue
+        event, *key_of = row
+        key = (key_of[0], key_of[1])
+        found.setdefault(key, []).append(event)
+        if event[2] >= 0:
+            waiting.setdefault(event[2], set()).add(key)
+    return {TopicPartition(decode_text(topic), number): each for (topic, number), each in found.items()}
