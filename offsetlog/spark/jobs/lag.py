@@ -1,7 +1,7 @@
 """The lag of groups: committed offsets against the ends of the logs they read, now and over time.
 
 The ends are rows of (topic, partition, log_end_offset), with log_start_offset and timestamp (ms since 1970) if they are
-known; `lag_ends` gets them in several ways.
+known; `lag_ends` gets them from several sources.
 """
 
 from __future__ import annotations
@@ -167,9 +167,9 @@ def every(first: int, last: int, step_ms: int) -> list[int]:
 def effect_times(records: DataFrame) -> DataFrame:
     """Returns the offset commits that took effect, with the time at which they did, `effect_time`.
 
-    This is the highest timestamp of the log partition up to the log offset where the commit took effect: as everywhere
-    in offsetlog, a time means the longest prefix of the log without a later timestamp, and a transaction counts from
-    its end on.
+    `effect_time` is the highest timestamp of the log partition up to the log offset where the commit took effect.  As
+    everywhere in offsetlog, a time means the longest prefix of the log without a later timestamp, and a transaction
+    counts from its end on.
 
     Args:
         records: rows of the view "records" of whole log partitions.
@@ -300,8 +300,8 @@ def run(
         reported: the result of `problems`; anything else that is missing or damaged is then an error.
 
     Raises:
-        InvalidArgumentError: lag over time needs a sample with a timestamp, and there is none; or a time is in the
-            future, by this machine's clock and by the samples.
+        InvalidArgumentError: lag over time is requested, and no sample has a timestamp; or a time is in the future
+            according to both this machine's clock and the samples.
     """
     if times is None and step_ms is None:
         offsets = read_view(spark, path, "offsets", permissive=permissive, reported=reported, partitions=partitions)

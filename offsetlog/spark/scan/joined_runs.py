@@ -73,7 +73,7 @@ def _cpu_count() -> int:
 
 
 def cut(files: Files, listing: PartitionListing, until: int, count: int) -> list[Start]:
-    """Cuts a log into `count` runs of about the same size, fewer for a small log; returns their starts.
+    """Divides a log into `count` runs of about the same size, fewer for a small log; returns their starts.
 
     The first run begins with the log.
 
