@@ -96,7 +96,7 @@ def lag(offsets: DataFrame, ends: DataFrame) -> DataFrame:
     problem, log_partition.  `lag` is the number of records left to read, never below 0, null if no end is known.
     `beyond_end` is how far a position is above the end, e.g. after a topic was created again.  `lost` is the number of
     records that were deleted before the group read them; like Kafka's own tools, `lag` includes them.  A negative
-    offset is not a position and has no lag.  `problem` names the one of these cases that applies, or is null.
+    offset is not a position and has no lag.  `problem` names the case that applies, or is null.
     """
     latest = (
         _ends(ends)

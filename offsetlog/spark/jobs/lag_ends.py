@@ -93,7 +93,7 @@ def of_samples(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _check_numbers(found: DataFrame, name: str, path: str) -> None:
-    """Raises InvalidArgumentError, with the row, for a text that is not a number; a time may have other forms."""
+    """Raises InvalidArgumentError, which shows the row, if a text is not a number; a time may have other forms."""
     if dict(found.dtypes)[name] != "string" or name == "timestamp":
         return
     kind = "int" if name == "partition" else "bigint"

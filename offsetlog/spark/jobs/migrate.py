@@ -193,7 +193,7 @@ def _number(name: str, form: str, kind: str) -> Column:
 
 
 def compared(rows: DataFrame, offsets: DataFrame | None, *, overwrite: bool = False) -> DataFrame:
-    """Adds an `action`, by `rules.action_of`, and the offset that is committed now to valid rows of `checked`.
+    """Adds to valid rows of `checked` the offset that is committed now, and an `action`, by `rules.action_of`.
 
     Args:
         rows: the rows whose `reason` is null.

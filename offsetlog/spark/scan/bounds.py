@@ -1,8 +1,8 @@
 """Positions in a log that another program may be writing to: the end of its whole batches, a log offset, a time.
 
-Indexes only shorten the search.  An entry is trusted if a whole batch is at its position, begins at or below its
-offset, and the batches from there on reach that offset; an entry of the time index also needs a batch with its time.
-If no entry can be trusted, the segment is walked from its start.
+Indexes only shorten the search.  An entry is trusted if the batch at its position is whole and begins at or below its
+offset, and if the batches from there on reach that offset.  An entry of the time index also needs a batch with its
+time. If no entry can be trusted, the segment is walked from its start.
 """
 
 from __future__ import annotations
