@@ -176,7 +176,7 @@ class PositionCommitter:
             self._record(group, positions, error, retried=False)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Waits until everything that was put before, or something newer in its place, is committed.
+        """Waits until the positions that were put before this call, or newer ones that replaced them, are committed.
 
         Positions that failed before are tried at once.  Returns False if the wait took longer than `timeout` seconds,
         or if a position was refused for good since the last flush, of any thread, that completed in time; `failures`

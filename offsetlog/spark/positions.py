@@ -29,7 +29,7 @@ TOPIC_CHARACTERS_MAX = 249
 TEXT_CHARACTERS_MAX = 16 << 20
 #: The largest number of partitions in one offset.
 PARTITIONS_MAX = 200_000
-#: The name of a query is truncated to so many characters in the metadata of its positions.
+#: The most characters of a query's name in the metadata of its positions; a longer name is truncated.
 NAME_CHARACTERS_MAX = 200
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1

@@ -66,7 +66,7 @@ class OffsetlogDataSource(DataSource):
             read = replace(parse(self._given, streaming=True), default_parallelism=self.default_parallelism)
             return make_stream_reader(read, schema)
         except ConfigError as refusal:
-            # After an error here, PySpark closes a reader that it never got, and reports that UnboundLocalError last.
+            # If this method raises, PySpark closes a reader that it never got, and reports that UnboundLocalError last.
             return RefusedStreamReader(refusal)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:

@@ -279,8 +279,8 @@ def stalls(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = Non
         fn.count("*").alias("commits"),
     )
     by_run = Window.partitionBy(*POSITION).orderBy("_run")
-    # The record that ended a run may have no time, e.g. an old broker's deletion: the run then lasts until its own last
-    # time.
+    # The record that ended a run may have no time, e.g. an old broker's deletion: the run then lasts until the last
+    # time in the run.
     next_at = fn.when(fn.lead("_run").over(by_run).isNotNull(), fn.coalesce(fn.lead("since").over(by_run), "_last"))
     timed = (
         runs.withColumn("_next", next_at)
@@ -365,7 +365,7 @@ def _group_ends(commits: DataFrame) -> DataFrame:
 def zombies(commits: DataFrame, records: DataFrame | None = None) -> DataFrame:
     """Returns commits that look as if they came from a client that had been replaced.
 
-    The log shows such commits in these ways, by `reason`:
+    The column `reason` says how the log shows such a commit:
 
     * "leader epoch": a commit in effect whose leader epoch is below an earlier one of the same position, since the
       position was last deleted.  `offset_below` distinguishes two cases: if the offset is lower, too, the position was
@@ -647,7 +647,7 @@ def run(
         partitions: log partitions, such as "0,3-5"; None for all.
         stall_ms: how long a position or a group may rest.
         until: the time up to which stalls are measured, in ms; None for the time of the youngest commit.
-        permissive: goes on if something is missing or damaged; `incomplete` then says what.
+        permissive: continues if something is missing or damaged; `incomplete` then says what.
 
     Raises:
         CorruptionError: the log is damaged, or not whole (DataLossError, PossibleLossError); not with `permissive`.

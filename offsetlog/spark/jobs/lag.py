@@ -90,7 +90,8 @@ def lag(offsets: DataFrame, ends: DataFrame) -> DataFrame:
 
     Args:
         offsets: rows of the view "offsets".
-        ends: the ends of logs; for each topic partition the youngest row counts, or the highest end without times.
+        ends: the ends of logs; for each topic partition the youngest row counts, or the highest end if no row has a
+            time.
 
     Columns: group, topic, partition, committed, log_start_offset, log_end_offset, end_timestamp, lag, beyond_end, lost,
     problem, log_partition.  `lag` is the number of records left to read, never below 0, null if no end is known.
@@ -296,7 +297,7 @@ def run(
         partitions: log partitions, such as "0,3-5"; None for all.
         times: the times of lag over time, in ms since 1970.
         step_ms: instead of `times`: their interval in ms, from the first sample to the last.
-        permissive: goes on if something is missing or damaged; `problems` says what.
+        permissive: continues if something is missing or damaged; `problems` says what.
         reported: the result of `problems`; anything else that is missing or damaged is then an error.
 
     Raises:

@@ -263,7 +263,7 @@ def run(
         dry_run: only reports; takes no lock, and writes nothing.
         examples: how many of the refused rows are reported, and of those that move back.
         agree: is called before positions are moved back, and may raise to refuse; None moves them without asking.
-        permissive: goes on if something is missing in the directory.  Nothing is committed to a log partition with
+        permissive: continues if something is missing in the directory.  Nothing is committed to a log partition with
             losses, since its lost positions would count as new.
         lock_timeout: how many seconds to wait for a process that has the directory open for writing.
 

@@ -65,7 +65,7 @@ from offsetlog.verify.findings import Finding, Place
 
 Keep = Literal["history", "state"]
 
-#: offsetlog's own headers: the first stays with its record, the second refers to places in the old log.
+#: offsetlog's own headers: the first stays with its record, the second refers to positions in the old log.
 OWN_HEADER = "ol.transaction"
 _FLUSHED_HEADER = "ol.flushed"
 
@@ -345,7 +345,7 @@ def run(
         partitions: the number of partitions of `target`.
         keep: "history" keeps every record; "state" only those that count now, as after a complete cleaning.
         segment_bytes: the largest size of a new segment, in bytes; 100 MiB by default.
-        permissive: goes on if something is missing or damaged, and notes it in the target (INCOMPLETE).
+        permissive: continues if something is missing or damaged, and notes it in the target (INCOMPLETE).
 
     Raises:
         ConfigError: `target` exists, or a segment cannot have this size.

@@ -36,7 +36,7 @@ class Compared:
         end: the log offset after the last record.
         spark: the digest computed from the views.
         engine: the digest computed by a replay of the files.
-        damages: the places that the engine could not read.
+        damages: the positions that the engine could not read.
         findings: losses that the witnesses in the directory show.
     """
 

@@ -71,7 +71,7 @@ class GoneError(ConnectionError):
 
 
 class BlockWorker:
-    """Answers requests, one at a time.  One thread."""
+    """Answers requests, one at a time.  For one thread only."""
 
     def __init__(self, connection: socket.socket) -> None:
         """Takes a connection to the JVM reader, and creates the memory that both map."""

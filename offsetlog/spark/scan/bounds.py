@@ -242,7 +242,7 @@ def horizon_at_offset(files: Files, listing: PartitionListing, now: Horizon, off
 
 
 def horizon_at_time(files: Files, listing: PartitionListing, now: Horizon, timestamp: int) -> Horizon:
-    """Returns the end of the longest prefix of whole batches of which none is younger than a time (in ms)."""
+    """Returns the end of the longest prefix of whole batches without a batch younger than a time (in ms)."""
     offset = listing.segments[0].base_offset if listing.segments else 0
     for segment in listing.segments:
         limit = now.limit_of(segment)

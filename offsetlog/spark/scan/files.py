@@ -111,7 +111,7 @@ class PartitionListing:
 
     @property
     def place(self) -> str:
-        """The directory, or the file."""
+        """The directory of the partition, or the single file."""
         return self.directory or self.segments[0].path
 
     @property

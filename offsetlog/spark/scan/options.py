@@ -74,7 +74,7 @@ class ReadOptions:
         partitions: the log partitions to read, None for all.
         filtered_partitions: the log partitions that pass Spark's filters; they need not exist.
         starting_offset: the first log offset to read, for all log partitions or for some.
-        ending_offset: the log offset after the last one to read, likewise.
+        ending_offset: the log offset after the last one to read, for all log partitions or for some.
         columns: the columns of the view to read, None for all.
         group: the only group to read, None for all.
         topic: the only topic to read, None for all.

@@ -36,7 +36,7 @@ def is_rolled_space(scan: SegmentScan, segment: Segment, until: int) -> bool:
 
 
 class RunReader:
-    """The records of one split.  One thread.
+    """The records of one split.  For one thread only.
 
     Yields batches, and in mode=permissive failures among them; otherwise these are raised.
     """
@@ -312,8 +312,8 @@ def outcomes_within(
         try:
             for segment, _ in _holding(listing, first, max(horizon, first + 1)):
                 limit = -1
-                # A segment in use is read only as far as it was listed; in others a cleaner may have moved older
-                # records.
+                # The active segment is read only up to the planned end.  Any other segment is read whole, since a
+                # cleaner may have moved older records to it.
                 is_written = segment == listing.segments[-1] and segment.base_offset == planned.base_offset
                 if is_written and horizon == planned.offset and segment.size >= planned.position:
                     limit = planned.position

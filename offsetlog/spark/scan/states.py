@@ -94,7 +94,7 @@ def _has_one_group(replay: Replay) -> bool:
 
 
 class BucketReader:
-    """The rows of one bucket of one partition.  One thread.
+    """The rows of one bucket of one partition.  For one thread only.
 
     Yields batches, and in mode=permissive failures among them; otherwise failures are raised.  Every bucket, and each
     share of it, meets the same damage, so only the first bucket of a partition reports it, once.  A file that cannot be

@@ -97,7 +97,7 @@ class SinkOptions:
     hadoop: HadoopSettings = field(default_factory=HadoopSettings, repr=False)
 
     def place(self, job: str | None) -> StagingPlace:
-        """Returns the place where tasks stage; `job` is the name of a batch write, None for a stream."""
+        """Returns where the tasks stage; `job` is the name of a batch write, None for a stream."""
         if job is None:
             return StagingPlace(self.staging_location, self.query_id, None, None, self.machine, self.hadoop)
         return StagingPlace(

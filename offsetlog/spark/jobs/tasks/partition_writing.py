@@ -151,7 +151,7 @@ class ProducerIds:
 
 
 class PartitionWriter:
-    """Writes the log of one new partition.  One thread; `finish` ends it.
+    """Writes the log of one new partition.  For one thread only; `finish` completes the log.
 
     Args:
         folder: the directory of the partition, which is created; it must not exist.

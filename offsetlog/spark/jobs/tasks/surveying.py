@@ -27,7 +27,7 @@ class Survey:
         open: the open transactions: producer id, its epoch, and the groups that have positions in it.
         gaps: whether a log offset below the end has no record: it was cleaned, or the log was truncated at its start.
         last_segment: the first log offset of the newest segment.
-        damages: the unreadable places, one line each.
+        damages: the unreadable positions, one line each.
     """
 
     number: int
