@@ -37,7 +37,7 @@ class Compared:
         spark: the digest computed from the views.
         engine: the digest computed by a replay of the files.
         damages: the positions that the engine could not read.
-        findings: losses that the witnesses in the directory show.
+        findings: the contradictions between the witnesses in the directory and the log.
     """
 
     log_partition: int
