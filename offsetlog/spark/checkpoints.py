@@ -1,8 +1,8 @@
 """Spark's checkpoint directories: how far a streaming query has read, imported as positions of a group.
 
-A query writes `offsets/<batch>`, with the end offset of each source, before it runs a batch, and `commits/<batch>`
-after it.  So the newest file in `commits` names the last batch that is done; a newer one in `offsets` names a batch
-that was planned and that a restart runs again.
+Before a query runs a batch, it writes `offsets/<batch>`, with the end offset of each source; after the batch, it writes
+`commits/<batch>`.  So the newest file in `commits` names the last batch that is done; a newer one in `offsets` names a
+batch that was planned and that a restart runs again.
 
     offsets/7   v1                              offsets/7   v2
                 {"batchWatermarkMs":0,...}                  {"batchWatermarkMs":0,...}
@@ -13,8 +13,8 @@ Version 1 identifies the sources by their order in the query.  Version 2, which 
 `spark.sql.streaming.offsetLog.formatVersion` is 2, identifies them by their names, or by number if they have none.  A
 source without an offset yet is a `-` in version 1, and left out in version 2.
 
-Directories may come from anywhere: the sizes of files are checked before they are read, and an error names the file.
-Directories are only read.
+A directory may come from anywhere, so the size of each file is checked before the file is read, and an error names the
+file.  Nothing is written.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 LOGGER = logging.getLogger("offsetlog.spark")
 
-#: The largest file of a checkpoint that is read.
+#: The largest file of a checkpoint that is read, in bytes.
 FILE_BYTES_MAX = 64 << 20
 #: The most sources of one query.
 SOURCES_MAX = 10_000
@@ -140,7 +140,7 @@ def read_checkpoint(
 ) -> Checkpoint:
     """Reads from a checkpoint directory how far its query has read.
 
-    A directory may be read while its query runs; the files of `offsets` and `commits` may then be of different moments.
+    A directory may be read while its query runs; the files of `offsets` and `commits` may then show different moments.
 
     Args:
         path: the `checkpointLocation`: a local path, or a URI that pyarrow knows (`s3://`, `hdfs://`, `file:`).
@@ -282,7 +282,7 @@ def _named(line: str, path: str) -> tuple[str, str]:
 
 
 def _check_commit(content: bytes, path: str) -> None:
-    """Raises if Spark would not accept the commit: it needs a version and something after it."""
+    """Raises if Spark would not accept a file of `commits`, which needs a version and something after the version."""
     lines = _lines(content, path)
     _version(lines[0], path)
     if len(lines) < 2:

@@ -1,4 +1,4 @@
-"""Commits positions on a thread of its own: the newest of each partition, retried until the target accepts it.
+"""A thread that commits the newest position of each partition, and retries until the target accepts it.
 
 A caller puts its positions and continues. They wait in a map with one value for each group, topic and partition: a
 newer value replaces an older one that was not committed yet, since offsets are absolute.  So a target that is down for
@@ -34,7 +34,7 @@ from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 LOGGER = logging.getLogger("offsetlog.spark")
 
-#: How long the end of the process waits for positions that were not committed yet.
+#: How long the end of the process waits for positions that were not committed yet, in seconds.
 EXIT_SECONDS = 5.0
 _GROUPS_KEPT = 1000
 
@@ -63,7 +63,7 @@ _Entries = dict[TopicPartition, tuple[int, OffsetAndMetadata]]
 
 @dataclass(slots=True)
 class _Waiting:
-    """The waiting positions of one group.  A partition waits since the call of `put` whose number it holds."""
+    """The waiting positions of one group; each entry has the number of the call of `put` since which it waits."""
 
     entries: _Entries = field(default_factory=dict)
     due: float = 0.0
@@ -176,10 +176,10 @@ class PositionCommitter:
             self._record(group, positions, error, retried=False)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Waits until everything that was put before, or something newer in its place, is committed.
+        """Waits until the positions that were put before this call, or newer ones that replaced them, are committed.
 
-        Positions that failed before are tried at once.  Returns False if that took longer than `timeout` seconds, or if
-        a position was refused for good since the last flush that completed in time, in whichever thread; `failures`
+        Positions that failed before are tried at once.  Returns False if the wait took longer than `timeout` seconds,
+        or if a position was refused for good since the last flush, of any thread, that completed in time; `failures`
         says why.
         """
         done, clean = self._flush(timeout)
@@ -237,7 +237,7 @@ class PositionCommitter:
         self._end()
 
     def _take_due(self, *, wait: bool) -> tuple[str | None, _Entries]:
-        """Returns the next group that is due with its waiting positions; no group when closed, or without `wait`."""
+        """Returns the next group that is due, with its positions; no group after a close, or without `wait`."""
         while not self._closing:
             ready = [
                 (0.0 if waiting.urgent else waiting.due, group)
@@ -339,7 +339,7 @@ _COMMITTERS: weakref.WeakSet[PositionCommitter] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Gives positions that still wait when the process ends a last, short time."""
+    """Closes every committer when the process ends, after at most EXIT_SECONDS for positions that still wait."""
     deadline = time.monotonic() + EXIT_SECONDS
     for committer in list(_COMMITTERS):
         committer.close(max(0.0, deadline - time.monotonic()))

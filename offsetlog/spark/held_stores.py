@@ -1,11 +1,12 @@
 """Stores that stay open between two uses, so that an epoch or a listener's commit costs only its own write.
 
-A process has one handle of each store, and one thread at a time uses it.  A store is resting between two uses.  A
-resting store is closed as soon as another process asks for it (`offsetlog.directory.lock_holder`), which
-`offsetlog.open` does by itself, and when it has rested for long enough.  So it locks no other process out.
+A process has one handle of each store, and one thread at a time uses the handle.  A store is resting between two uses.
+A resting store is closed when it has rested for long enough, or as soon as another process asks for it
+(`offsetlog.directory.lock_holder`; `offsetlog.open` asks by itself).  So a resting store locks no other process out.
 
-Spark runs the sink in a process of its own.  A listener in the driver, or in another process of the machine, that finds
-the store held there sends its commit to that process, so that the store does not change hands at each commit.
+Spark runs the sink in a process of its own.  A listener in the driver, or in another process of the machine, may find
+that the sink's process holds the store.  It then sends its commit to that process, so that the store is not closed and
+opened again for each commit.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ Committed = Mapping[TopicPartition, OffsetAndMetadata]
 class Opening:
     """Arguments of `offsetlog.open`; see there.
 
-    An open store serves every use that does not ask for another number of partitions: the durability is an argument of
-    each commit, and the maintenance stays that of the first use.
+    An open store serves every use, unless the use asks for another number of partitions.  The durability is an argument
+    of each commit; the maintenance stays that of the first use.
     """
 
     path: Path
@@ -106,11 +107,11 @@ def let_go(path: str | os.PathLike[str]) -> None:
 def commit_elsewhere(
     path: str | os.PathLike[str], group: str, positions: Committed, durability: Durability | None
 ) -> bool:
-    """Commits as `OffsetStore.commit`, through another process that holds the store; waits for its use in progress.
+    """Commits as `OffsetStore.commit`, through another process that holds the store; waits while that process uses it.
 
     Returns:
-        False if no process holds the store, or if it did not answer; the positions may then be committed all the same,
-        and committing them again does no harm.
+        False if no other process holds the store, or if that process did not answer.  Without an answer, the positions
+        may or may not be committed; it is safe to commit them again.
 
     Raises:
         OffsetLogError: the refusal of the commit there.
@@ -292,7 +293,8 @@ def _read_commit(content: bytes) -> tuple[str, dict[TopicPartition, OffsetAndMet
         raise InvalidArgumentError(f"the request cannot be read: {failure!r}") from failure
 
 
-#: Handles by path.  Emptied only after a fork: a handle is found or created in one step, and has its own mutex.
+#: Handles by path, emptied only after a fork.  Needs no lock: a handle is found or created in one step, and each handle
+#: has its own mutex.
 _held: dict[str, _HeldStore] = {}
 
 

@@ -1,6 +1,6 @@
 """Paths and URIs as users give them: the only place that decides whether a text is a path or a URI, and resolves it.
 
-The rule is Spark's own, so that a text names the same place to this package and to `spark.read.parquet`:
+The rule is Spark's own, so that this package and `spark.read.parquet` resolve a text to the same files:
 
 * `SCHEME:/...` is a URI.  A scheme has two characters or more: `C:/data` and `a:b` are paths, and so is `./ab:/c`.
 * `file:/...`, `file:///...` and `file://localhost/...` are paths of this machine.

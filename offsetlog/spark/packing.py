@@ -1,9 +1,9 @@
 """An archive with everything that executors need to run offsetlog: packages, and a launcher that finds a Python.
 
-The C extensions cannot be sent by `--py-files`.  Spark unpacks the archive on each executor (`spark.archives`).  It
-holds no interpreter: `bin/python` starts the worker's own, of the same minor version, after a check that this one can
-load the extensions.  In an environment of `venv`, `bin/python` is a link, which checks nothing; an image, or an
-environment of conda, has an interpreter of its own.
+The C extensions cannot be sent by `--py-files`.  Spark unpacks the archive on each executor (`spark.archives`).  The
+archive holds no interpreter.  Its `bin/python` starts the Python of the worker's machine, after a check that this
+Python has the same minor version and can load the extensions.  In an environment of `venv`, `bin/python` would be a
+link, which checks nothing; an image, or an environment of conda, has an interpreter of its own.
 
     bin/python, bin/python3                 the launcher
     bin/check_python.py                     the check
@@ -201,7 +201,7 @@ def _files(packages: Iterable[metadata.Distribution]) -> dict[str, Path]:
 
 
 def _offsetlog_files() -> dict[str, Path]:
-    # Taken from where it runs: an editable install has no list of its files.
+    # offsetlog's own files are taken from where it runs: an editable install has no list of its files.
     root = Path(offsetlog.__file__).parent
     files = {f"offsetlog/{path.relative_to(root)}": path for path in root.rglob("*") if path.is_file() and _runs(path)}
     # PySpark finds the data source by the name of a top-level package.

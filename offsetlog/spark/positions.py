@@ -29,7 +29,7 @@ TOPIC_CHARACTERS_MAX = 249
 TEXT_CHARACTERS_MAX = 16 << 20
 #: The largest number of partitions in one offset.
 PARTITIONS_MAX = 200_000
-#: The name of a query is cut to this in the metadata of its positions.
+#: The most characters of a query's name in the metadata of its positions; a longer name is truncated.
 NAME_CHARACTERS_MAX = 200
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
@@ -69,8 +69,8 @@ def source_topic(description: str) -> str:
 
     The identity that Java appends to some objects (`@6edb6635`) changes at each start and is removed.  Each run of
     characters other than ASCII letters, digits, dots, dashes and underscores becomes one underscore.  A name longer
-    than 249 characters is cut to 240 and gets a dash and 8 digits of its digest.  Two descriptions that differ only in
-    the replaced characters get the same name.
+    than 249 characters is truncated to 240, and gets a dash and 8 digits of its digest.  Two descriptions that differ
+    only in the replaced characters get the same name.
 
     >>> source_topic("FileStreamSource[file:/data/in]")
     'FileStreamSource_file_data_in'
@@ -117,7 +117,7 @@ def parse_json(text: str) -> Any:
 
 
 def shortened(text: str, characters: int = 80) -> str:
-    """Returns a text for a message, cut if it is long."""
+    """Returns a text for a message, shortened if it is long."""
     return text if len(text) <= characters else f"{text[:characters]}..."
 
 
@@ -138,7 +138,7 @@ def _read_object(value: dict[str, Any], topic: str) -> SourceOffset:
     if _is_number(value.get("offset")) and set(value) <= {"offset", "timestamp"}:
         return SourceOffset("counter", _counter(topic, value["offset"]))
     if set(value) == {"__consumer_offsets", "begun"}:
-        # offsetlog's own stream adds the log ends of the time when the query began.
+        # offsetlog's own stream adds the log ends as they were when the query began.
         value = {"__consumer_offsets": value["__consumer_offsets"]}
     if value and all(isinstance(partitions, dict) for partitions in value.values()):
         return SourceOffset("topics", _topics(value))
@@ -186,7 +186,7 @@ def merged(positions: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicParti
 
 
 def position_metadata(name: str | None, query_id: str | None, batch: int) -> str:
-    """Returns the metadata of a position of a query, as JSON; the name is cut to 200 characters."""
+    """Returns the metadata of a position of a query, as JSON; the name is truncated to 200 characters."""
     named: dict[str, Any] = {}
     if name:
         named["query"] = name[:NAME_CHARACTERS_MAX].encode("utf-8", "replace").decode()
@@ -208,8 +208,8 @@ def starting_offsets(
 ) -> str:
     """Returns the committed positions of a group as JSON for the option `startingOffsets` of Spark's Kafka source.
 
-    Spark requires every partition of the topics in this JSON.  A Kafka cluster is asked for them.  A store does not
-    know them: give `partitions`, or all numbers up to the highest committed one are assumed to exist.
+    Spark requires this JSON to name every partition of its topics.  A Kafka cluster knows these partitions.  A store
+    does not: give `partitions`, or all numbers up to the highest partition with a position are assumed to exist.
 
     Args:
         store: an OffsetStore; the path of one, which is read without its lock; or a Kafka cluster: "host:port,..." or a

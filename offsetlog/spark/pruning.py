@@ -124,9 +124,9 @@ def read_pruned(reader: DataFrameReader, path: str | os.PathLike[str], query: Qu
 
 
 def _used(plan: Any, everything: Sequence[str]) -> Iterator[str]:
-    """Yields the names of the columns of all leaves of a plan, and of its subqueries, that something above uses.
+    """Yields the names of the columns that a plan, with its subqueries, uses from its leaves.
 
-    If a leaf may hide a part of the query, these are `everything`.
+    If a leaf may hide a part of the query, yields `everything`.
     """
     wanted = _ids(plan.outputSet())
     leaves = []

@@ -1,4 +1,4 @@
-"""Settings of a session for the processes that plan and read: these lack them, so the data source carries them."""
+"""Settings of a session that the data source carries to the processes that plan and read, which do not know them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def default_parallelism_of(spark: SparkSession) -> int:
 def hadoop_settings_of(spark: SparkSession) -> HadoopSettings:
     """Returns a session's Hadoop settings for file systems: `spark.hadoop.fs.s3a.*`, its core-site.xml and the like.
 
-    These are the present settings, without later changes; empty for a session of Spark Connect.  They may hold secrets.
+    Later changes of the session's settings are not seen; the result is empty for a session of Spark Connect.  The
+    values may hold secrets.
     """
     if getattr(spark, "sparkContext", None) is None:
         return HadoopSettings()

@@ -66,7 +66,7 @@ class OffsetlogDataSource(DataSource):
             read = replace(parse(self._given, streaming=True), default_parallelism=self.default_parallelism)
             return make_stream_reader(read, schema)
         except ConfigError as refusal:
-            # After an error here, PySpark closes a reader that it never got, and reports that UnboundLocalError last.
+            # If this method raises, PySpark closes a reader that it never got, and reports that UnboundLocalError last.
             return RefusedStreamReader(refusal)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
@@ -86,12 +86,12 @@ class OffsetlogDataSource(DataSource):
 def register(spark: SparkSession) -> None:
     """Registers this data source as `format("offsetlog")` of a session, with facts about the session.
 
-    These are the default parallelism, by which reads are planned; whether executors may be on other machines, so that a
-    write has to name its staging location; and the present Hadoop settings for `s3a://` and `abfss://`.  Register again
-    if these settings change, or if executors are added or removed.  Spark plans a Python source in a process that knows
-    nothing of the session, so the class carries these facts.  A session of Spark Connect does not provide them: reads
-    are then planned by the cores of the planning machine, settings have to be options of the read, and tasks refuse a
-    staging location that they do not share with the driver.
+    The facts are the default parallelism, by which reads are planned; whether executors may be on other machines, so
+    that a write must name its staging location; and the present Hadoop settings for `s3a://` and `abfss://`.  Spark
+    plans a Python source in a process that knows nothing of the session, so the class carries these facts.  Register
+    again if the settings change, or if executors are added or removed.  A session of Spark Connect does not provide the
+    facts.  Reads are then planned by the cores of the planning machine, settings have to be options of the read, and
+    tasks refuse a staging location that they do not share with the driver.
 
     Raises:
         ConfigError: as `check_planner`.

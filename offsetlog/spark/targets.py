@@ -1,4 +1,4 @@
-"""The targets of positions, which are committed there and fetched from there: a store, or a Kafka cluster.
+"""The targets to which positions are committed, and from which they are fetched: a store, or a Kafka cluster.
 
 These values name a target (`TargetLike`):
 
@@ -64,7 +64,7 @@ _MEMBERS_ONLY = {
 class Target(ABC):
     """Something that keeps the positions of groups.  One thread uses it at a time."""
 
-    #: Whether it accepts only positions of Kafka topics.
+    #: Whether this target accepts only positions of Kafka topics.
     kafka_only: bool = False
 
     @abstractmethod
@@ -97,10 +97,11 @@ class StoreTarget(Target):
 
     Args:
         store: the store or its path.
-        durability: the failure that a commit survives; None for the store's own setting, for a path "disk", whichever
-            process has it open.
+        durability: the failure that a commit survives.  None means the store's own setting, or, for a path, "disk",
+            whichever process has the store open.
         read_only: whether a path is opened read-only.
-        hold: whether a path stays open until `close` or until another process asks for it; if not, `release` closes it.
+        hold: whether the store at a path stays open until `close` or until another process asks for it; if not,
+            `release` closes it.
     """
 
     def __init__(

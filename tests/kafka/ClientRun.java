@@ -27,7 +27,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.Future;
 
-/** Kafka's own Java client, one command a run: BOOTSTRAP COMMAND ARGUMENTS. It prints its findings as JSON lines. */
+/** Runs one command of Kafka's own Java client: BOOTSTRAP COMMAND ARGUMENTS. Prints the results as JSON lines. */
 public final class ClientRun {
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -43,7 +43,7 @@ public final class ClientRun {
         }
     }
 
-    /** Sends numbered records to all partitions of a topic, idempotently, and prints where each went. */
+    /** Sends numbered records to all partitions of a topic, idempotently, and prints the offset of each. */
     private static void produce(String bootstrap, String topic, String codec, int count) throws Exception {
         Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "compression.type", codec,
             "enable.idempotence", true, "acks", "all", "linger.ms", 2);
@@ -63,8 +63,9 @@ public final class ClientRun {
     }
 
     /**
-     * Reads as a member of a group, prints each record and then commits it, until a line comes on stdin. Every second commit
-     * is asynchronous. "stop" closes it; a killed process leaves without a word.
+     * Reads as a member of a group, and prints and then commits each record, until a line comes on stdin. Every
+     * second commit is asynchronous. After the line, the consumer is closed and leaves the group; a killed process
+     * does not leave it.
      */
     private static void consume(String bootstrap, String topic, String group, String assignor, String instance)
             throws Exception {
@@ -99,7 +100,7 @@ public final class ClientRun {
         System.out.println(JSON.writeValueAsString(line));
     }
 
-    /** Makes a topic and a group of positions, changes and reads both by every call, and prints what it was given. */
+    /** Creates a topic and a group with positions, changes and reads both by every call, and prints the answers. */
     private static void administer(String bootstrap) throws Exception {
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
             String topic = "administered", group = "administered-group";

@@ -9,8 +9,9 @@ import java.util.HexFormat;
 /**
  * Prints records with a formatter of whatever Kafka is on the class path: {@code FormatterRun CLASS}.
  *
- * <p>Each line of the input is a key and a value in hex, "-" for null; each line of the output is the bytes that the
- * formatter printed of it, in hex. Everything of Kafka is found by name, since the interface of formatters has moved.
+ * <p>Each line of the input is a key and a value in hex, "-" for null; each line of the output has the bytes that the
+ * formatter printed for them, in hex. Kafka's classes are looked up by name, since the interface of formatters has
+ * moved.
  */
 public final class FormatterRun {
     private final Object formatter;

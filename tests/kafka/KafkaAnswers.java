@@ -46,9 +46,10 @@ import java.util.concurrent.ExecutionException;
 /**
  * Asks a broker what it knows, with Kafka's own request and response classes, and prints JSON lines in ASCII.
  *
- * <p>Offsets are read with OffsetFetch itself and not through the Admin client, because that one hides partitions whose
- * stored offset is negative and leader epochs below -1. Run with {@code BOOTSTRAP SECONDS COMMAND}; commands that take input
- * read one JSON document from stdin. Answers that Kafka calls retriable are asked for again until SECONDS have passed.
+ * <p>Offsets are read with OffsetFetch itself and not through the Admin client, because that client hides partitions
+ * with a negative stored offset, and leader epochs below -1. Run with {@code BOOTSTRAP SECONDS COMMAND}; commands
+ * that take input read one JSON document from stdin. A request that fails with a retriable error is sent again until
+ * SECONDS have passed.
  */
 public final class KafkaAnswers {
     private static final ObjectMapper JSON = JsonMapper.builder().enable(JsonWriteFeature.ESCAPE_NON_ASCII).build();
@@ -192,7 +193,7 @@ public final class KafkaAnswers {
         }
     }
 
-    /** Returns true, after a pause, when the answer is worth asking for again; throws when it is an error or too late. */
+    /** Pauses and returns true if the request must be sent again; throws if the error is final or it is too late. */
     private boolean again(Errors error, String what) throws Exception {
         if (error == Errors.NONE) return false;
         boolean retriable = error.exception() instanceof RetriableException;

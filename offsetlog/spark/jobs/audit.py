@@ -31,7 +31,7 @@ COLUMNS = [
     *POSITION, "offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp", "topic_id", "kind",
     "timestamp", "outcome", "marker_offset", "producer_id", "producer_epoch", "log_offset",
 ]  # fmt: skip
-#: Columns of the view "records": the same, and those for the exact bytes and the generations of groups.
+#: The columns of the view "records" for the same tables, for the exact bytes, and for the generations of groups.
 RECORD_COLUMNS = [*COLUMNS, "key", "value", "fields", "control"]
 
 #: The default of how long a position or a group may rest before that is a finding, in ms.
@@ -46,9 +46,9 @@ _BEFORE = (Window.unboundedPreceding, -1)
 class Audit:
     """The tables of an audit; each is explained by the function of the same name.
 
-    `commits` are the rows that they are made of, as `prepared` returns them; `bucket_ms` is the width of the buckets of
-    `over_time`; `until` is the time up to which stalls are measured, None for that of the youngest commit;
-    `incomplete` lists what is missing or damaged in the log.
+    `commits` are the rows that the tables are made of, as `prepared` returns them.  `bucket_ms` is the width of the
+    buckets of `over_time`.  `until` is the time up to which stalls are measured, None for the time of the youngest
+    commit.  `incomplete` lists what is missing or damaged in the log.
     """
 
     commits: DataFrame
@@ -151,8 +151,8 @@ def _counts() -> list[Column]:
 def totals(commits: DataFrame) -> DataFrame:
     """Returns one row: commits, deletes, without_effect, aborted, open, first_at, last_at, bytes, groups, positions.
 
-    `positions` are those that are committed in the end: neither deleted, nor only in a transaction that is open or was
-    aborted.
+    `positions` is the number of positions that are committed in the end: neither deleted, nor only in a transaction
+    that is open or was aborted.
     """
     found = commits.agg(
         *_counts(),
@@ -279,8 +279,8 @@ def stalls(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = Non
         fn.count("*").alias("commits"),
     )
     by_run = Window.partitionBy(*POSITION).orderBy("_run")
-    # The record that ended a run may have no time, e.g. an old broker's deletion: the run then lasts until its own last
-    # time.
+    # The record that ended a run may have no time, e.g. an old broker's deletion: the run then lasts until the last
+    # time in the run.
     next_at = fn.when(fn.lead("_run").over(by_run).isNotNull(), fn.coalesce(fn.lead("since").over(by_run), "_last"))
     timed = (
         runs.withColumn("_next", next_at)
@@ -304,19 +304,20 @@ def stalls(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = Non
 def silences(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = None) -> DataFrame:
     """Returns each period in which a group committed nothing for a long time while other groups did.
 
-    A group without a position in the end is silent until its last deletion, and no longer: nothing of it could move.
+    If a group has no position in the end, its silence ends with its last deletion: after that, no position of it can
+    move.
 
     Args:
         commits: as `prepared` returns them.
         stall_ms: the shortest silence to return.
         until: the time up to which silences are measured, in ms; None for the time of the youngest record.
 
-    Columns: group, since, until, silent_ms, ongoing, others: commits of other groups in the whole seconds between, at
-    least one.  Deletions do not count as commits, since the broker itself deletes expired positions.
+    Columns: group, since, until, silent_ms, ongoing, others (the number of commits of other groups in the whole seconds
+    in between, at least one).  Deletions do not count as commits, since the broker itself deletes expired positions.
     """
     second = fn.floor(fn.col("at") / _SECOND_MS)
     timed = _timed_commits(commits).select("group", "at")
-    # Those in which a silence can end: with a commit, or with a deletion.
+    # The seconds in which a silence can end: with a commit, or with a deletion.
     rows = commits.where(fn.col("at").isNotNull()).groupBy(second.alias("second"))
     seconds = rows.agg(fn.count_if(fn.col("kind") == "commit").alias("_count"))
     # One row for each second in which anything was committed: few enough for one task.
@@ -364,14 +365,14 @@ def _group_ends(commits: DataFrame) -> DataFrame:
 def zombies(commits: DataFrame, records: DataFrame | None = None) -> DataFrame:
     """Returns commits that look as if they came from a client that had been replaced.
 
-    The log shows such commits in these ways, by `reason`:
+    The column `reason` says how the log shows such a commit:
 
     * "leader epoch": a commit in effect whose leader epoch is below an earlier one of the same position, since the
       position was last deleted.  `offset_below` distinguishes two cases: if the offset is lower, too, the position was
       moved back on purpose; if not, the consumer read from a leader that had been replaced.
-    * "producer epoch": in a transaction, an epoch below one that the same producer used before in this log partition,
-      or with which its transaction was ended there.  A broker fences such commits, so this is a sign of a log that was
-      merged from several, or of a bug.
+    * "producer epoch": a commit in a transaction, with an epoch below one that the same producer used before in this
+      log partition, or with which its transaction was ended there.  A broker fences such commits, so this is a sign of
+      a log that was merged from several, or of a bug.
 
     A commit's record names neither member nor generation: a broker refuses a stale generation before anything is
     written, so the log does not show it.
@@ -573,7 +574,7 @@ def over_time(commits: DataFrame, bucket_ms: int) -> DataFrame:
 
 
 def check_stall(stall_ms: int) -> None:
-    """Refuses a stall of no time; raises InvalidArgumentError. Safe in any thread."""
+    """Raises InvalidArgumentError if `stall_ms` is not above 0.  Safe in any thread."""
     if stall_ms <= 0:
         raise InvalidArgumentError(
             f"a stall of {stall_ms} ms: every commit would be one; give a time above 0, such as {STALL_MS} ms (15m)"
@@ -594,8 +595,8 @@ def audit(
         commits: as `prepared` returns them; persist them, since every table reads them.
         records: rows of the view "records" for `zombies` and `generations`; None omits `generations`.
         stall_ms: how long a position or a group may rest.
-        until: when the log is looked at, in ms; None for the time of its youngest commit.
-        bucket_ms: of `over_time`.
+        until: the time up to which stalls and silences are measured, in ms; None for the time of the youngest commit.
+        bucket_ms: the width of the buckets of `over_time`, in ms.
 
     Raises:
         InvalidArgumentError: `stall_ms` is not above 0.
@@ -621,7 +622,7 @@ def audit(
 
 
 def bucket_for(span_ms: int, most: int = 120) -> int:
-    """Returns the width of a bucket: a round time in ms, such that a span has at most about `most` buckets."""
+    """Returns a round width for buckets, in ms, that divides a span into at most about `most` buckets."""
     rounds = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800]
     for seconds in rounds:
         if span_ms <= seconds * 1000 * most:
@@ -646,7 +647,7 @@ def run(
         partitions: log partitions, such as "0,3-5"; None for all.
         stall_ms: how long a position or a group may rest.
         until: the time up to which stalls are measured, in ms; None for the time of the youngest commit.
-        permissive: goes on if something is missing or damaged; `incomplete` then says what.
+        permissive: continues if something is missing or damaged; `incomplete` then says what.
 
     Raises:
         CorruptionError: the log is damaged, or not whole (DataLossError, PossibleLossError); not with `permissive`.
@@ -658,7 +659,7 @@ def run(
     incomplete = problems_of(spark, path, "records", permissive=permissive, **given)
     records = read(spark, path, partitions=partitions, permissive=permissive, reported=incomplete)
     commits = prepared(commits_of(records)).persist(StorageLevel.MEMORY_AND_DISK)
-    # One outlier, e.g. a time in microseconds, must not put all other times into one bucket.
+    # One outlier, e.g. a time in microseconds, would put all other times into one bucket.
     shown = fn.least("at", fn.lit(LAST_MS))
     (row,) = commits.agg(fn.min(shown).alias("first"), fn.max(shown).alias("last")).collect()
     if until is not None and is_ahead(until) and (row["last"] is None or row["last"] < until):

@@ -73,7 +73,7 @@ class Coverage:
 
     Attributes:
         log_offsets: how many log offsets were assigned, in all log partitions.
-        gone: how many of them no longer have a record: a cleaner dropped it, or the log begins above.
+        gone: how many of them no longer have a record: a cleaner dropped it, or the log begins above it.
         span_ms: the time from the first commit to the last, or to the time up to which stalls are measured if that is
             later, in ms; None if no commit has a time.
         stall_ms: the shortest stall.

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: The last moment that a plot shows, in ms since 1970; it leaves room for margins before the calendar ends.
+#: The last moment that a plot shows, in ms since 1970; it leaves space for margins before the calendar ends.
 LAST_MS = round((datetime(9000, 1, 1, tzinfo=UTC) - _EPOCH).total_seconds() * 1000)
 
 

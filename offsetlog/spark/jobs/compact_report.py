@@ -27,7 +27,7 @@ from offsetlog.spark.session_settings import hadoop_settings_of
 #: The reasons for which a record is dropped.
 GOES = ["superseded", "aborted", "expired_tombstone", "expired_marker", "keyless"]
 
-#: More tasks than this cost more than they bring.
+#: More tasks than this cost more than they gain.
 TASKS_MAX = 1000
 
 
@@ -56,7 +56,7 @@ def surveys(
     now_ms: int | None = None,
     permissive: bool = False,
 ) -> DataFrame:
-    """Returns a row of `clean_surveying.COLUMNS` for each group of each log partition, computed by this call.
+    """Returns a row of `clean_surveying.COLUMNS` for each group of each log partition; the call computes the rows.
 
     Args:
         spark: the session.

@@ -1,4 +1,4 @@
-"""Jobs over a log with missing parts: they refuse, or with `permissive` go on and mark their output as incomplete."""
+"""Jobs over a log with missing parts: they refuse it, or with `permissive` continue and mark their output."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ def write_marked(
 ) -> None:
     """Writes tables as `session.write_tables`, and marks them as incomplete if there are problems.
 
-    The mark is a file that names each incomplete table of the directory, with its log and the problems.  It is written
-    before the tables, so that no incomplete table is without it, even after a crash.  Entries of other jobs' tables
-    stay.
+    The mark is a file that names each incomplete table of the directory, with its log and the problems.  The mark is
+    written before the tables, so that no incomplete table lacks it, even after a crash.  Entries for the tables of
+    other jobs stay.
 
     Args:
         spark: the session.

@@ -73,9 +73,9 @@ def run(
         before: a log directory.
         after: another log directory; None for the same one.
         before_at: the moment of the first state, as for the source's option `at`; None for the present state.
-        after_at: the moment of the second state, likewise.
+        after_at: the moment of the second state, as `before_at`.
         group: only this group.
-        permissive: goes on if something is missing or damaged; `problems` says what.
+        permissive: continues if something is missing or damaged; `problems` says what.
         reported: the result of `problems`; anything else that is missing or damaged is then an error.
     """
     other = before if after is None else after

@@ -40,7 +40,7 @@ def with_effects(commits: DataFrame) -> DataFrame:
         fn.coalesce("marker_offset", fn.lit(NEVER)),
         _choose,
     ).cast("bigint")
-    # Ordered from the end: for a frame that begins at its own row, Spark would read the whole frame for every row.
+    # Sorted from the end: if a frame began at the current row, Spark would read the whole frame for every row.
     following = Window.partitionBy(*POSITION).orderBy(fn.desc("log_offset")).rowsBetween(Window.unboundedPreceding, -1)
     least_of_later = fn.coalesce(fn.min("_counts").over(following), fn.lit(NEVER))
     effective_at = fn.nullif(in_effect_from(fn.col("_counts"), least_of_later, _choose), fn.lit(NEVER))

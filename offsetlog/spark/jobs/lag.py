@@ -1,7 +1,7 @@
 """The lag of groups: committed offsets against the ends of the logs they read, now and over time.
 
 The ends are rows of (topic, partition, log_end_offset), with log_start_offset and timestamp (ms since 1970) if they are
-known; `lag_ends` gets them in several ways.
+known; `lag_ends` gets them from several sources.
 """
 
 from __future__ import annotations
@@ -90,13 +90,14 @@ def lag(offsets: DataFrame, ends: DataFrame) -> DataFrame:
 
     Args:
         offsets: rows of the view "offsets".
-        ends: the ends of logs; for each topic partition the youngest row counts, or the highest end without times.
+        ends: the ends of logs; for each topic partition the youngest row counts, or the highest end if no row has a
+            time.
 
     Columns: group, topic, partition, committed, log_start_offset, log_end_offset, end_timestamp, lag, beyond_end, lost,
     problem, log_partition.  `lag` is the number of records left to read, never below 0, null if no end is known.
     `beyond_end` is how far a position is above the end, e.g. after a topic was created again.  `lost` is the number of
     records that were deleted before the group read them; like Kafka's own tools, `lag` includes them.  A negative
-    offset is not a position and has no lag.  `problem` names the one of these cases that applies, or is null.
+    offset is not a position and has no lag.  `problem` names the case that applies, or is null.
     """
     latest = (
         _ends(ends)
@@ -167,9 +168,9 @@ def every(first: int, last: int, step_ms: int) -> list[int]:
 def effect_times(records: DataFrame) -> DataFrame:
     """Returns the offset commits that took effect, with the time at which they did, `effect_time`.
 
-    This is the highest timestamp of the log partition up to the log offset where the commit took effect: as everywhere
-    in offsetlog, a time means the longest prefix of the log without a later timestamp, and a transaction counts from
-    its end on.
+    `effect_time` is the highest timestamp of the log partition up to the log offset where the commit took effect.  As
+    everywhere in offsetlog, a time means the longest prefix of the log without a later timestamp, and a transaction
+    counts from its end on.
 
     Args:
         records: rows of the view "records" of whole log partitions.
@@ -296,12 +297,12 @@ def run(
         partitions: log partitions, such as "0,3-5"; None for all.
         times: the times of lag over time, in ms since 1970.
         step_ms: instead of `times`: their interval in ms, from the first sample to the last.
-        permissive: goes on if something is missing or damaged; `problems` says what.
+        permissive: continues if something is missing or damaged; `problems` says what.
         reported: the result of `problems`; anything else that is missing or damaged is then an error.
 
     Raises:
-        InvalidArgumentError: lag over time needs a sample with a timestamp, and there is none; or a time is in the
-            future, by this machine's clock and by the samples.
+        InvalidArgumentError: lag over time is requested, and no sample has a timestamp; or a time is in the future
+            according to both this machine's clock and the samples.
     """
     if times is None and step_ms is None:
         offsets = read_view(spark, path, "offsets", permissive=permissive, reported=reported, partitions=partitions)

@@ -1,6 +1,6 @@
 """The ends of the logs that groups read: from a file of samples, from a broker, or from the logs' own directories.
 
-Each way gives rows of topic, partition, log_start_offset, log_end_offset, timestamp.
+Each function returns rows of topic, partition, log_start_offset, log_end_offset, timestamp.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def of_samples(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _check_numbers(found: DataFrame, name: str, path: str) -> None:
-    """Raises InvalidArgumentError, with the row, for a text that is not a number; a time may have other forms."""
+    """Raises InvalidArgumentError, which shows the row, if a text is not a number; a time may have other forms."""
     if dict(found.dtypes)[name] != "string" or name == "timestamp":
         return
     kind = "int" if name == "partition" else "bigint"
@@ -187,7 +187,7 @@ def _end_of(segment: Path) -> tuple[LogEnd, OffsetLogError | None]:
     while True:
         found = skim(segment, position=position, next_offset=offset)
         if found.damage is not None:
-            # A writer may have filled this place after it was read.
+            # A writer may have filled these bytes after they were read.
             offset = max(offset, found.next_offset)
             found = skim(segment, position=found.position, next_offset=offset)
         position, offset = found.position, max(offset, found.next_offset)
@@ -208,7 +208,7 @@ def _length_at(segment: Path, position: int) -> bytes:
 
 
 class _Directory:
-    """A log directory of a broker, with its checkpoints as read before the logs are listed."""
+    """A log directory of a broker, with its checkpoints, which are read before the logs are listed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -193,7 +193,7 @@ def _number(name: str, form: str, kind: str) -> Column:
 
 
 def compared(rows: DataFrame, offsets: DataFrame | None, *, overwrite: bool = False) -> DataFrame:
-    """Adds an `action`, by `rules.action_of`, and the offset that is committed now to valid rows of `checked`.
+    """Adds to valid rows of `checked` the offset that is committed now, and an `action`, by `rules.action_of`.
 
     Args:
         rows: the rows whose `reason` is null.
@@ -227,7 +227,7 @@ def marked_lost(chosen: DataFrame, lost_groups: Sequence[str]) -> DataFrame:
     return marked.withColumn("action", fn.when(is_lost, rules.LOST).otherwise(fn.col("action"))).drop("_lost")
 
 
-#: With names of 100 bytes a task then carries some 15 MB.
+#: The most rows of one task: with names of 100 bytes some 15 MB.
 _ROWS_OF_A_TASK = 65_536
 #: The columns of a directory's positions that decide what is done with a row.
 _OFFSETS = pa.schema(
@@ -262,9 +262,9 @@ def run(
         overwrite: whether positions may be moved back.
         dry_run: only reports; takes no lock, and writes nothing.
         examples: how many of the refused rows are reported, and of those that move back.
-        agree: is asked before positions are moved back; None: they are.
-        permissive: goes on where something is missing in the directory, whose positions would count as new; nothing
-            is committed to a log partition that lost something.
+        agree: is called before positions are moved back, and may raise to refuse; None moves them without asking.
+        permissive: continues if something is missing in the directory.  Nothing is committed to a log partition with
+            losses, since its lost positions would count as new.
         lock_timeout: how many seconds to wait for a process that has the directory open for writing.
 
     Raises:
@@ -287,7 +287,7 @@ def run(
         if dry_run:
             store = offsetlog.open(path, partitions, read_only=True) if _is_log(path) else None
         else:
-            # Nothing is cleaned meanwhile, least of all by settings that are not those of the log's owner.
+            # Without maintenance, since the log must not be cleaned by settings other than its owner's.
             quiet = MaintenanceConfig(enabled=False)
             store = offsetlog.open(path, partitions, maintenance=quiet, lock_timeout=lock_timeout, create="anywhere")
         if store is None:
@@ -332,8 +332,8 @@ def _offsets_of(spark: SparkSession, store: offsetlog.OffsetStore, wanted: DataF
 
 
 def _in_pieces(spark: SparkSession, table: pa.Table) -> DataFrame:
-    # A task carries its rows with it: the launch of one with tens of megabytes does not reach a small executor, and
-    # Spark waits for it without end.  A table becomes as many tasks as there are cores.
+    # Spark launches a task together with its rows.  The launch of a task with tens of megabytes does not reach a small
+    # executor, and Spark waits for it forever.  Each DataFrame here becomes as many tasks as the cluster has cores.
     step = _ROWS_OF_A_TASK * spark.sparkContext.defaultParallelism
     pieces = [spark.createDataFrame(table.slice(start, step)) for start in range(0, max(table.num_rows, 1), step)]
     return functools.reduce(DataFrame.union, pieces)

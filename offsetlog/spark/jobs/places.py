@@ -111,11 +111,11 @@ def check_replaceable(target: AnyPath) -> None:
     if found is None or not os.path.lexists(found):
         return
     if not found.is_dir():
-        raise ConfigError("not the directory of a table, so it is not replaced by one", path=target)
+        raise ConfigError("not the directory of a table, so a table cannot replace it", path=target)
     foreign = min((each.name for each in found.iterdir() if not _OF_A_TABLE.fullmatch(each.name)), default=None)
     if foreign is not None:
         raise ConfigError(
-            f"the directory holds {foreign!r}, which no table has, so it is not replaced by one", path=target
+            f"the directory holds {foreign!r}, which no table has, so a table cannot replace it", path=target
         )
 
 

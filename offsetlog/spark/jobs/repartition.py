@@ -65,7 +65,7 @@ from offsetlog.verify.findings import Finding, Place
 
 Keep = Literal["history", "state"]
 
-#: offsetlog's own headers: the first stays with its record, the second refers to places in the old log.
+#: offsetlog's own headers: the first stays with its record, the second refers to positions in the old log.
 OWN_HEADER = "ol.transaction"
 _FLUSHED_HEADER = "ol.flushed"
 
@@ -145,7 +145,7 @@ def _shaped(rows: DataFrame) -> DataFrame:
 def history_rows(records: DataFrame, partitions: int) -> DataFrame:
     """Returns every record of the view "records" with its new partition, and each marker once for every partition.
 
-    A record whose key names no group, because its kind is unknown, goes to its old partition's number modulo the new
+    A record of an unknown kind names no group.  Its new partition is the number of its old partition modulo the new
     count.
     """
     ordered = _ordered(records.select(*RECORD_COLUMNS))
@@ -165,7 +165,7 @@ def history_rows(records: DataFrame, partitions: int) -> DataFrame:
 def state_rows(records: DataFrame, offsets: DataFrame, commits: DataFrame, partitions: int) -> DataFrame:
     """Returns only the records that count now: committed and pending positions, groups, and records of unknown kinds.
 
-    A committed position is then outside of transactions.  The arguments are the views of these names.
+    Committed positions become records outside of transactions.  The arguments are the views of these names.
     """
     place = ["log_partition", "log_offset"]
     committed = offsets.select(*place).withColumn("counts", fn.lit("committed"))
@@ -203,7 +203,7 @@ def survey(spark: SparkSession, directory: LogDirectory, numbers: Iterable[int])
         numbers: the numbers of the partitions.
     """
     findings: list[Finding] = []
-    # Read before the logs: what a running writer notes later is about its later writes.
+    # The checkpoints are read before the logs: a running writer may advance them later, for records written later.
     beside = DirectoryCheck(directory.path, directory.fs, findings.append)
     rows = [(number,) for number in sorted(numbers)]
     if not rows:
@@ -345,7 +345,7 @@ def run(
         partitions: the number of partitions of `target`.
         keep: "history" keeps every record; "state" only those that count now, as after a complete cleaning.
         segment_bytes: the largest size of a new segment, in bytes; 100 MiB by default.
-        permissive: goes on if something is missing or damaged, and notes it in the target (INCOMPLETE).
+        permissive: continues if something is missing or damaged, and notes it in the target (INCOMPLETE).
 
     Raises:
         ConfigError: `target` exists, or a segment cannot have this size.
@@ -399,7 +399,10 @@ def _incomplete(surveys: Iterable[Survey], findings: Iterable[Finding]) -> tuple
 def _begin(target: Path) -> tuple[Path, FileLock]:
     building = target.with_name(f"{target.name}.partial")
     if building.exists() and not (building / BUILDING).exists():
-        raise ConfigError("this name is taken by something that no repartition left over", path=building)
+        raise ConfigError(
+            "a file or directory of this name exists, and no repartition left it; remove it, or choose another target",
+            path=building,
+        )
     building.mkdir(parents=True, exist_ok=True)
     lock = FileSystem().lock(building / BUILDING)
     for left in building.iterdir():

@@ -32,7 +32,7 @@ WORKER_DAEMON = "offsetlog.spark.jobs.worker_daemon"
 
 _WORKER_PYTHON = "spark.pyspark.python"
 
-#: How long to wait for executors, in seconds; a job that then still has none reports it itself.
+#: How long to wait for executors, in seconds; a job that still has none after that reports it itself.
 _EXECUTOR_LOOKS_MAX = 60
 _EXECUTOR_PAUSE_SECONDS = 0.5
 

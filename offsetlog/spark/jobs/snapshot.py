@@ -164,11 +164,11 @@ def run(
         at: the moment, as for the source's option `at`; None for the end of the log.
         table_format: "parquet", "delta" or "iceberg"; the last two need their Spark package.
         overwrite: whether an existing table is replaced.
-        permissive: goes on if something is missing or damaged, and notes it with the table.
+        permissive: continues if something is missing or damaged, and notes it with the table.
 
     Raises:
         ConfigError: the package of the format or of the target's file system is missing, or `target` exists on this
-            machine.  For other places and Iceberg's tables Spark itself reports that they exist.
+            machine.  For other file systems, and for Iceberg's tables, Spark itself reports a target that exists.
         InvalidArgumentError: `target` is in the log, or replacing it would remove the log.
         MissingFileError: there is no log at `path`.
         CorruptionError: the log is damaged, or parts are missing (DataLossError, PossibleLossError); not with

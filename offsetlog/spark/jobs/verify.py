@@ -36,8 +36,8 @@ class Compared:
         end: the log offset after the last record.
         spark: the digest computed from the views.
         engine: the digest computed by a replay of the files.
-        damages: the places that the engine could not read.
-        findings: claims of the witnesses in the directory that the log does not meet.
+        damages: the positions that the engine could not read.
+        findings: the contradictions between the witnesses in the directory and the log.
     """
 
     log_partition: int
@@ -88,7 +88,7 @@ def digests(found: DataFrame) -> dict[int, Digest]:
 
 
 def summed(parts: Iterable[Digest]) -> Digest:
-    """Returns the digest of a log from those of its log partitions; without log offsets, two clusters compare by it.
+    """Returns the sum of digests of log partitions; sums without log offsets can be compared between clusters.
 
     Safe in any thread; no Spark is needed.
     """

@@ -1,9 +1,9 @@
 """PySpark's daemon of Python workers, changed so that a worker that is no longer needed ends silently.
 
-Spark starts it (`spark.python.daemon.module`) for the local sessions of offsetlog's commands.  When a task fails, Spark
-cancels the other tasks and closes the connections of their workers, some of which are still starting.  PySpark's own
-daemon would print a traceback for each of these, before the one line that says what failed.  The error of a task itself
-is sent over the connection and does not come here.
+Spark starts this daemon (`spark.python.daemon.module`) for the local sessions of offsetlog's commands.  When a task
+fails, Spark cancels the other tasks and closes the connections of their workers, some of which are still starting.
+PySpark's own daemon would print a traceback for each of these, before the one line that says what failed.  The error of
+a task itself is sent over the connection and does not come here.
 
 The daemon forks its workers: nothing that starts threads may be imported here.
 """

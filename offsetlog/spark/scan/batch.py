@@ -53,7 +53,7 @@ class BatchReader(DataSourceReader):
             MissingFileError, StorageError: files were removed while they were read, or cannot be read.
             HistoryError: the state at the moment `at` was cleaned away.
 
-        With mode=permissive each of these becomes a row instead.
+        With mode=permissive each of these errors becomes a row instead.
         """
         if isinstance(partition, Task):
             for number, text in partition.problems:
@@ -81,7 +81,7 @@ class PlannedReader(BatchReader):
 
 @dataclass(frozen=True)
 class PlanOnExecutor:
-    """A function for one task of Spark: plans a read on an executor, which sees the log.
+    """A function for one task of Spark that plans a read on an executor, where the log can be read.
 
     Attributes:
         read: the options of the read.
@@ -134,7 +134,7 @@ def _tasks_for(
         raise absent
     check_named(source, read, [number for number, _ in problems])
     of_problems = [Task((), problems)] if problems else []
-    # An empty list would be one partition of no kind to Spark.
+    # Spark replaces an empty list by one partition, which is not a Task.
     return [*of_problems, *tasks_of(plan(source, read), read)] or [Task(())]
 
 

@@ -1,17 +1,17 @@
 """The process that reads tasks for the JVM reader: `python -m offsetlog.spark.scan.block_worker SOCKET`.
 
-The reader in `offsetlog/spark/jvm` starts it on an executor, and sends it one task after another.  It has no rules of
-its own: it reads and refuses the same data as the Python source, by the same functions.
+The reader in `offsetlog/spark/jvm` starts this process on an executor, and sends it one task after another.  The
+process has no rules of its own: it reads and refuses the same data as the Python source, by the same functions.
 
 The protocol; numbers have 32 bits, in the machine's byte order:
 
 * Hello, from this process: MAGIC and PROTOCOL, which a jar of another version refuses; its process id; its file
   descriptor of the memory that both map (`blocks`); the number of slots; the bytes of a slot.
-* Request, from the JVM: its size, the number of strings, and each string after its size: the columns as Spark's JSON,
-  a pickled `plan.Task`, and the values of single columns that the query's filters admit, names and values in turn; a
-  value is a text, or numbers separated by commas.
+* Request, from the JVM: its size, the number of strings, and each string after its size.  The strings are the columns
+  as Spark's JSON, a pickled `plan.Task`, and for each column that the query's filters restrict its name and the values
+  that they admit: a text, or numbers separated by commas.
 * Answer, for each block and at the end: its kind (BLOCK, END, FAILURE), the number of rows, of buffers and of bytes,
-  and the slot that holds the bytes, or -1 if they follow.  A failure is followed by a traceback.
+  and the slot that holds the bytes, or -1 if the bytes follow.  A traceback follows a failure.
 * Free slots, from the JVM: one byte for each slot that is free again.
 
 A change of this protocol or of the layout in `blocks` needs a new PROTOCOL, here and in `Slots.java`.
@@ -51,7 +51,7 @@ from offsetlog.spark.scan.narrowing import with_values
 from offsetlog.spark.scan.plan import Task
 from offsetlog.spark.scan.views import asked_schema
 
-#: Not a process id, which was the first number of the hello before the protocol had a version.
+#: Cannot be a process id: before the protocol had a version, the hello began with the process id.
 MAGIC = int.from_bytes(b"OLBW", "big")
 PROTOCOL = 1
 
@@ -71,7 +71,7 @@ class GoneError(ConnectionError):
 
 
 class BlockWorker:
-    """Answers requests, one at a time.  One thread."""
+    """Answers requests, one at a time.  For one thread only."""
 
     def __init__(self, connection: socket.socket) -> None:
         """Takes a connection to the JVM reader, and creates the memory that both map."""
@@ -133,7 +133,7 @@ class BlockWorker:
             return None
         size = struct.unpack("=i", head)[0]
         if not 4 <= size <= REQUEST_BYTES_MAX:
-            raise ValueError(f"a request of {size} bytes is too large: the jar and the package are of other versions")
+            raise ValueError(f"a request of {size} bytes is too large: the jar and the package differ in version")
         return self._read(size)
 
     def _read(self, size: int) -> bytes:
@@ -151,7 +151,7 @@ def _batches(request: bytes) -> Iterator[Any]:
     columns, task, filters = _parsed(request)
     read = task.read
     if read is None:
-        raise ValueError("the task has no options: the jar and the package are of other versions")
+        raise ValueError("the task has no options: the jar and the package differ in version")
     for name, text in filters:
         is_number = name in _NUMBERS
         read = with_values(read, name, tuple(int(each) for each in text.split(",")) if is_number else (text,))

@@ -4,9 +4,10 @@ Both ends are on one machine: numbers are in its byte order, and a block is in m
 SLOTS slots.  A block that is too large for a slot is sent over the connection (`block_worker`).
 
 A block begins with the sizes of its buffers, 64 bits each; each buffer begins at a multiple of 8 bytes.  The first
-buffer of a column is a bitmap of the values that are not null; it is empty if no value is null.  The others depend on
-the type: numbers or a bitmap; ends (32 bits, one more than rows) and bytes; ends and the column of the elements; the
-columns of a struct.  Ends need not begin at 0.
+buffer of a column is a bitmap of the values that are not null; it is empty if no value is null.  The other buffers
+depend on the type.  Numbers: the values; booleans: a bitmap.  Strings and binary values: the ends (32 bits each, one
+more than rows) and the bytes.  Lists: the ends, and the column of the elements.  Structs: their columns.  Ends need not
+begin at 0.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SLOT_BYTES = 8 * 2**20
 
 
 def pieces_of(batch: Any, limit: int = SLOT_BYTES) -> Iterator[Any]:
-    """Cuts a batch into pieces whose blocks take at most about `limit` bytes, or have one row; none without rows."""
+    """Divides a batch into pieces whose blocks take at most about `limit` bytes, or have one row; none without rows."""
     rows = batch.num_rows
     if rows == 0:
         return
@@ -32,7 +33,7 @@ def pieces_of(batch: Any, limit: int = SLOT_BYTES) -> Iterator[Any]:
     if rows == 1 or batch.nbytes <= limit - limit // 4:
         yield batch
         return
-    # Bitmaps are cut between bytes, unless a piece would be smaller than a byte.
+    # Bitmaps are divided between bytes, unless a piece would be smaller than a byte.
     half = -(-rows // 16) * 8 if rows > 8 else rows // 2
     yield from pieces_of(batch.slice(0, half), limit)
     yield from pieces_of(batch.slice(half), limit)
@@ -47,7 +48,7 @@ def buffers_of(batch: Any) -> list[Any]:
 
 
 def sizes_of(buffers: list[Any]) -> bytes:
-    """Returns the beginning of a block: the sizes of its buffers."""
+    """Returns the header of a block: the sizes of its buffers."""
     return struct.pack(f"={len(buffers)}q", *(len(each) for each in buffers))
 
 
@@ -57,12 +58,12 @@ def block_bytes(buffers: list[Any]) -> int:
 
 
 def padded(size: int) -> int:
-    """Returns a size rounded up to the beginning of the next buffer."""
+    """Returns a size rounded up to where the next buffer can begin."""
     return -(-size // 8) * 8
 
 
 def write_block(target: memoryview, buffers: list[Any]) -> None:
-    """Writes a block to memory, which must have room for it."""
+    """Writes a block to memory, which must be large enough."""
     position = 8 * len(buffers)
     target[:position] = sizes_of(buffers)
     for each in buffers:
@@ -97,7 +98,7 @@ def _add(column: Any, buffers: list[Any]) -> None:
 
 
 def _ends(ends: Any, first: int, rows: int) -> Any:
-    # Arrow may have no ends for a column without rows.
+    # Arrow may omit the ends of a column without rows.
     return ends.slice(4 * first, 4 * (rows + 1)) if ends is not None and ends.size else bytes(4 * (rows + 1))
 
 

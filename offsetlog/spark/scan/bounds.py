@@ -1,8 +1,8 @@
 """Positions in a log that another program may be writing to: the end of its whole batches, a log offset, a time.
 
-Indexes only shorten the search.  An entry is trusted if a whole batch is at its position, begins at or below its
-offset, and the batches from there on reach that offset; an entry of the time index also needs a batch with its time.
-If no entry can be trusted, the segment is walked from its start.
+Indexes only shorten the search.  An entry is trusted if the batch at its position is whole and begins at or below its
+offset, and if the batches from there on reach that offset.  An entry of the time index also needs a batch with its
+time. If no entry can be trusted, the segment is walked from its start.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Horizon:
 
     Attributes:
         offset: the first log offset that is not read.
-        base_offset: the base offset of the segment that holds it.
-        position: the position in that segment up to which it is read.
+        base_offset: the base offset of the segment to which `offset` belongs.
+        position: the position up to which that segment is read.
         is_cut: whether the end is that of a requested moment rather than of the log.
     """
 
@@ -121,10 +121,11 @@ def seek(files: Files, segment: Segment, offset: int) -> int:
 
 
 def entered(files: Files, segment: Segment, named: int, position: int) -> tuple[int, int] | None:
-    """Returns the first and the last offset of the batch at an index entry's position; None if it is not trusted.
+    """Returns the first and last offset of the batch at an index entry's position; None if the entry is not trusted.
 
     An entry names the last offset, or from old brokers the first, of the records appended at its position.  A batch
-    whose base offset was changed does not match its entry; a walk that began with it could not notice the change.
+    whose base offset was changed does not match its entry; a walk that began with that batch could not notice the
+    change.
 
     Raises:
         StorageError: the file cannot be read.
@@ -167,8 +168,8 @@ def batch_near(files: Files, segment: Segment, position: int) -> tuple[int, int]
 def end_of(files: Files, segment: Segment) -> tuple[int, int]:
     """Returns the present end of the whole batches of the last segment, as file position and log offset.
 
-    An incomplete batch and space allocated ahead are not part of the log: bytes that are torn, or have no length, and
-    that no whole batch follows.  Other damage is part of the log, and an error for its reader.
+    An incomplete batch and space allocated ahead are not part of the log.  Their bytes are torn or have no length, and
+    no whole batch follows them.  Other damage is part of the log, and an error for its reader.
 
     Raises:
         StorageError: the file cannot be read.
@@ -192,7 +193,7 @@ def end_of(files: Files, segment: Segment) -> tuple[int, int]:
             return position, offset
         place = position, files.read_at(segment.path, position, _HEAD_SIZE)[8:]
         if place != met:
-            # A running writer may have filled this place after it was read.
+            # A running writer may have filled these bytes after they were read.
             met = place
             continue
         follows = next_batch(segment.path, position, offset, file_system=files.native)
@@ -292,7 +293,7 @@ def _commit_around(
 
 
 def horizon_at_time(files: Files, listing: PartitionListing, now: Horizon, timestamp: int) -> Horizon:
-    """Returns the end of the longest run of whole batches, from the start, that are not younger than a time (ms)."""
+    """Returns the end of the longest prefix of whole batches without a batch younger than a time (in ms)."""
     offset = listing.segments[0].base_offset if listing.segments else 0
     for segment in listing.segments:
         limit = now.limit_of(segment)

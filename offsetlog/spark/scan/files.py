@@ -31,7 +31,7 @@ from offsetlog.spark.scan.uri_files import NO_SETTINGS, open_uri, storage_text
 #: The ending of a segment file that is replacing others and does not have its final name yet.
 _SWAP = ".swap"
 _NUMBERED = re.compile(r"\d{20}\.")
-#: How often files are tried again that disappear while they are read; about a second in all.
+#: The number of attempts to read files that disappear while they are read; about a second in all.
 ATTEMPTS = 12
 #: How many ranges of log partition numbers an error names.
 NUMBERS_TOLD = 10
@@ -72,22 +72,22 @@ class Segment:
 
     @property
     def name(self) -> str:
-        """The name of the file; a file that is being swapped in gets it at the end of the swap."""
+        """The final name of the file, which a file that is being swapped in gets at the end of the swap."""
         return _name(self.path).removesuffix(_SWAP)
 
     @property
     def index_path(self) -> str:
-        """The path of its offset index, which may not exist."""
+        """The path of the segment's offset index, which may not exist."""
         return self._beside(".index")
 
     @property
     def time_index_path(self) -> str:
-        """The path of its time index, which may not exist."""
+        """The path of the segment's time index, which may not exist."""
         return self._beside(".timeindex")
 
     @property
     def offset_limit(self) -> int:
-        """The log offset that no batch of it can reach, since offsets relative to the base have 31 bits."""
+        """The log offset that no batch of the segment can reach, since offsets relative to its base have 31 bits."""
         return min(self.base_offset + 2**31, OFFSET_MAX) if SEGMENT.fullmatch(self.name) else OFFSET_MAX
 
     def _beside(self, suffix: str) -> str:
@@ -111,7 +111,7 @@ class PartitionListing:
 
     @property
     def place(self) -> str:
-        """The directory, or the file."""
+        """The directory of the partition, or the single file."""
         return self.directory or self.segments[0].path
 
     @property
@@ -243,7 +243,7 @@ def attempts() -> Iterator[int]:
     """Counts down the attempts to read files that are cleaned, rolled and removed meanwhile, with growing pauses."""
     for left in reversed(range(ATTEMPTS)):
         yield left
-        # Even a cleaner that works without a pause has soon passed this place.
+        # Even a cleaner that works without a pause is soon done with these files.
         time.sleep(0.01 * (ATTEMPTS - left))
 
 
@@ -307,7 +307,8 @@ def is_replaced(files: Files, segment: Segment) -> bool:
     """
     now = files.entry(segment.path)
     inode = segment.identity[0]
-    # The newest segment grows, and loses space that was allocated ahead; any other changes only by being replaced.
+    # The newest segment grows, and loses space that was allocated ahead; any other segment changes only by being
+    # replaced.
     return now.identity[0] != inode if inode else (now.identity, now.size) != (segment.identity, segment.size)
 
 

@@ -1,8 +1,8 @@
 """Reads a partition in runs, on several threads, and joins their states, so that each byte is read only once.
 
 The engine releases the interpreter lock while it applies a run and while it joins two.  Any deviation from the plan,
-damage above all, ends the attempt: a reader that goes from the start of the partition to its end then reports what is
-wrong, and where.
+damage above all, ends the attempt: a reader that reads the partition from start to end then reports the problem and its
+position.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _cpu_count() -> int:
 
 
 def cut(files: Files, listing: PartitionListing, until: int, count: int) -> list[Start]:
-    """Cuts a log into `count` runs of about the same size, fewer for a small log; returns their starts.
+    """Divides a log into `count` runs of about the same size, fewer for a small log; returns their starts.
 
     The first run begins with the log.
 

@@ -10,14 +10,14 @@ import pyarrow as pa
 def release_unused() -> None:
     """Returns unused memory to the system.  Safe from any thread.
 
-    A worker of Spark reads one share of the keys of a log after another.  The C library keeps the pages between the
-    allocations of each, so that the worker would grow with every share: by 20 to 80 MiB for a million records.  Where
-    another allocator takes its place (jemalloc by LD_PRELOAD), that one decides which pages it gives back.
+    A worker of Spark reads one share of the keys of a log after another.  The C library keeps the free pages between
+    the allocations of a share, so that the worker would grow with every share: by 20 to 80 MiB for a million records.
+    If another allocator replaces that of the C library (jemalloc by LD_PRELOAD), it decides which pages it returns.
     """
     pa.default_memory_pool().release_unused()
     # glibc has malloc_trim; musl returns memory by itself.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
-        # Without it the pad is passed as an int, and the upper half of a size_t is whatever the register held.
+        # Without this type, the argument is passed as an int, and the upper half of the size_t is undefined.
         trim.argtypes = [ctypes.c_size_t]
         trim(0)

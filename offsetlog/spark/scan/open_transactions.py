@@ -15,7 +15,7 @@ _COLUMNS = ("base_offset", "last_offset", "producer_id", "transactional", "contr
 
 
 class OpenTransactions:
-    """Follows the headers of one partition.  One thread."""
+    """Follows the headers of one partition.  For one thread only."""
 
     def __init__(self) -> None:
         self._began: dict[int, int] = {}

@@ -72,10 +72,10 @@ class ReadOptions:
         view: one of VIEWS.
         at: the moment whose state is read, None for now.
         partitions: the log partitions to read, None for all.
-        filtered_partitions: those of them that pass Spark's filters; they need not exist.
+        filtered_partitions: the log partitions that pass Spark's filters; they need not exist.
         starting_offset: the first log offset to read, for all log partitions or for some.
-        ending_offset: the log offset after the last one to read, likewise.
-        columns: columns of the view, None for all.
+        ending_offset: the log offset after the last one to read, for all log partitions or for some.
+        columns: the columns of the view to read, None for all.
         group: the only group to read, None for all.
         topic: the only topic to read, None for all.
         partition: the only partition of topics to read, -1 for all.
@@ -187,7 +187,7 @@ def _meant(lower: str, by_lower: Mapping[str, str]) -> str:
 
 
 def _elsewhere(lower: str, names: tuple[str, ...]) -> str:
-    """Returns where an option can be used that cannot be used here, for a sentence."""
+    """Returns, for an option that is wrong here, the part of a sentence that says where it can be used."""
     if names is BATCH_NAMES and lower in (name.lower() for name in STREAM_NAMES):
         return " for a batch, only for a stream"
     if names is STREAM_NAMES and lower in (name.lower() for name in BATCH_NAMES):
@@ -212,7 +212,7 @@ def _check_range(read: ReadOptions, given: Mapping[str, str]) -> None:
     bounds = (read.starting_offset, read.ending_offset)
     if None in bounds:
         return
-    # A bound that is a single number is for every partition; -1 means the partitions that no bound names.
+    # A bound that is a single number applies to every partition. -1 stands for all partitions that no bound names.
     for number in {-1, *(named for bound in bounds if isinstance(bound, dict) for named in bound)}:
         first, until = bound_of(bounds[0], number, 0), bound_of(bounds[1], number, OFFSET_MAX)
         if first > until:

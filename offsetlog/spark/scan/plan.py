@@ -48,9 +48,9 @@ _SPLITS_A_BUCKET = 2
 _BUCKET_BYTES_MAX = 2**26
 #: The most buckets, unless `buckets` asks for more: each of them reads the whole partition.
 _BUCKETS_MAX = 64
-#: A smaller read, in bytes, is not divided into tasks, unless smaller splits are requested.
+#: A read smaller than this, in bytes, is not divided into tasks, unless smaller splits are requested.
 _TASK_BYTES = 2**20
-#: A smaller piece, in bytes, is not worth a split of its own to give another core work.
+#: A piece smaller than this, in bytes, is not worth a split of its own to give another core work.
 _SPLIT_BYTES_MIN = 2**22
 #: The smallest size of a batch, in bytes.
 _BATCH_BYTES_MIN = 26
@@ -194,7 +194,7 @@ def _is_seen(read: ReadOptions) -> bool:
 
 
 def check_named(source: Source, read: ReadOptions, lost: Collection[int] = ()) -> None:
-    """Refuses log offsets for log partitions that do not exist: a typing error would read everything, or the present.
+    """Refuses log offsets for log partitions that do not exist, which may be typing errors: they would have no effect.
 
     Args:
         source: the source that is read.
@@ -230,8 +230,8 @@ def plan(source: Source, read: ReadOptions) -> list[Split]:
         if read.partitions_min:
             read = replace(read, split_bytes=min(read.split_bytes, max(total // read.partitions_min, 1)))
         splits = _plan_all(source, read)
-        # A split ends at the first batch above its share that is in an index; if there are too few splits, tries
-        # smaller shares.
+        # A split ends at the first batch above its share that is in an index.  If this gives too few splits, smaller
+        # shares are tried.
         while len(tasks_of(splits, read)) < read.partitions_min and read.split_bytes > _BATCH_BYTES_MIN:
             read = replace(read, split_bytes=read.split_bytes // 2)
             splits = _plan_all(source, read)
@@ -240,8 +240,9 @@ def plan(source: Source, read: ReadOptions) -> list[Split]:
 
 
 def divided(read: ReadOptions, total: int) -> ReadOptions:
-    """Returns the options with splits so small that each core gets one of the `total` bytes."""
-    # An idle core is worse than a small split.  More splits than cores do not pay: a task costs a worker some 50 ms.
+    """Returns the options with splits so small that each core gets a part of the `total` bytes."""
+    # An idle core is worse than a small split, but more splits than cores gain nothing: a task costs a worker some 50
+    # ms.
     fair = max(total // parallelism(read), _SPLIT_BYTES_MIN)
     return replace(read, split_bytes=min(read.split_bytes, fair))
 
@@ -292,7 +293,7 @@ def _refuse_future(source: Source, read: ReadOptions) -> None:
     timestamp = None if read.at is None else read.at.timestamp
     if timestamp is None or not is_ahead(timestamp):
         return
-    # Records at or after this time exist if a horizon one millisecond earlier would cut any off.
+    # Records at or after this time exist if a horizon one millisecond earlier would exclude any.
     before, everything = replace(read, at=Moment(timestamp=timestamp - 1)), replace(read, at=None)
     for listing in source.listings:
         if find_horizon(source, listing, before).offset < find_horizon(source, listing, everything).offset:
@@ -462,10 +463,10 @@ def _spans(
 
 
 def boundaries(files: Files, segment: Segment, start: tuple[int, int], stop: int, every: int) -> list[tuple[int, int]]:
-    """Returns (file position, base offset) of batches that cut a segment into pieces of about `every` bytes.
+    """Returns (file position, base offset) of batches that divide a segment into pieces of about `every` bytes.
 
-    The batches are found by the index, and checked, if it is dense enough; otherwise by a walk over headers.  `start`
-    is a result of `find_start`.
+    If the index is dense enough, it gives the batches, which are checked; otherwise a walk over headers finds them.
+    `start` is a result of `find_start`.
     """
     found = [start]
     last, low = start

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from offsetlog.errors import MissingFileError
 
-#: The reason why such a log cannot be read, and the ways to read it.
+#: The reason why such a log cannot be read, and how to read it.
 DRIVER_PLANS = (
     "the driver plans a read, so it must see the log at the same path as the executors: put the log on storage that "
     "they share (a shared directory, s3://), run the driver on a machine that has it, or plan on an executor with "
@@ -13,5 +13,5 @@ DRIVER_PLANS = (
 
 
 def not_on_driver(failure: MissingFileError) -> MissingFileError:
-    """Returns the error for a log that the driver does not find on its machine, with the ways to read it."""
+    """Returns the error for a log that the driver does not find on its machine, which says how to read the log."""
     return MissingFileError(f"{failure.message}; {DRIVER_PLANS}", errno=failure.errno, path=failure.path)

@@ -25,7 +25,7 @@ class _ReplacedError(Exception):
 
 
 def is_rolled_space(scan: SegmentScan, segment: Segment, until: int) -> bool:
-    """Returns whether a scan failed at zeros that a roll in progress has not cut yet, or that a crash left.
+    """Returns whether a scan failed at zeros that a roll in progress has not truncated yet, or that a crash left.
 
     Args:
         scan: the scan that failed.
@@ -36,7 +36,7 @@ def is_rolled_space(scan: SegmentScan, segment: Segment, until: int) -> bool:
 
 
 class RunReader:
-    """The records of one split.  One thread.
+    """The records of one split.  For one thread only.
 
     Yields batches, and in mode=permissive failures among them; otherwise these are raised.
     """
@@ -168,9 +168,9 @@ class RunReader:
     def _check_end(self, scan: SegmentScan, span: Span) -> Iterator[Found]:
         is_beyond = span.is_inner and self._view != "batches" and scan.next_offset > span.until
         if is_beyond and self._is_same(span.segment):
-            # The next span cannot notice this, and this one has left its records out.
+            # The next span cannot notice these records, since it begins after them, and this span has left them out.
             failure = CorruptionError(
-                f"the last batch before it ends at {scan.next_offset - 1}, and this one begins at {span.until}",
+                f"a batch begins at log offset {span.until}, but the batch before it ends at {scan.next_offset - 1}",
                 path=span.segment.path,
                 position=span.limit,
             )
@@ -185,7 +185,8 @@ class RunReader:
             return
         if batch[0] < span.until:
             self._fail_at_boundary(span)
-        # A batch that begins after the requested range ends the walk before its position, but only in the last span.
+        # In the last span, a batch that begins after the requested range ends the walk before the limit; that is
+        # correct.
         if span.is_inner:
             failure = CorruptionError(
                 f"base offset {batch[0]} is not below {span.until}, that of the next batch, at byte {span.limit}",
@@ -311,8 +312,8 @@ def outcomes_within(
         try:
             for segment, _ in _holding(listing, first, max(horizon, first + 1)):
                 limit = -1
-                # A segment in use is read only as far as it was listed; in others a cleaner may have moved older
-                # records.
+                # The active segment is read only up to the planned end.  Any other segment is read whole, since a
+                # cleaner may have moved older records to it.
                 is_written = segment == listing.segments[-1] and segment.base_offset == planned.base_offset
                 if is_written and horizon == planned.offset and segment.size >= planned.position:
                     limit = planned.position

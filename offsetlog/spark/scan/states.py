@@ -33,7 +33,7 @@ from offsetlog.spark.scan.plan import Split
 from offsetlog.spark.scan.runs import ROWS, Found, is_rolled_space, outcomes_within
 from offsetlog.spark.scan.views import columns_of
 
-#: How often records that were written while a partition was read are read, too.
+#: How many times a state is updated with records that were written while it was read.
 CATCH_UPS = 5
 #: The most memory, in bytes, for the states of a task; a join of two takes more while it runs.  A worker has 512 MiB.
 STATE_BYTES_MAX = 192 * 2**20
@@ -44,7 +44,7 @@ SHARES_MAX = 1024
 def _is_as_it_was(segments: Sequence[Segment], now: PartitionListing, size: int) -> bool:
     """Returns whether no listed segment was replaced; new ones may have come, and the newest had `size` bytes.
 
-    When that one is no longer the newest, it may be cleaned; only its inode distinguishes this from growth.
+    When that segment is no longer the newest, it may be cleaned; only its inode distinguishes a clean from growth.
     """
     present = {segment.base_offset: segment for segment in now.segments}
     *closed, newest = segments
@@ -60,7 +60,7 @@ def _is_as_it_was(segments: Sequence[Segment], now: PartitionListing, size: int)
 def _lost(planned: Sequence[Segment], now: PartitionListing) -> list[Segment]:
     """Returns the segments that were removed after planning without a replacement.
 
-    A cleaner moves the records of a segment to one that begins before it, which is then not the planned file either.
+    A cleaner may move the records of a segment to a segment before it; that one is then not the planned file either.
     """
     present = {segment.base_offset for segment in now.segments}
     known = {(segment.base_offset, segment.identity, segment.size) for segment in planned}
@@ -94,7 +94,7 @@ def _has_one_group(replay: Replay) -> bool:
 
 
 class BucketReader:
-    """The rows of one bucket of one partition.  One thread.
+    """The rows of one bucket of one partition.  For one thread only.
 
     Yields batches, and in mode=permissive failures among them; otherwise failures are raised.  Every bucket, and each
     share of it, meets the same damage, so only the first bucket of a partition reports it, once.  A file that cannot be
@@ -141,7 +141,7 @@ class BucketReader:
         return listing
 
     def _tell(self, problems: Sequence[OffsetLogError], refused: Sequence[OffsetLogError] = ()) -> Iterator[Found]:
-        """Reports damage once, since every bucket and share meets it; refused records in the bucket of their key."""
+        """Reports damage once, since every bucket and share meets it, and a refused record in its key's bucket."""
         if not self._read.permissive:
             for failure in (*problems, *refused):
                 raise failure
@@ -155,13 +155,14 @@ class BucketReader:
     def _until(self, listing: PartitionListing) -> int:
         """Returns the log offset below which records count: the end of the partition at planning.
 
-        If it was cleaned since, this is the present end: a record below the old end may have been dropped for a record
-        after it, so that only the present state is complete.
+        If the partition was cleaned since, returns the present end: the cleaner may have dropped a record below the old
+        end because of a record after that end, so that only the present state is complete.
         """
         horizon = self._split.horizon
         if horizon.is_cut:
             return horizon.offset
-        # When a segment is closed, space allocated ahead is cut: only the bytes that were read must still be there.
+        # When a segment is closed, space allocated ahead is truncated: only the bytes that were read must still be
+        # there.
         if not _is_as_it_was(self._split.segments, listing, horizon.position):
             return OFFSET_MAX
         return horizon.offset if self._went_on() else OFFSET_MAX
@@ -198,7 +199,7 @@ class BucketReader:
             except CapacityError:
                 if count >= SHARES_MAX or self._is_one_group:
                     raise
-                # Tries the two halves of the share, of which nothing was yielded yet.
+                # Nothing of this share was yielded yet: tries its two halves.
                 shares += [(2 * number + 1, 2 * count), (2 * number, 2 * count)]
                 continue
             # Shares are about equally large: if this one needed fewer runs, so will the next.
@@ -264,7 +265,7 @@ class BucketReader:
                 return True
             if self._split.horizon.is_cut:
                 return False
-            # Records that the replaced segments lack were superseded by records after those that were read.
+            # A record that the cleaner dropped was superseded by a record that this replay applies.
             self._replay(state, now, OFFSET_MAX)
             listing = now
         return False
@@ -293,7 +294,7 @@ class BucketReader:
             if position == 0 and not SEGMENT.fullmatch(segment.name):
                 raise CorruptionError(f"not a log segment: {damage.message}", path=segment.path, position=0)
             if position != tried:
-                # A running writer may have filled this place after it was read.
+                # A running writer may have filled these bytes after they were read.
                 tried = position
                 continue
             # A roll in progress, or one that a crash interrupted, leaves space that was allocated ahead.
@@ -389,7 +390,7 @@ class BucketReader:
         raise StorageError("the files were replaced faster than they could be read", path=self._split.place)
 
     def _all_commits(self, listing: PartitionListing, end: int, problems: list[OffsetLogError]) -> list[Any]:
-        """Reads the records that count from the segments, from the newest one up to the file position `end`."""
+        """Reads the records that count from the segments; the newest segment is read up to the file position `end`."""
         split, read = self._split, self._read
         until = self._until(listing)
         decompressor = Decompressor()

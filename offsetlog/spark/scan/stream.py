@@ -94,7 +94,7 @@ class StreamReader(DataSourceStreamReader):
         self._target: Offsets | None = None
         self._open: dict[int, OpenTransactions] = {}
         self._problems: tuple[tuple[int, str], ...] | None = None
-        #: The batch that has the rows of the problems; they are in it each time it is planned.
+        #: The batch with the rows of the problems, which it has each time it is planned.
         self._first: tuple[Offsets, Offsets] | None = None
         self._newest: Offsets | None = None
 
@@ -127,7 +127,8 @@ class StreamReader(DataSourceStreamReader):
         for number, offset in asked.items():
             if number not in ends:
                 if offset in (EARLIEST, LATEST):
-                    # A store creates directories as they are needed: when this one appears, all of it is read.
+                    # A store creates directories when they are needed: when this directory appears, it is read from the
+                    # start.
                     continue
                 raise ConfigError(
                     f"startingOffsets names log partition {number}, which {self._read.path} does not have"
@@ -167,7 +168,7 @@ class StreamReader(DataSourceStreamReader):
         ends = self._ends(known)
         self._newest = {**known, **ends}
         if start is not None and BEGUN in start:
-            # A log partition that appeared later may have been cleaned elsewhere.
+            # A log partition that appears later may have been cleaned before it appeared.
             begun = {**{number: end for number, end in ends.items() if number not in known}, **begun}
         if self._target is not None:
             ends = {number: min(end, self._target.get(number, 0)) for number, end in ends.items()}
@@ -182,8 +183,8 @@ class StreamReader(DataSourceStreamReader):
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
         """Returns the end of the log when the last batch was planned, regardless of its limit; None before the first.
 
-        Spark 4.2 and later show it as `latestOffset` in a query's progress: records between `endOffset` and it still
-        wait.  They call this directly after `latestOffset`, so the log is not read again.
+        Spark 4.2 and later show this end as `latestOffset` in a query's progress: records between `endOffset` and this
+        end still wait.  Spark calls this method directly after `latestOffset`, so the log is not read again.
         """
         return None if self._newest is None else _offset(self._newest, {})
 
@@ -198,12 +199,12 @@ class StreamReader(DataSourceStreamReader):
             # The first call after a restart in Spark 4.0 and 4.1.
             self._last = end
         self._ask_once(_numbers(start, TOPIC))
-        # For a partition that appeared since, `end` holds the end that it had then.
+        # If a partition appeared after `start`, `begun` in `end` holds the end that it had when it appeared.
         starts, begun = _numbers(start, TOPIC), {**_numbers(end, BEGUN), **_numbers(start, BEGUN)}
         there = dict(self._listings())
         ranges: list[tuple[PartitionListing, int, int]] = []
         for number in sorted(starts.keys() - _numbers(end, TOPIC).keys()):
-            # Otherwise it would be read again from its beginning when it reappears.
+            # Otherwise the partition would be read again from its start when it reappears.
             self._lose(self._partition_gone(number))
         for number, until in sorted(_numbers(end, TOPIC).items()):
             first = starts.get(number, 0)
@@ -223,14 +224,15 @@ class StreamReader(DataSourceStreamReader):
         batch = starts, _numbers(end, TOPIC)
         self._first = self._first or batch
         of_problems = [StreamProblems(self._problems)] if self._problems and self._first == batch else []
-        # An empty list would be one partition of no kind to Spark.
+        # Spark would take an empty list as one partition of an unknown class.
         return [*of_problems, *found] or [InputPartition(None)]
 
     def _ask_once(self, starts: Offsets) -> None:
         """Checks, when the query starts, that the part of the log that it has not read yet is complete.
 
         Raises:
-            DataLossError, PossibleLossError, CorruptionError: it is not, with mode=failfast and failOnDataLoss=true.
+            DataLossError, PossibleLossError, CorruptionError: something is missing, with mode=failfast and
+                failOnDataLoss=true.
         """
         if self._problems is not None:
             return
@@ -451,7 +453,7 @@ def _committed(batch: Any) -> Any:
 
 
 def _limited(starts: Offsets, ends: Offsets, most: int) -> Offsets:
-    """Limits the ends to `most` log offsets after the starts, in all; each partition gets a proportional share."""
+    """Limits the ends to `most` log offsets after the starts, in total; each partition gets a proportional share."""
     waiting = {number: end - starts.get(number, 0) for number, end in ends.items()}
     total = sum(waiting.values())
     if total <= most:

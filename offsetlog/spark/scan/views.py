@@ -111,6 +111,6 @@ def shaped(batch: Any, schema: Any) -> Any:
 
 
 def problem_batch(schema: Any, log_partition: int, text: str) -> Any:
-    """Returns the row that tells a problem."""
+    """Returns the row that reports a problem."""
     row = {"log_partition": log_partition, PROBLEM: text}
     return pa.RecordBatch.from_arrays([pa.array([row.get(field.name)], field.type) for field in schema], schema=schema)

@@ -1,10 +1,11 @@
 """The store's own record of the queries that write to it, as committed positions of reserved groups.
 
-`__offsetlog_spark` holds for each query, as a topic, the number of published epochs, which is the next epoch, as a
-position is the next offset.  It is committed when an epoch is published completely.  `__offsetlog_spark-N-S` holds the
-same for one of the store's N log partitions: S is the smallest number for which the name belongs to that log partition,
-so that this position is written in the same transaction as the epoch's rows in that log partition.  Like any position,
-both survive cleaning.  They never expire: their records have a distant expire time, which overrides every retention.
+In the group `__offsetlog_spark` each query is a topic.  Its position is the number of published epochs, which is also
+the number of the next epoch, as a position is the next offset.  This position is committed when an epoch is published
+completely.  A group `__offsetlog_spark-N-S` holds the same number for one of the store's N log partitions.  S is the
+smallest number with which the name belongs to that log partition, so that the position is written in the same
+transaction as the epoch's rows there.  Like all positions, these survive cleaning.  They never expire: their records
+have a distant expire time, which overrides every retention.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Deletes staged files after they are published or given up, and the files that crashed epochs and runs left.
 
 A file deleted here is never read again: a publisher first checks, with the store's lock, whether its epoch is finished.
-But a publisher may outlive its driver, and still run while the next run of the query stages the same epoch: files
-younger than the finished run are kept, and deleted with the next epoch.
+But a publisher may outlive its driver, and still run while the next run of the query stages the same epoch.  Therefore
+files younger than the finished run are kept, and deleted with the next epoch.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _directories(file_system: arrow_fs.FileSystem, folder: str) -> list[arrow_fs
 
 
 def _remove_empty(file_system: arrow_fs.FileSystem, folder: str) -> None:
-    # In one step, if the file system can do that, so that no other process can fill the directory in between.
+    # Deleted in one step, if the file system can do that, so that no other process can fill the directory in between.
     with contextlib.suppress(OSError):
         if isinstance(file_system, arrow_fs.LocalFileSystem):
             os.rmdir(folder)

@@ -73,7 +73,7 @@ class SinkOptions:
         durability: the failure that the commits survive.
         lock_timeout_seconds: how long the driver waits for a store that another process has open.
         keep_open_seconds: how long the store stays open after a write; by default 0 after a batch without an epoch,
-            which other writes need not follow.
+            since no other write may follow.
         staging_location: a directory or URI that driver and executors share.
         report: the directory for reports of refused rows; None: the store's directory.
         clean: whether logs are cleaned and snapshots written after publishing, if they are due.
@@ -97,7 +97,7 @@ class SinkOptions:
     hadoop: HadoopSettings = field(default_factory=HadoopSettings, repr=False)
 
     def place(self, job: str | None) -> StagingPlace:
-        """Returns the place where tasks stage; `job` is the name of a batch write, None for a stream."""
+        """Returns where the tasks stage; `job` is the name of a batch write, None for a stream."""
         if job is None:
             return StagingPlace(self.staging_location, self.query_id, None, None, self.machine, self.hadoop)
         return StagingPlace(

@@ -2,9 +2,9 @@
 
 All rows of one log partition, and the position that records the epoch in it, are one transaction of the store.  While
 the files are read, piece by piece, a transaction is open in every log partition that has rows; afterwards the
-transactions are committed one after another.  A crash before that leaves only open transactions, which the next
-publisher aborts; a crash in between leaves some log partitions with the epoch and some without, and the next try writes
-the latter.
+transactions are committed one after another.  A crash before the first of these commits leaves only open transactions,
+which the next publisher aborts.  A crash between two commits leaves the epoch in some log partitions and not in others,
+and the next try writes the others.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
 
     Raises:
         InvalidArgumentError: rows were refused and the mode is failfast; nothing was committed.
-        LockedError: another process has the store open, and the write has waited as long as it may.
+        LockedError: another process still has the store open after `options.lock_timeout_seconds`.
         CorruptionError, MissingFileError: a staged file was changed or is missing; nothing was committed.
         StateError: the query's name belongs to another stream.
         StorageError, CapacityError: some log partitions may have the write and others not; each group is complete.  An
@@ -96,7 +96,7 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
         core = store._open_core
         # Checked before the files are read: a publisher that outlived its driver may have finished the epoch meanwhile.
         if epoch is not None and epochs.is_finished(core, epoch):
-            # The epoch is a replay, or of another query under the same name; its rows are left out.
+            # Spark repeats the epoch, or another query has the same name; the rows are left out.
             _log.warning("%s is published already: its rows are not committed again", name)
             return Published(0, skipped=True)
         reached("opened")
@@ -128,7 +128,7 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
 def opened_store(options: SinkOptions) -> Iterator[OffsetStore]:
     """Yields the store of a write, which stays open for the next one; waits while another process has it open.
 
-    Raises LockedError if that takes longer than the write may wait.
+    Raises LockedError if the wait takes longer than `options.lock_timeout_seconds`.
     """
     opening = Opening(Path(options.path), options.partitions, options.durability, MAINTENANCE)
     end = time.monotonic() + options.lock_timeout_seconds

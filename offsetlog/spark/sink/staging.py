@@ -117,7 +117,7 @@ class StagedMessage(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class StagingPlace:
-    """The place where a write stages.
+    """Where the tasks of a write stage their rows.
 
     Attributes:
         location: a directory, or a URI for which pyarrow has a file system.
@@ -203,7 +203,7 @@ def stage(
 
     Args:
         place: the place to stage in.
-        rows: record batches, or rows from a Spark that passes no batches.
+        rows: record batches, or rows if this version of Spark passes no batches.
         metadata_units_max: the longest metadata, in UTF-16 units.
 
     Returns:

@@ -183,7 +183,7 @@ class StreamWriter(StreamWriterBase):
 
 
 def staged_messages(messages: Sequence[WriterCommitMessage | None]) -> list[StagedMessage]:
-    """Returns the messages of a write all of whose tasks succeeded."""
+    """Returns the messages of a write whose tasks have all succeeded."""
     staged = [message for message in messages if isinstance(message, StagedMessage)]
     if len(staged) != len(messages):
         silent = len(messages) - len(staged)
@@ -192,6 +192,6 @@ def staged_messages(messages: Sequence[WriterCommitMessage | None]) -> list[Stag
 
 
 def runs_of(messages: Sequence[StagedMessage]) -> list[str]:
-    """Returns the directories of the runs that staged something, below the staging: query, epoch, run."""
+    """Returns the directories (query, epoch, run) below the staging directory of the runs that staged something."""
     folders = {message.folder for message in messages if message.folder is not None}
     return sorted("/".join(folder.rsplit("/", 3)[1:]) for folder in folders)

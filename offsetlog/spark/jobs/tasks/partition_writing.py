@@ -33,7 +33,7 @@ TOPIC = "__consumer_offsets"
 #: The report of the tasks, beside the partitions.
 REPORT = "partitions.json"
 
-#: The relation of a row's batch to transactions: outside, in an ended one, in an open one; or its marker.
+#: The relation of a row's batch to transactions: outside of any, in one that has ended, in an open one, or a marker.
 PLAIN, ENDED, OPEN, MARKER = range(4)
 
 #: The columns of the rows, which are sorted by target and by the order within it; the rows of a batch are adjacent.
@@ -101,16 +101,17 @@ class Settings:
 
     @property
     def leaves_gap(self) -> bool:
-        """Whether records were cleaned away: only a missing log offset shows that to readers of the log."""
+        """Whether the new log needs a gap, which shows its readers that records were cleaned away."""
         return self.cleaned or any(self.floors.values())
 
 
 class ProducerIds:
     """Keeps the transactions of different old partitions apart in a new one.
 
-    A producer has one transaction at a time in a partition.  In a merged partition two could overlap, and one marker
-    would end both; the second one then gets another id until it ends.  An open transaction keeps its id, since its
-    marker is still to come: transactions of that producer from other partitions get another id instead.
+    A producer has one transaction at a time in a partition.  In a merged partition, two transactions of a producer
+    could overlap, and one marker would end both.  The second one then gets another id until it ends.  An open
+    transaction keeps its id, since its marker is still to come: transactions of that producer from other partitions get
+    another id instead.
     """
 
     def __init__(self, held_open: Mapping[int, list[int]]) -> None:
@@ -150,7 +151,7 @@ class ProducerIds:
 
 
 class PartitionWriter:
-    """Writes the log of one new partition.  One thread; `finish` ends it.
+    """Writes the log of one new partition.  For one thread only; `finish` completes the log.
 
     Args:
         folder: the directory of the partition, which is created; it must not exist.
@@ -302,7 +303,7 @@ def close_partition(folder: Path, number: int, segment_bytes: int, *, topic_id: 
 
 
 class RowsWriter:
-    """Cuts rows into batches and passes each to the writer of its partition; carries over an unfinished batch."""
+    """Divides rows into batches and passes each to the writer of its partition; carries over an unfinished batch."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.folder = folder
@@ -404,7 +405,7 @@ class _Writer(DataSourceArrowWriter):
         settings = Settings.from_json(self._settings)
         # Each attempt of a task has its own directory, even if two run at once.
         folder = Path(settings.folder) / f"attempt-{uuid.uuid4().hex}"
-        # Without its parents: an attempt that outlives its job must not create the job's directory again.
+        # Created without its parents: an attempt that outlives its job must not create the job's directory again.
         folder.mkdir()
         writer = RowsWriter(folder, settings)
         try:

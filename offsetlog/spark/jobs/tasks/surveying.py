@@ -25,9 +25,9 @@ class Survey:
         physical: the digest with log offsets.
         records: the number of records, including the markers of transactions.
         open: the open transactions: producer id, its epoch, and the groups that have positions in it.
-        gaps: whether a log offset below the end has no record: it was cleaned, or the log was cut at its beginning.
+        gaps: whether a log offset below the end has no record: it was cleaned, or the log was truncated at its start.
         last_segment: the first log offset of the newest segment.
-        damages: the unreadable places, one line each.
+        damages: the unreadable positions, one line each.
     """
 
     number: int
@@ -107,12 +107,13 @@ def _apply(replay: Replay, path: str, found: Survey, *, is_last: bool) -> None:
         if damage is None:
             return
         if stopped != tried:
-            # A running writer may have filled this place after it was read.
+            # A running writer may have filled these bytes after they were read.
             position = tried = stopped
             continue
         position = replay.skip(path, stopped)
         if position is not None and stopped != followed:
-            # The batch after it may be newer than the first read; but a writer fills a place before the next one.
+            # The batch after this position may be newer than the first read.  But a writer writes batches in order, so
+            # the bytes here are filled by now, unless they are damaged.
             position = followed = stopped
         elif position is None and is_last:
             found.has_tail = True

@@ -8,7 +8,8 @@ import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.sources.In;
 
 /**
- * The values of one column that a query's filter admits; less is read, and Spark applies the filter again to every row.
+ * The values of one column that a query's filter admits. They only reduce what is read: Spark applies the filter
+ * again to every row.
  *
  * @param column the name of the column
  * @param text the value, or numbers separated by commas

@@ -14,7 +14,7 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * The blocks of one task; each reuses the memory of the block before it. One thread.
+ * The blocks of one task; each reuses the memory of the block before it. For one thread only.
  *
  * <p>The protocol is in {@code offsetlog/spark/scan/block_worker.py}.
  */

@@ -5,7 +5,7 @@ import java.lang.reflect.Constructor;
 import org.apache.spark.api.python.PythonException;
 import scala.collection.immutable.Map;
 
-/** A failure of a task that was not raised by Python code: the process ended, or is of another version. */
+/** A failure of a task that Python code did not raise: the process ended, or is of another version. */
 final class LogReadException extends RuntimeException {
     private static final long serialVersionUID = 1;
     private static final String MESSAGE = "An exception was thrown from the Python worker";

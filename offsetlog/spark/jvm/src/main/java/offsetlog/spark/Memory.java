@@ -16,7 +16,7 @@ final class Memory {
 
     private ByteBuffer buffer = ByteBuffer.allocateDirect(0);
 
-    /** Returns room for {@code size} bytes, in the machine's byte order; the previous content is lost. */
+    /** Returns a buffer of {@code size} bytes, in the machine's byte order; the previous content is lost. */
     ByteBuffer room(int size) {
         if (buffer.capacity() < size) {
             buffer = ByteBuffer.allocateDirect(size);

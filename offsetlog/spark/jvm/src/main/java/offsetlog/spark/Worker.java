@@ -23,7 +23,7 @@ import java.util.function.BooleanSupplier;
  */
 final class Worker implements AutoCloseable {
     private static final long START_NANOS = TimeUnit.SECONDS.toNanos(120);
-    /** How long a wait lasts before it checks whether the task is still wanted. */
+    /** How long to wait before checking again whether the task is still wanted. */
     private static final long LOOK_MILLIS = 100;
     private static final int PLACE_LENGTH_MAX = 60;
 
