@@ -472,7 +472,10 @@ class LogCleaner:
         return current[0], current[1].clean.progress()
 
     def stop(self) -> None:
-        """Stops the cleaning and the snapshots in progress and waits for their end; refuses others."""
+        """Stops the cleaning and the snapshots in progress, and waits until they end.
+
+        Later cleanings and snapshots are refused.
+        """
         # Each is stopped alone first: a cleaning may wait for a snapshot, or the other way round.
         self._cleans.stop()
         self._large_snapshots.stop()
