@@ -1,4 +1,4 @@
-"""A coordinator's calls to a manager beyond OffsetManager: group records, and unchecked positions."""
+"""A coordinator's calls to a manager beyond OffsetManager: group records, and positions as clients send them."""
 
 from __future__ import annotations
 
