@@ -1,4 +1,4 @@
-"""Orders work within a group: calls for the same positions run in the order in which they came."""
+"""Turns order the work of a group: calls for the same positions run in the order of the calls."""
 
 from __future__ import annotations
 

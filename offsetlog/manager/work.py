@@ -55,7 +55,7 @@ class Work(Completion[T]):
     Args:
         steps: creates the steps.
         ended: called with the work once its steps have ended.
-        allow: raises an error if a write is forbidden now.
+        allow: raises an error if requests are forbidden now.
 
     Attributes:
         is_sent: whether a write was sent and not refused.
