@@ -50,7 +50,7 @@ def parse_acl(text: str) -> Acl:
             "world:anyone:r, digest:USER:HASH:cdrwa or auth::cdrwa"
         )
     if not identity and scheme != "auth":
-        raise InvalidArgumentError(f"{text!r} has no identity; only auth::PERMISSIONS (your own credentials) needs none")
+        raise InvalidArgumentError(f"{text!r} has no identity; only auth::PERMISSIONS (your credentials) needs none")
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -263,8 +263,8 @@ class BrokerRegistration:
             holder = None
         text = (
             f"the broker id {broker_id} is taken by {holder or 'a node without a registration'} at {self.node}, with "
-            f"session {stat.ephemeral_owner:#x}, since {_moment_of(stat.modified_ms)}; stop that broker, or give this one "
-            "another id"
+            f"session {stat.ephemeral_owner:#x}, since {_moment_of(stat.modified_ms)}; stop its owner, or give this "
+            "broker another id"
         )
         return BrokerIdTakenError(
             text,
