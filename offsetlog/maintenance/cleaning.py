@@ -83,7 +83,7 @@ class LogCleaner:
         self._checkpoints = self._read_checkpoints()
         #: number -> (log end, when the log end was first seen at this offset).
         self._ends: dict[int, tuple[int, float]] = {}
-        #: number -> (bytes of a record, when it was cleaned), from the last cleaning.
+        #: number -> (bytes per record, time), both of the last cleaning.
         self._rests: dict[int, tuple[float, float]] = {}
         #: number -> the range whose records need not be kept any longer, but that a cleaning did
         #: not drop.
@@ -191,7 +191,8 @@ class LogCleaner:
         ]
 
     def _held(self, partition: Partition) -> tuple[int, int]:
-        # A later run of another cleaner did not read records below the checkpoint that it found.
+        # Records that were held are still in the log, even if Kafka's cleaner has run since: it
+        # read no records below the checkpoint.
         floors = read_floor(self._directory.fs, Path(partition.path))
         found = floors.lifted(self._holds(partition)) if floors.groups else None
         if found is None:
@@ -262,14 +263,14 @@ class LogCleaner:
         Args:
             partition: the partition of the log.
             plan: a plan whose action is not "none".
-            again: whether to clean also what was cleaned before, whatever the plan says.
+            again: whether to clean again what was cleaned before, even if the plan does not say so.
             delete_retention_ms: overrides the setting.
             control: lets the caller stop the cleaning, even while it waits for its turn.
 
         Raises:
             ClosedError: the store is being closed, or the cleaning was stopped before it began.
-            StateError, StorageError, CorruptionError, CapacityError: the cleaning failed; every
-                segment is either unchanged or replaced.
+            StateError, StorageError, CorruptionError, CapacityError: the cleaning failed; each
+                segment is either unchanged or completely replaced.
         """
         started = time.monotonic()
         control = control if control is not None else Control()
@@ -316,7 +317,7 @@ class LogCleaner:
         is_below = policy.loses_snapshot(facts, measured) or self._snapshots.is_at(partition.number)
         if config.snapshots and is_below:
             self._renew_snapshot(partition, checkpoint, control)
-        # Records that were held before are still dirty.
+        # Records that earlier cleanings held still count as dirty.
         held = read_floor(fs, path).groups.values()
         recorded = False
 
@@ -476,7 +477,8 @@ class LogCleaner:
 
         Later cleanings and snapshots are refused.
         """
-        # Each is stopped alone first: a cleaning may wait for a snapshot, or the other way round.
+        # One kind of work is stopped after the other.  Work that waits for a turn of another kind
+        # is stopped by its own control.
         self._cleans.stop()
         self._large_snapshots.stop()
         self._snapshots.stop()

@@ -209,7 +209,7 @@ def measure(log: LogFacts, config: MaintenanceConfig, now_ms: int, *, rolled: bo
 
     Args:
         log: the facts.
-        config: the settings, of which it uses the lag.
+        config: the settings; only `min_compaction_lag_ms` is used.
         now_ms: the time, in milliseconds since 1970.
         rolled: whether to measure as if the active segment had been closed at its end.
     """
@@ -219,7 +219,7 @@ def measure(log: LogFacts, config: MaintenanceConfig, now_ms: int, *, rolled: bo
     limit = min(
         log.stable, log.limit, _first_young(log, checkpoint, now_ms, config.min_compaction_lag_ms)
     )
-    # If records up to the end of a segment are not final yet, the whole segment is left out.
+    # A segment with a record that is not final yet is left out as a whole.
     uncleanable = closed_end if limit >= closed_end else _holding(log, max(limit, dirty))
     clean = sum(segment.size for segment in log.segments if segment.base_offset < checkpoint)
     from_base = _holding(log, checkpoint) if checkpoint < uncleanable else uncleanable
@@ -345,11 +345,11 @@ def decide(log: LogFacts, config: MaintenanceConfig, now_ms: int) -> Plan:
 def decide_asked(
     log: LogFacts, config: MaintenanceConfig, now_ms: int, *, roll: bool, ratio: float = 0.0
 ) -> Plan:
-    """Decides what to do with a log on request, whatever its size.
+    """Decides what to do with a log on request; even a small log is cleaned.
 
     Args:
         log: the facts.
-        config: the settings, of which it uses the lag.
+        config: the settings; only `min_compaction_lag_ms` is used.
         now_ms: the time, in milliseconds since 1970.
         roll: whether the active segment may be closed; it is left open if every record of the log
             is live.
@@ -392,7 +392,7 @@ class Tail(NamedTuple):
 
     @property
     def snapshot_bytes(self) -> int:
-        """An estimate of the size of a snapshot, rather too high than too low."""
+        """An estimate of the size of a snapshot, more likely too high than too low."""
         return self.state_bytes if self.state_bytes >= 0 else self.log_bytes // 2
 
 

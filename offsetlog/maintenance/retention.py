@@ -47,12 +47,12 @@ class Retention:
     Args:
         default_ms: the retention in milliseconds of every group that `groups` does not name; None
             if they never expire.
-        groups: milliseconds, or None for never, by group, or by "prefix*" for every group whose
-            name begins with the prefix.  A group's own name takes precedence over a prefix, and a
-            longer prefix over a shorter one.
+        groups: the retention in milliseconds by group, or by "prefix*" for every group whose name
+            begins with the prefix; None for groups that never expire.  A group's own name takes
+            precedence over a prefix, and a longer prefix over a shorter one.
 
-    A group that never expires is left alone, and so is a position whose record says when it
-    expires.
+    A group that never expires keeps all its positions, even those whose record has an expiry time
+    (`expire_timestamp`).  In any other group, such a position expires at that time.
 
     Raises:
         ConfigError: a time is out of range.
@@ -113,7 +113,7 @@ class ClockGuard:
     A time is refused if it is before the newest record, or if the clock has jumped since the last
     check (or since the guard was created).  The clock has jumped if it moved against a steady clock
     by more than half of the shortest retention, and by more than a minute.  After a jump, every
-    time is refused until the clock is set back or the caller confirms it.  The guard cannot detect
+    time is refused until the clock is corrected or the caller confirms it.  The guard cannot detect
     a jump before its creation, because a log may have been idle for any length of time.
 
     Args:
@@ -169,7 +169,7 @@ class ClockGuard:
             raise ClockError(
                 f"this machine's clock shows {_time_text(now)}, and was set {way} by "
                 f"{timedelta(milliseconds=abs(jump_ms))} since the last check, more than half of the shortest "
-                "retention: nothing expires until the clock is back, or is confirmed with trust_clock",
+                "retention: nothing expires until the clock is corrected, or confirmed with trust_clock",
                 now=now,
                 newest=newest_ms,
             )

@@ -179,8 +179,8 @@ class Maintenance:
             wait_ms = policy.check_again_ms(left, grown, elapsed_ms, longest_ms)
 
     def _growing(self) -> list[Partition]:
-        # Logs that are still loading come later.  All others may grow, even those of replicas that
-        # follow or have no table.
+        # Logs that are still being loaded come in a later round.  All others may grow, even those
+        # of replicas that follow or have no table.
         attached = self._open_core().attached(wait=False)
         return [each for each in attached if each.role != "loading"]
 

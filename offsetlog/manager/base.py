@@ -418,7 +418,7 @@ class BaseOffsetManager:
     def on_topic_deleted_async(
         self, topics: Sequence[str], *, timeout: float | None = None
     ) -> Pending[int]:
-        """Deletes before it returns, as `commit_async`; see OffsetManager.on_topic_deleted_async."""
+        """Deletes at once, like `commit_async`; see OffsetManager.on_topic_deleted_async."""
         return _Answered(self.on_topic_deleted(topics, timeout=timeout))
 
     # ---------------------------------------------------------------------- what needs a capability

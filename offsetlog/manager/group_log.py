@@ -93,14 +93,14 @@ class GroupLog:
         other replicas.
 
         Raises:
-            ClosedError.  The result: NotCoordinatorError, CommitTimeoutError, PartitionFailedError.
+            ClosedError.  The result raises NotCoordinatorError, CommitTimeoutError, PartitionFailedError.
         """
         return self._core.park_written(self._core.core.number_of(group))
 
     def pending(self, group: str) -> set[tuple[str, int]]:
         """Returns the topics and partitions whose positions an open transaction may still change.
 
-        Raises as `records`.
+        Raises the errors of `records`.
         """
         return fetch_columns.pending_keys(self._core.core, group)
 
@@ -118,12 +118,12 @@ class GroupLog:
     def groups(self, partition: int) -> dict[str, int]:
         """Returns the groups with a position or a record, and the number of positions of each.
 
-        Raises as `records`.
+        Raises the errors of `records`.
         """
         replica = self._core.replica(partition)
         return {} if replica is None else replica.partition.groups()
 
     def has_offsets(self, group: str) -> bool:
-        """Returns whether a group has a committed or a pending position.  Raises as `records`."""
+        """Returns whether a group has a committed or a pending position.  Raises the errors of `records`."""
         replica = self._core.replica(self._core.core.number_of(group))
         return replica is not None and replica.partition.has_group(group)

@@ -61,7 +61,7 @@ class Capability(enum.Enum):
     HISTORY = "history"
     #: Leadership, followers and W (the high watermark): `append_as_follower`, `advance` and the calls beside them.
     REPLICATION = "replication"
-    #: `watch`.
+    #: The call `watch`.
     WATCH = "watch"
 
 
@@ -107,7 +107,7 @@ class Pending(Protocol[T_co]):
         """
 
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
-        """Calls the callback with this object once the answer has come, at once if it has.
+        """Calls the callback with this object once the answer has come; at once if it has come already.
 
         The answering thread calls it, so it must not block.  Its exceptions are logged.
         """
@@ -137,7 +137,7 @@ class Transition(Protocol):
         """Progress from 0 to 1: the part of the log that has been read."""
 
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Whether the transition has ended."""
 
     def result(self, timeout: float | None = None) -> int:
         """Waits for the end, at most `timeout` seconds; returns the log end, or the flushed end for a flush.
@@ -161,7 +161,7 @@ class PendingCommit(Pending[Position], Protocol):
 
     @property
     def position(self) -> Position:
-        """Its position in the log."""
+        """The position of the commit in the log."""
 
 
 @runtime_checkable
@@ -529,7 +529,7 @@ class OffsetManager(Protocol):
         epoch: int = -1,
         uncommitted: bool = False,
     ) -> int:
-        """Reads whole batches into a buffer, beginning with the one that holds an offset; returns the bytes read.
+        """Reads whole batches into a buffer, from the one that contains an offset on; returns the number of bytes read.
 
         Args:
             partition: the log partition.

@@ -34,7 +34,7 @@ from offsetlog.manager.transition import PartitionTransition
 
 
 class Role(enum.Enum):
-    """The role that the host wants of a replica."""
+    """The role that the host assigns to a replica."""
 
     NONE = "none"
     LEADER = "leader"

@@ -85,7 +85,7 @@ class LogManager:
         executor: runs loads, flushes and timers, and is stopped with the manager; None for threads of the manager, on
             which flushes never wait for loads.
         fs: the file port.
-        clock: the time of day, None for the system's.
+        clock: the time of day; None for the system's.
         background: whether threads prepare segments and maintain the logs.
 
     Attributes:

@@ -49,7 +49,7 @@ Granted = Callable[[int], object]
 
 
 class Network(Protocol):
-    """The messages between replicas and the controller; the host provides it.
+    """Sends messages between replicas and the controller; the host provides this object.
 
     Messages may be lost, delayed, repeated and reordered.
     """

@@ -40,7 +40,7 @@ class ReplicaPartitions:
         return self._owned.all()
 
     def loading(self, wait: bool = True) -> list[int]:
-        """Returns nothing: a replica that is loading answers so itself."""
+        """Returns an empty list, because a replica that is being loaded reports that itself."""
         return []
 
     def loaded(self, number: int) -> Partition | None:

@@ -171,7 +171,7 @@ class Sweeps:
         check_lease: refuses answers from the table alone if another process may lead now.
 
     Attributes:
-        coordinator: expires positions in order with its other changes; None if there is none.
+        coordinator: the coordinator, which expires positions in order with its other changes, or None.
     """
 
     def __init__(

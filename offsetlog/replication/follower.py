@@ -126,7 +126,7 @@ class Follower:
         incarnation: the incarnation of this process.
         leader_epoch: the epoch to follow.
         log: the replica's log.
-        max_bytes: the size of the records asked for.
+        max_bytes: the largest size of the records in an answer.
     """
 
     __slots__ = (
@@ -175,7 +175,7 @@ class Follower:
             self._is_fenced = False
 
     def next_fetch(self) -> FetchRequest | None:
-        """Returns the request to send next, None while the follower is stopped."""
+        """Returns the request to send next; None while the follower is stopped."""
         return None if self._is_fenced else self._request()
 
     def _request(self) -> FetchRequest:

@@ -42,7 +42,7 @@ class FetchRequest:
             one (Kafka's broker epoch).
         current_leader_epoch: the leader epoch that the follower is in.
         fetch_offset: the follower's log end.
-        last_fetched_epoch: the leader epoch of the last record in the follower's log, -1 for none.
+        last_fetched_epoch: the leader epoch of the last record in the follower's log; -1 for none.
         flushed_offset: the end of what the follower has on disk, at most `fetch_offset`.  Kafka
             does not have this field.
         max_bytes: the largest size of the records in the answer.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from offsetlog.errors import InvalidArgumentError
 
-#: The bit of each permission: read, write, create below, delete below, administer.
+#: The bit of each permission: read, write, create a child, delete a child, administer.
 _BITS = {"r": 1, "w": 2, "c": 4, "d": 8, "a": 16}
 
 _NUMBER = struct.Struct("!i")

@@ -551,8 +551,8 @@ class ZooKeeperConnection:
             TooLargeError: the request is larger than `request_bytes_max`; nothing was sent.
         The answer raises:
             NoNodeError, NodeExistsError, NodeVersionError, NodeNotEmptyError: one of the writes could not be applied,
-            and the error names its node; no write was applied.  UnknownOutcomeError: it is unknown whether the writes
-            were applied.
+                and the error names its node; no write was applied.
+            UnknownOutcomeError: it is unknown whether the writes were applied.
         """
         return self.send_async(self._multi_of(operations))
 

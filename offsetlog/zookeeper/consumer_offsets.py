@@ -152,7 +152,7 @@ def settled(
 
     Args:
         questions: pairs of a key of the caller's and the call that sends the question.
-        in_flight: most outstanding answers.
+        in_flight: the largest number of outstanding answers.
 
     Raises:
         ZooKeeperUnavailableError: no server answers, so no node can be read.

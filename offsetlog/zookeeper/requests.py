@@ -192,7 +192,7 @@ class MultiRead:
 
     Args:
         root: the root of the connection, "" for none.
-        reads: at least one.
+        reads: the reads; at least one.
 
     Raises:
         InvalidArgumentError: the path of a read is not UTF-8.

@@ -42,7 +42,7 @@ class Both:
         log: the log; a change takes effect when the log has it.
         zookeeper: the other storage, which follows the log.
         differences: records positions that were seen to differ between the two.
-        queue: sends forward commits to ZooKeeper.
+        queue: sends commits that lower no position to ZooKeeper.
         patience: seconds that a call waits for writes that are being sent to ZooKeeper.
     """
 

@@ -197,7 +197,7 @@ class DualManager(BaseOffsetManager):
         return self._change_both(partition, epoch, change_log, change_zookeeper, waits=True)
 
     def resign(self, partition: int, epoch: int) -> Transition:
-        """Leads no more; see OffsetManager.resign, and `become_follower`."""
+        """Stops leading; see OffsetManager.resign, and `become_follower`."""
         return self._change_both(partition, epoch, self.log.resign, self.zookeeper.resign, waits=True)
 
     def _change_both(
@@ -291,7 +291,7 @@ class DualManager(BaseOffsetManager):
         if following is not None:
             self._turns.begin(following)
         if isinstance(work, _PendingCommit) and work.followed is not None:
-            # The log has it.
+            # The log has the commit.
             self._queue.note_overdue(work.followed)
             work.succeed(work.position)
         else:
@@ -353,8 +353,8 @@ class DualManager(BaseOffsetManager):
         timeout has passed, but not at all while ZooKeeper is known not to answer.
 
         Raises:
-            CommitTimeoutError: its turn did not come, and nothing was written; or the log did not answer, and may have
-                the commit, which is then among `differences`.
+            CommitTimeoutError: the commit's turn did not come, and nothing was written; or the log did not answer, and
+                may have the commit, which is then among `differences`.
             DifferenceError: a commit that lowers a position was made in ZooKeeper, but not, or not certainly, in the
                 log.  If the log did not take it, fetches answer as before.  Repeat the call to complete it.
             ZooKeeperUnavailableError: ZooKeeper did not answer, and only it knows whether the commit lowers a position;
@@ -651,8 +651,9 @@ class DualManager(BaseOffsetManager):
         `partitions` of the result names the other partitions, each with an error that says why:
 
         * CoordinatorLoadingError: the partition is still being loaded, for example after a start, or this process did
-        not lead it during the whole call.  * PartitionFailedError: the partition failed.  * NotCoordinatorError:
-        another process leads the partition.  Make the same call there.
+          not lead it during the whole call.
+        * PartitionFailedError: the partition failed.
+        * NotCoordinatorError: another process leads the partition.  Make the same call there.
 
         Make this call in every process.  All groups are done once each partition is missing from `partitions` in the
         result of at least one process.

@@ -19,7 +19,7 @@ class TimedWork(Work[T]):
     """Work with a deadline: work that has not begun by its deadline is given up.
 
     Args:
-        seconds: seconds that its caller waits.
+        seconds: the time that its caller waits, in seconds.
         given: arguments of Work.
 
     Attributes:

@@ -3,13 +3,13 @@
 A commit that lowers no position is final once the log has it.  ZooKeeper follows, and a slow write to ZooKeeper delays
 no commit to the log.  Writes to ZooKeeper are in one of three states:
 
-* **Prompt.** While ZooKeeper answers, the positions of a commit are sent at once, in one plain write.  At most one
+* **Prompt.**  While ZooKeeper answers, the positions of a commit are sent at once, in one plain write.  At most one
   write of a position is being sent at a time; others wait for it.  A newer commit takes over its positions from the
   waiting write.  A waiting write that has no positions left is not sent, and its commit is answered.
-* **Late.** If a prompt write gets no certain answer, its positions become late.  Only their names are kept: when they
+* **Late.**  If a prompt write gets no certain answer, its positions become late.  Only their names are kept: when they
   are sent, their newest values are read from the log.  Other clients may have committed to ZooKeeper meanwhile, so a
   late write never lowers a position there (`monotonic`, by the versions of the nodes).
-* **Away.** If no server answered within the commit timeout, prompt writes stop: the positions of each new commit become
+* **Away.**  If no server answers within the commit timeout, prompt writes stop: the positions of each new commit become
   late at once, at no cost.  One late write is tried after `PROBE_SECONDS`, and again after each failure.  The first one
   that is answered ends the outage, and the others follow, one group at a time.
 
@@ -153,7 +153,7 @@ class ZooKeeperQueue:
             return list(dict.fromkeys((*waiting, *flying, *self._late_keys(group))))
 
     def landings(self, is_meant: Callable[[str], bool]) -> list[Completion[None]]:
-        """Returns a completion for each write of these groups that is being sent now: when it ends."""
+        """Returns, for each write of these groups that is being sent now, a completion of its end."""
         with self._lock:
             return [each.landed for group in self._flying if is_meant(group) for each in self._on_its_way(group, None)]
 
@@ -182,7 +182,7 @@ class ZooKeeperQueue:
         self._send_late()
 
     def note_overdue(self, write: Write) -> None:
-        """Records the positions of a commit that no longer waits for ZooKeeper as differences."""
+        """Records as differences the positions of a commit that no longer waits for ZooKeeper."""
         with self._lock:
             if not write.done():
                 self._note_failure(write)

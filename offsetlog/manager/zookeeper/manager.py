@@ -199,7 +199,8 @@ class ZooKeeperManager(BaseOffsetManager):
                 self._under_way[work] = None
                 work.group = None if turn is None else turn[0]
                 is_first = turn is None or self._turns.add(*turn, work)
-                # After the work has its turn, which it gives up when its timeout passes.
+                # Set once the work is in the queue for its turn, because the work leaves that queue when its timeout
+                # passes.
                 if late is not None:
                     timeout, failure = late
                     self._under_way[work] = self._executor.call_later(
@@ -315,8 +316,8 @@ class ZooKeeperManager(BaseOffsetManager):
     ) -> PendingCommit:
         """Sends a commit without waiting; see OffsetManager.commit_async and `commit`.
 
-        The commit has been sent when the call returns.  It is sent later if no server is connected, or if an earlier
-        call for the same positions of the group is not answered yet.
+        When the call returns, the commit has been sent, unless no server is connected, or an earlier call for the same
+        positions of the group is not answered yet.
         """
         with self._running():
             if generation is not None:

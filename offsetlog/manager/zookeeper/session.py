@@ -18,7 +18,7 @@ T = TypeVar("T")
 #: How many answers one piece of work waits for at a time.
 IN_FLIGHT = 1000
 
-#: Before a question is asked again whose answer failed while a server is connected.
+#: The seconds before a read is repeated if it failed although a server is connected.
 ASK_AGAIN_SECONDS = 0.05
 
 
