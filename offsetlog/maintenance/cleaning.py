@@ -312,8 +312,8 @@ class LogCleaner:
         with self._recording:
             self._cuts.pop(partition.number, None)
         holds = self._holds(partition)
-        # This cleaning may also make a snapshot useless that is still being written, so that
-        # another one must follow.
+        # A snapshot that is still being written may become useless, too.  In that case another one
+        # must follow.
         is_below = policy.loses_snapshot(facts, measured) or self._snapshots.is_at(partition.number)
         if config.snapshots and is_below:
             self._renew_snapshot(partition, checkpoint, control)

@@ -113,8 +113,8 @@ class ClockGuard:
     A time is refused if it is before the newest record, or if the clock has jumped since the last
     check (or since the guard was created).  The clock has jumped if it moved against a steady clock
     by more than half of the shortest retention, and by more than a minute.  After a jump, every
-    time is refused until the clock is corrected or the caller confirms it.  The guard cannot detect
-    a jump before its creation, because a log may have been idle for any length of time.
+    time is refused until the clock is corrected or the caller confirms it.  A jump before the guard
+    was created is not detected: an old newest record may also mean that the log was idle.
 
     Args:
         wall: returns the time of day in milliseconds since 1970.

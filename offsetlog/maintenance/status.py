@@ -46,7 +46,7 @@ class MaintenanceStatus(NamedTuple):
 
     Attributes:
         running: whether maintenance runs by itself.
-        cleaning: the log partition that is being cleaned now, None if none is.
+        cleaning: the log partition that is being cleaned now; None if none is being cleaned.
         progress: how far this cleaning has come: bytes_read, bytes_total and more.
         counters: how often each kind of work was done.
         plans: by log partition, the last decision.
@@ -75,7 +75,7 @@ Work = Literal["inspect", "clean", "snapshot", "expire"]
 
 @dataclass(slots=True)
 class Trouble:
-    """Work that fails: how often in a row, when it failed last, and when it will be tried again."""
+    """Failing work: the last failure, the failures in a row, and the time of the next try."""
 
     failure: Exception
     times: int

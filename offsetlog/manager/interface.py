@@ -50,8 +50,8 @@ class Capability(enum.Enum):
     #: The leader epoch of a commit is kept and returned.
     EPOCHS = "epochs"
     #: The commit and expiry timestamps of a commit are kept and returned.  Without this capability, the time of a
-    #: position is that at which the storage wrote it, whatever commit timestamp was given, and an expiry timestamp is
-    #: refused.
+    #: position is when the storage wrote it, whatever commit timestamp was given, and a commit with an expiry timestamp
+    #: is refused.
     TIMESTAMPS = "timestamps"
     #: The conditions `expected=` and `monotonic=` of a commit.
     CONDITIONS = "conditions"

@@ -383,8 +383,8 @@ class Leaderships:
         if failure is None:
             return
         with self._slots[number].lock:
-            # The failure also concerns a change that came during the load, unless that change opens the log again, or
-            # the load did not begin, so that the change begins it.
+            # A change that came during the load fails, too.  It does not if it opens the log again, or if the load had
+            # not begun: in that case, the change begins it.
             began = replica.partition.role != "unloaded"
             concerns = not slot.opens and (slot.token == token or began)
             transition = slot.transition if concerns else None

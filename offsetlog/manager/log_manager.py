@@ -73,7 +73,7 @@ def create(properties: Mapping[str, Setting]) -> LogManager:
     return LogManager(from_properties(properties))
 
 
-#: The calls of the core that replace an object's own calls while the object is started.
+#: While a manager is started, these calls of its core replace the methods of the class.
 _DIRECT = ("commit", "commit_async", "advance")
 
 
@@ -242,7 +242,7 @@ class LogManager:
         with self._lock:
             core, self._core = self._core, None
             self._stopped = True
-            # The class's own calls then say that the manager is stopped; the core knows only of a store.
+            # From now on, the class's own calls report a stopped manager; the core knows only of a store.
             for each in _DIRECT:
                 vars(self).pop(each, None)
             return core

@@ -195,7 +195,7 @@ class ReplicaHost:
         self._flushes = self._is_woken = self._stopped = False
         self._failure: OffsetLogError | None = None
         if self._config.renew is not None:
-            # Before the replica leads for the first time, so that it answers no fetch until it is granted a lease.
+            # Granted before the replica leads for the first time: it answers no fetch until it gets a real lease.
             manager.grant(partition, manager.leader_epoch(partition), 0.0)
         self._ticks()
 

@@ -173,7 +173,7 @@ def from_properties(properties: Mapping[str, Setting]) -> ManagerSettings:
     """
     if "log.dir" not in properties:
         raise ConfigError("log.dir is missing: set it to the directory that keeps the offsets")
-    # Kafka has no properties with such names, so one that was ignored would silently limit nothing.
+    # An unknown quota is refused, not ignored: a misspelled one would silently limit nothing.
     quotas = [each for each in PROPERTIES if each.startswith(_QUOTA)]
     for name in properties:
         if name.startswith(_QUOTA) and name not in PROPERTIES:

@@ -1,4 +1,4 @@
-"""Turns order the work of a group: calls for the same positions run in the order of the calls."""
+"""Turns keep work on the same positions of a group in the order in which it came."""
 
 from __future__ import annotations
 

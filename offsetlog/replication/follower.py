@@ -26,7 +26,7 @@ class ReplicaLog(Protocol):
         """Returns the offset of the next record."""
 
     def flushed(self) -> int:
-        """Returns the end on disk, which survives a loss of power."""
+        """Returns the flushed end: records below it survive a loss of power."""
 
     def last_epoch(self) -> int:
         """Returns the newest leader epoch that the log knows; -1 if it knows none.

@@ -16,8 +16,8 @@ Ack = Literal["flushed", "written"]
 class ReplicaProgress:
     """The positions of one follower in the leader's epoch.  Not safe to share between threads.
 
-    In Kafka, a follower whose fetch offset has reached the log end that the leader had at the
-    previous fetch counts as caught up at the time of the previous fetch.  Here the acknowledged
+    In Kafka, the fetch offset decides: once it has reached the log end of the follower's previous
+    fetch, the follower counts as caught up at the time of that fetch.  Here the acknowledged
     position decides, so that a follower whose flushes hang does not hold W back for ever.  A flush
     may come many fetches later.  The log end of an earlier fetch is therefore kept as a goal until
     the follower has acknowledged it.

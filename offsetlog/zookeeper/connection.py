@@ -348,7 +348,7 @@ class ZooKeeperConnection:
         """Ends the session and its ephemeral nodes.  A second call does nothing.
 
         The servers have `connection_timeout` seconds to answer.  Without an answer, the session ends when it expires.
-        If a callback of this connection makes this call, it returns at once, and the session ends after the callback.
+        A call from a callback of this connection returns at once; the session ends after the callback.
         """
         self._closing.set()
         with self._lock:

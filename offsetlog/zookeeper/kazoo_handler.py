@@ -125,7 +125,7 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
         try:
             super().start()
         except BaseException:
-            # `stop` does nothing unless `_running` is set, which a failed start did not reach.
+            # `stop` does nothing unless `_running` is set, and a failed start may not have set it.
             self._running = True
             self.stop()
             raise

@@ -294,7 +294,7 @@ class Both:
         Raises:
             DifferenceError: the positions are deleted in ZooKeeper, but not, or not certainly, in the log.
         """
-        # The queue is read first: an offset that it sends to ZooKeeper meanwhile is then in its list or found in
+        # The queue is read first: an offset that it sends to ZooKeeper meanwhile is then among its keys, or found in
         # ZooKeeper.
         known = [*self._queue.keys(group), *self._differences.keys(group), *self._log.fetch(group)]
         with suppress(CorruptionError):  # the later sweep of ZooKeeper finds the positions that cannot be read here

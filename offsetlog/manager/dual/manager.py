@@ -168,8 +168,8 @@ class DualManager(BaseOffsetManager):
         with self._lock:
             is_first = not self._stopped
             self._stopped = True
-        # Without the lock, because work under way may ask who leads before it ends.  Also after a start that failed: it
-        # may have started one of the two managers.
+        # Without the lock, because work under way may ask who leads before it ends.  Even a failed start may have
+        # started one of the two managers.
         if is_first:
             self._hooked(self.close)
 

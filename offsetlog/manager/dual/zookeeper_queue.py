@@ -214,7 +214,7 @@ class ZooKeeperQueue:
         return emptied, [each for each in touched.values() if each.offsets]
 
     def _ready(self, group: str, writes: Iterable[Write]) -> list[Write]:
-        """Returns those of the waiting writes to send now: none of their positions is being sent."""
+        """Takes out the waiting writes that may be sent now, since none of their positions is being sent."""
         waiting, flying = self._waiting.get(group, {}), self._flying.get(group, {})
         ready = []
         for write in writes:
@@ -235,7 +235,7 @@ class ZooKeeperQueue:
 
     def _note_failure(self, write: Write) -> None:
         if not write.is_dropped:
-            # For positions of which a newer value is late, that value is the difference.
+            # If a newer value of a position is late, that newer value is the difference.
             late = self._late_keys(write.group) if write.keys else ()
             offsets = {key: offset for key, offset in write.offsets.items() if key not in late}
             self._differences.note_lagging(write.group, offsets, is_failure=False)
@@ -364,7 +364,7 @@ class ZooKeeperQueue:
         with self._lock:
             self._is_probe_ordered = False
             if not self._late:
-                self._is_away = False  # without a late position, the next commit is the try
+                self._is_away = False  # without a late position to send, the next commit is the try
         self._send_late(is_probe=True)
 
     # ------------------------------------------------------------------------------------------------------------- late
