@@ -24,7 +24,7 @@ PASSES_BESIDE = 4
 #: large group all the time.
 PASSES_ALONE = 40
 
-#: The partitions of topics, as their nodes are named.
+#: By topic, the names of the nodes of its partitions.
 Shape = dict[str, list[str]]
 
 
