@@ -49,8 +49,8 @@ from offsetlog.maintenance.status import (
 from offsetlog.maintenance.threads import MaintenanceThread, on_maintenance_thread
 from offsetlog.types import CleaningReport, CleanSurvey
 
-#: The longest sleep between two checks of the clock, in milliseconds; waiting for a lock cannot
-#: take much longer.
+#: The longest sleep between two checks of the clock, in milliseconds.  The settings allow intervals
+#: that are longer than `threading` can wait (`TIMEOUT_MAX`).
 SLEEP_MS_MAX = 86_400_000
 
 #: The time between two checks for due snapshots, in milliseconds, while nothing is written.

@@ -1,4 +1,4 @@
-"""Work that sends a storage several requests, one after the other's answer, without a waiting thread."""
+"""Work that sends a storage several requests, each after the previous answer, without a waiting thread."""
 
 from __future__ import annotations
 
