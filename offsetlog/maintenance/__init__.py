@@ -1,1 +1,1 @@
-"""Maintenance keeps a store small: it decides when a log is cleaned and what expires, and does it."""
+"""Maintenance keeps a store small: it cleans logs when that pays, and expires unused positions."""

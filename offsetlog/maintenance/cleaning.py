@@ -1,7 +1,7 @@
 """Inspects the logs of a store and cleans them, one at a time, as `policy` decides.
 
-The cleaner's checkpoint is Kafka's own file, so that our cleaner goes on where Kafka's stopped, and
-Kafka's where ours did.
+The checkpoint is Kafka's own `cleaner-offset-checkpoint`.  Each of the two cleaners, Kafka's and
+this one, therefore continues where the other stopped.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def quarantined(described: dict[str, Any]) -> tuple[QuarantinedSegment, ...]:
 
 #: How many snapshots are written at the same time.
 SNAPSHOTS_AT_ONCE = 4
-#: At most one of them may be larger than this.
+#: The size above which snapshots are written one at a time.
 SMALL_SNAPSHOT_BYTES_MAX = 16 << 20
 
 
 def tails_of(partitions: list[Partition]) -> list[Tail]:
-    """Returns the tails of the logs that are not closed, measured in one step without the GIL."""
+    """Returns the tails of all logs that are open, measured in one step without the GIL."""
     measured = zip(partitions, native_snapshot.tails(partitions), strict=True)
     return [Tail(each.number, *tail) for each, tail in measured if tail is not None]
 
@@ -62,8 +62,8 @@ def tails_of(partitions: list[Partition]) -> list[Tail]:
 class LogCleaner:
     """Cleans the logs of one directory, and writes their snapshots.  Any thread may call its methods.
 
-    One log is cleaned at a time, and a few snapshots are written at a time, in parallel with it.  A
-    call that needs a turn of both kinds takes that of cleaning first.
+    One log is cleaned at a time; in parallel, a few snapshots are written.  Each kind of work has
+    its own turns (`Turns`).  A call that needs both takes the turn for cleaning first.
 
     Args:
         directory: the log directory.
@@ -81,19 +81,22 @@ class LogCleaner:
         self._directory = directory
         self._config = config
         self._checkpoints = self._read_checkpoints()
-        #: number -> (log end, when it was first seen there).
+        #: number -> (log end, when the log end was first seen at this offset).
         self._ends: dict[int, tuple[int, float]] = {}
-        #: number -> (bytes of a record, when it was cleaned), from the last cleaning.
+        #: number -> (bytes per record, time), both of the last cleaning.
         self._rests: dict[int, tuple[float, float]] = {}
-        #: number -> the range that is no longer held, but that a cleaning nevertheless kept.
+        #: number -> the range whose records need not be kept any longer, but that a cleaning did
+        #: not drop.
         self._stays: dict[int, tuple[int, int]] = {}
-        #: number -> entries when last counted: a replica may have no table to count.
+        #: number -> entries at the last count.  A replica may have no table to count now.
         self._entries: dict[int, int] = {}
-        #: number -> the lowest offset at which its log was cut during the present run.
+        #: number -> the lowest offset to which its log was truncated during the current run.
         self._cuts: dict[int, int] = {}
-        #: Guards `_cuts` and the checkpoint, which a cut lowers and the end of a run raises.
+        #: Guards `_cuts` and the checkpoint.  A truncation lowers the checkpoint, the end of a run
+        #: raises it.
         self._recording = threading.Lock()
-        #: number -> estimated bytes of memory of the second state that its snapshot needs.
+        #: number -> estimated bytes of memory that the snapshot in progress needs for the state
+        #: that it builds.
         self._second_states: dict[int, int] = {}
         self._cleans = Turns()
         self._snapshots = Turns(SNAPSHOTS_AT_ONCE)
@@ -114,12 +117,15 @@ class LogCleaner:
         self._checkpoints = known
 
     def cut(self, number: int, offset: int) -> None:
-        """Lowers the checkpoint of a log that is cut at an offset: other records will follow there.
+        """Lowers the checkpoint of a log that is truncated to an offset.
 
-        Call it before the cut and again after it, because a run may begin and end in between.
+        Other records will be appended from that offset on, and they are not cleaned.
+
+        Call this method before the truncation and again after it: a cleaning may begin and end in
+        between.
 
         Raises:
-            StorageError: the checkpoint could not be written; the log must not be cut.
+            StorageError: the checkpoint could not be written; the log must not be truncated.
         """
         with self._recording:
             self._cuts[number] = min(offset, self._cuts.get(number, offset))
@@ -128,7 +134,7 @@ class LogCleaner:
                 self._checkpoints[number] = offset
 
     def interrupt(self, number: int) -> None:
-        """Asks the present run on one log to stop; later runs are not affected."""
+        """Asks the current work on one log to stop.  Later work is not affected."""
         self._cleans.interrupt(number)
         self._snapshots.interrupt(number)
 
@@ -185,7 +191,8 @@ class LogCleaner:
         ]
 
     def _held(self, partition: Partition) -> tuple[int, int]:
-        # A later run of another cleaner did not read records below the checkpoint that it found.
+        # Records that were held are still in the log, even if Kafka's cleaner has run since: it
+        # read no records below the checkpoint.
         floors = read_floor(self._directory.fs, Path(partition.path))
         found = floors.lifted(self._holds(partition)) if floors.groups else None
         if found is None:
@@ -198,7 +205,7 @@ class LogCleaner:
         )
 
     def unheld(self, partition: Partition) -> list[str]:
-        """Returns the groups whose history earlier cleanings kept and the settings do not name.
+        """Returns the groups whose history was kept by earlier cleanings but that no setting names.
 
         Raises StateError, StorageError.
         """
@@ -209,10 +216,10 @@ class LogCleaner:
         return floors.unheld(self._config.min_history, limit)
 
     def survey(self, partition: Partition, *, closes_active: bool) -> CleanSurvey:
-        """Returns the effect that a clean from the start of a log would have on its records.
+        """Returns how a cleaning from the start of a log would change its records; changes nothing.
 
-        Changes nothing.  Reads the log again with more memory if its keys do not fit in
-        `cleaner_map_bytes` and the table.
+        If the keys of the log do not fit in `cleaner_map_bytes` and the table, the log is read
+        again with more memory.
 
         Args:
             partition: the partition of the log, loaded.
@@ -225,7 +232,7 @@ class LogCleaner:
         """
         config, facts = self._config, self.inspect(partition)
         measured = policy.measure(facts, config, self.clock())
-        # If history is kept, the clean ends before the active segment.
+        # If history is kept, the cleaning ends before the active segment.
         closes_active = closes_active and facts.limit >= facts.end
         holds = [(*policy.split_pattern(pattern), end) for pattern, end in self._holds(partition)]
         report, shares = whole_survey(
@@ -256,14 +263,14 @@ class LogCleaner:
         Args:
             partition: the partition of the log.
             plan: a plan whose action is not "none".
-            again: whether to clean also what was cleaned before, whatever the plan says.
+            again: whether to clean again what was cleaned before, even if the plan does not say so.
             delete_retention_ms: overrides the setting.
-            control: lets the caller stop it, even while it waits for its turn.
+            control: lets the caller stop the cleaning, even while it waits for its turn.
 
         Raises:
-            ClosedError: the store is being closed, or it was stopped before it began.
-            StateError, StorageError, CorruptionError, CapacityError: the cleaning failed; every
-                segment is either unchanged or replaced.
+            ClosedError: the store is being closed, or the cleaning was stopped before it began.
+            StateError, StorageError, CorruptionError, CapacityError: the cleaning failed; each
+                segment is either unchanged or completely replaced.
         """
         started = time.monotonic()
         control = control if control is not None else Control()
@@ -294,8 +301,8 @@ class LogCleaner:
     def _run(
         self, partition: Partition, control: Control, again: bool, delete_retention_ms: int | None
     ) -> dict[str, Any]:
-        # Closing the segment changed the range that can be cleaned, and another run may have
-        # cleaned it while this one waited for its turn.
+        # The range in the plan may be out of date: closing the segment extended it, and another run
+        # may have cleaned it while this one waited for its turn.
         config, fs, path = self._config, self._directory.fs, Path(partition.path)
         facts = self.inspect(partition)
         measured = policy.measure(facts, config, self.clock())
@@ -305,12 +312,12 @@ class LogCleaner:
         with self._recording:
             self._cuts.pop(partition.number, None)
         holds = self._holds(partition)
-        # A snapshot that is being written may have an offset below the range that is cleaned now:
-        # then another one must follow.
+        # A snapshot that is still being written may become useless, too.  In that case another one
+        # must follow.
         is_below = policy.loses_snapshot(facts, measured) or self._snapshots.is_at(partition.number)
         if config.snapshots and is_below:
             self._renew_snapshot(partition, checkpoint, control)
-        # Records that were held before are still dirty.
+        # Records that earlier cleanings held still count as dirty.
         held = read_floor(fs, path).groups.values()
         recorded = False
 
@@ -334,8 +341,8 @@ class LogCleaner:
             raise_floor=record_floor,
         )
         if (holds or held) and not recorded and described["end"] > min([checkpoint, *held]):
-            # Nothing was replaced, but the checkpoint alone would not show which records are still
-            # dirty, or no longer are.
+            # Nothing was replaced.  The floor is recorded nevertheless, because the checkpoint
+            # alone does not show which of the held records are still dirty.
             record_floor(described["end"])
         described["stopped"] |= described["truncated"] or described["load_began"]
         if not described["stopped"]:
@@ -355,10 +362,10 @@ class LogCleaner:
         except ClosedError:
             raise
         except OffsetLogError as failure:
-            # A snapshot is a cache: the next open reads the cleaned log.  The cleaning may also be
-            # needed to make room for a snapshot.
+            # The cleaning continues without a snapshot, which is only a cache: the next open reads
+            # the cleaned log.  The cleaning may even be needed to free disk space for a snapshot.
             LOGGER.warning(
-                "%s: cleaning makes the snapshot useless, and no new one was written: %s",
+                "%s: this cleaning makes the snapshot useless, and a new one could not be written: %s",
                 partition.path,
                 failure,
             )
@@ -372,11 +379,12 @@ class LogCleaner:
         live: bool = False,
         waits: bool = True,
     ) -> SnapshotReport | None:
-        """Writes a snapshot of one log; see snapshots.write, and `clean` for the control.
+        """Writes a snapshot of one log (`snapshots.write`).
 
-        It may run in parallel with a cleaning, even of the same log, which replaces nothing above
-        its last snapshot.  Only a snapshot that must read the log from its start waits for the end
-        of the cleaning; with `waits=False` it is skipped instead, and None is returned.
+        A snapshot may be written during a cleaning, even one of the same log, because the cleaning
+        replaces nothing above the last snapshot.  Only a snapshot that must read the log from its
+        start waits until the cleaning ends.  With `waits=False` such a snapshot is skipped, and
+        None is returned.  `control` is the same as in `clean`.
         """
         control = control if control is not None else Control()
         number = partition.number
@@ -404,7 +412,7 @@ class LogCleaner:
         whole: bool = True,
         live: bool = False,
     ) -> SnapshotReport | None:
-        # This thread has the turn for a snapshot of this log.
+        # The caller holds the turn for a snapshot of this log.
         number = partition.number
         size = sum(tail.snapshot_bytes for tail in tails_of([partition]))
         with contextlib.ExitStack() as turn:
@@ -424,7 +432,7 @@ class LogCleaner:
 
     @property
     def snapshot_bytes(self) -> int:
-        """The estimated bytes of memory of the second states of the snapshots in progress."""
+        """The estimated memory of the snapshots in progress, in bytes."""
         return sum(self._second_states.copy().values())
 
     def _record_rest(self, number: int, described: dict[str, Any], again: bool) -> None:
@@ -433,7 +441,8 @@ class LogCleaner:
             described["bytes_after"],
             described["records_kept"],
         )
-        # A third cleaning cannot drop records that a second one could not.
+        # A cleaning that repeats another and drops little is not recorded: one more would drop
+        # nothing either.
         if described["complete"] and described["passes"] == 1:
             self._entries.setdefault(number, kept)
         if described["complete"] and before > 0 and not (again and after > before * 9 // 10):
@@ -447,22 +456,29 @@ class LogCleaner:
 
     def _record_checkpoint(self, number: int, end: int) -> None:
         with self._recording:
-            # Everything that the run cleaned at and above the cut is gone.
+            # The truncation removed everything that the run cleaned at and above its offset.
             end = min(end, self._cuts.get(number, end))
             if end > self._checkpoints.get(number, -1):
                 self._directory.write_checkpoint(CLEANER_POINTS, {number: end})
                 self._checkpoints[number] = end
 
     def progress(self, control: Control | None = None) -> tuple[int, dict[str, int]] | None:
-        """Returns the log being cleaned and its progress; None if there is none, or not for `control`."""
+        """Returns the log being cleaned and its progress; None if no cleaning is in progress.
+
+        With a `control`, only a cleaning that was started with it counts.
+        """
         current = self._cleans.current
         if current is None or control not in (None, current[1]):
             return None
         return current[0], current[1].clean.progress()
 
     def stop(self) -> None:
-        """Stops the cleaning and the snapshots in progress and waits for their end; refuses others."""
-        # Each is stopped alone first: a cleaning may wait for a snapshot, or the other way round.
+        """Stops the cleaning and the snapshots in progress, and waits until they end.
+
+        Later cleanings and snapshots are refused.
+        """
+        # One kind of work is stopped after the other.  Work that waits for a turn of another kind
+        # is stopped by its own control.
         self._cleans.stop()
         self._large_snapshots.stop()
         self._snapshots.stop()

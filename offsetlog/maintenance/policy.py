@@ -1,8 +1,8 @@
 """The decisions of maintenance: pure functions of facts (docs/format/cleaner.md §8.1, docs/maintenance.md).
 
 This module opens no file, reads no clock and holds no state, so that every decision can be
-explained, tested and repeated.  Unlike Kafka, it closes an active segment if cleaning that is worth
-it, and leaves small logs alone.
+explained, tested and repeated.  Its policy differs from Kafka's in two points: it closes an active
+segment that is worth cleaning, and does not clean small logs.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from offsetlog.config import MaintenanceConfig
 
 NO_LIMIT = 2**63 - 1
 
-#: An active segment is not closed while the log has at most this many times its live bytes.
+#: An active segment is not closed while the log is at most this many times as large as its live
+#: bytes.
 LIVE_TIMES_MAX = 2
 
-#: How much of a log one core replays in a second at least: measured with batches of one record.
+#: A low estimate of how much of a log one core replays in a second: measured with batches of one
+#: record.
 REPLAYED_BYTES_PER_SECOND = 300_000_000
-#: How many bytes of snapshots are written at most for each byte of a log.
+#: At most this many bytes of snapshots are written for each byte of a log.
 SNAPSHOT_TIMES_MAX = 2
 
 #: The shortest time between two checks for due snapshots, in milliseconds, while logs grow.
@@ -56,18 +58,20 @@ class LogFacts:
         segments: in ascending order; the last one is active.
         start: the first log offset.
         end: the log end.
-        stable: the first offset that is not final yet: the start of the oldest open transaction, or
-            the watermark.
-        checkpoint: the first offset that was not cleaned yet, None if the log was never cleaned.
+        stable: the first offset whose record is not final yet: the start of the oldest open
+            transaction, or the high watermark.
+        checkpoint: the first offset that was not cleaned yet; None if the log was never cleaned.
         entries: the number of committed positions and group records; -1 if nothing is loaded.
-        limit: records at or above this offset are not cleaned, because their history is kept.
-        held: from this offset on, earlier cleanings kept records of groups whose history is kept,
-            although they are below the checkpoint.
-        freed: up to this offset they need not be kept any longer; at or below `held` if all must.
+        limit: the offset from which on no record is cleaned, because the history of all groups is
+            kept.
+        held: the first offset below the checkpoint at which earlier cleanings kept superseded
+            records, because the history of some groups is kept.
+        freed: the records from `held` up to this offset need not be kept any longer; at or below
+            `held` if all of them must be.
         idle_ms: milliseconds since the last append.
         record_bytes: the bytes per record that the last cleaning left; 0 if unknown.
-        rested_ms: milliseconds since that cleaning; -1 if unknown.
-        snapshot: the offset of the snapshot that the next open can use, -1 if none.
+        rested_ms: milliseconds since the last cleaning; -1 if unknown.
+        snapshot: the offset of the snapshot that the next open can use; -1 if it can use none.
     """
 
     number: int
@@ -104,7 +108,8 @@ class Plan(NamedTuple):
         action: "none"; "clean"; "roll": close the active segment, then clean; or "again": clean
             also what was cleaned before.
         reason: one sentence.
-        first_dirty: the first offset that was not cleaned yet, or that was held and no longer is.
+        first_dirty: the first offset to clean: one that was not cleaned yet, or one that was held
+            and no longer is.
         is_reset: whether the checkpoint was outside the log, so that the log counts as never
             cleaned.
         uncleanable: the base offset of the first segment that cannot be cleaned.
@@ -114,7 +119,7 @@ class Plan(NamedTuple):
             `uncleanable`, and those that are no longer held.
         size: the bytes of the log.
         segments: the number of segments of the log.
-        live_bytes: an estimate of the bytes that are left once all of it is cleaned.
+        live_bytes: an estimate of the bytes that are left once the whole log is cleaned.
     """
 
     number: int
@@ -140,7 +145,7 @@ class Plan(NamedTuple):
 
 
 def first_dirty(log: LogFacts) -> tuple[int, bool]:
-    """Returns the first offset that was not cleaned, and whether the checkpoint was impossible."""
+    """Returns the first offset not cleaned yet, and whether the checkpoint is outside the log."""
     if log.checkpoint is None:
         return log.start, False
     if log.start <= log.checkpoint <= log.end:
@@ -149,8 +154,9 @@ def first_dirty(log: LogFacts) -> tuple[int, bool]:
 
 
 def _freed_bytes(log: LogFacts, below: int, end: int) -> int:
-    # Bytes that were held, in segments below an offset, and no longer are.  They are counted by log
-    # offsets: with whole segments, each step of the clock would lead to another cleaning.
+    # The bytes, in segments below an offset, that were held and no longer are.  They are counted in
+    # proportion to log offsets: if whole segments were counted, each step of the clock would lead
+    # to another cleaning.
     freed = 0
     ends = (*(segment.base_offset for segment in log.segments[1:]), log.end)
     for segment, segment_end in zip(log.segments, ends, strict=True):
@@ -161,7 +167,7 @@ def _freed_bytes(log: LogFacts, below: int, end: int) -> int:
 
 
 def _first_young(log: LogFacts, dirty: int, now_ms: int, lag_ms: int) -> int:
-    # The base offset of the first segment with dirty records that is too young.
+    # The base offset of the first segment that has dirty records and is too young to be cleaned.
     if lag_ms > 0:
         for segment in log.segments:
             if (
@@ -173,7 +179,8 @@ def _first_young(log: LogFacts, dirty: int, now_ms: int, lag_ms: int) -> int:
 
 
 def _holding(log: LogFacts, offset: int) -> int:
-    # The base offset of the segment that contains an offset: the whole segment is left out.
+    # The base offset of the segment that contains an offset.  A segment is cleaned as a whole or
+    # not at all.
     base = log.segments[0].base_offset
     for segment in log.segments:
         if segment.base_offset > offset:
@@ -183,7 +190,10 @@ def _holding(log: LogFacts, offset: int) -> int:
 
 
 def live_bytes(log: LogFacts, dirty: int) -> int:
-    """Estimates the live bytes of a log from its entries and their recent size; at most the log's."""
+    """Estimates the live bytes of a log from its entries and the size of its recent records.
+
+    The estimate is at most the size of the log.
+    """
     base = _holding(log, dirty)
     records = log.end - base
     written = sum(segment.size for segment in log.segments if segment.base_offset >= base)
@@ -193,11 +203,13 @@ def live_bytes(log: LogFacts, dirty: int) -> int:
 
 
 def measure(log: LogFacts, config: MaintenanceConfig, now_ms: int, *, rolled: bool = False) -> Plan:
-    """Measures how much of a log is clean and how much can be cleaned, as Kafka does; decides nothing.
+    """Measures, as Kafka does, how much of a log is clean and how much can be cleaned.
+
+    The plan that is returned decides nothing: its action is "none".
 
     Args:
         log: the facts.
-        config: the settings, of which it uses the lag.
+        config: the settings; only `min_compaction_lag_ms` is used.
         now_ms: the time, in milliseconds since 1970.
         rolled: whether to measure as if the active segment had been closed at its end.
     """
@@ -207,7 +219,7 @@ def measure(log: LogFacts, config: MaintenanceConfig, now_ms: int, *, rolled: bo
     limit = min(
         log.stable, log.limit, _first_young(log, checkpoint, now_ms, config.min_compaction_lag_ms)
     )
-    # If records up to the end of a segment are not final yet, the whole segment is left out.
+    # A segment with a record that is not final yet is left out as a whole.
     uncleanable = closed_end if limit >= closed_end else _holding(log, max(limit, dirty))
     clean = sum(segment.size for segment in log.segments if segment.base_offset < checkpoint)
     from_base = _holding(log, checkpoint) if checkpoint < uncleanable else uncleanable
@@ -275,7 +287,8 @@ def _why_roll(log: LogFacts, plan: Plan, config: MaintenanceConfig, now_ms: int)
 
 
 def _why_again(log: LogFacts, plan: Plan, config: MaintenanceConfig) -> str | None:
-    # A cleaned tombstone is no longer dirty; without commits it would never be dropped.
+    # A tombstone that was cleaned once is no longer dirty.  In a log without new commits, only this
+    # rule leads to a cleaning that drops it.
     if log.record_bytes <= 0 or log.rested_ms < max(config.delete_retention_ms, config.interval_ms):
         return None
     if log.entries < 0:
@@ -304,7 +317,7 @@ def _why_not(log: LogFacts, plan: Plan, config: MaintenanceConfig) -> str:
 
 
 def decide(log: LogFacts, config: MaintenanceConfig, now_ms: int) -> Plan:
-    """Decides what to do with a log without a request.
+    """Decides what maintenance does with a log by itself.
 
     Args:
         log: the facts.
@@ -316,7 +329,7 @@ def decide(log: LogFacts, config: MaintenanceConfig, now_ms: int) -> Plan:
         _why_roll(log, rolled, config, now_ms),
         _why_clean(log, rolled, config, now_ms),
     )
-    # If the segment were not cleaned after its close, there would only be more files.
+    # A segment is closed only to be cleaned: closing it alone would only add files.
     if why_roll is not None and why_clean is not None:
         return rolled._replace(action="roll", reason=f"{why_roll}; {why_clean}")
     plan = measure(log, config, now_ms)
@@ -332,15 +345,16 @@ def decide(log: LogFacts, config: MaintenanceConfig, now_ms: int) -> Plan:
 def decide_asked(
     log: LogFacts, config: MaintenanceConfig, now_ms: int, *, roll: bool, ratio: float = 0.0
 ) -> Plan:
-    """Decides what to do with a log on request, whatever its size.
+    """Decides what to do with a log on request; even a small log is cleaned.
 
     Args:
         log: the facts.
-        config: the settings, of which it uses the lag.
+        config: the settings; only `min_compaction_lag_ms` is used.
         now_ms: the time, in milliseconds since 1970.
-        roll: whether the active segment may be closed; it never is if every record of the log is
-            live.
-        ratio: a log is cleaned only if its dirty share is larger; at 0, if anything is dirty.
+        roll: whether the active segment may be closed; it is left open if every record of the log
+            is live.
+        ratio: a log is cleaned only if its dirty share is larger than this; with 0, if anything is
+            dirty.
     """
     has_dead = log.entries < log.end - log.start
     if roll and log.active.size > 0 and has_dead:
@@ -356,7 +370,7 @@ def decide_asked(
 
 
 def loses_snapshot(log: LogFacts, plan: Plan) -> bool:
-    """Returns whether a cleaning would clean the snapshot's place in the log, making it useless."""
+    """Returns whether a cleaning would make the snapshot useless by cleaning past its offset."""
     return 0 <= log.snapshot < plan.uncleanable
 
 
@@ -367,7 +381,7 @@ class Tail(NamedTuple):
         number: the number of the log partition.
         bytes: the approximate bytes of the tail.
         state_bytes: the bytes of the table, of group records and of the values of open
-            transactions, which a snapshot holds as in memory; -1 if nothing is loaded.
+            transactions; a snapshot stores them as they are in memory.  -1 if nothing is loaded.
         log_bytes: the bytes of the whole log.
     """
 
@@ -378,16 +392,17 @@ class Tail(NamedTuple):
 
     @property
     def snapshot_bytes(self) -> int:
-        """An estimate of the size of a snapshot, rather too high than too low."""
+        """An estimate of the size of a snapshot, more likely too high than too low."""
         return self.state_bytes if self.state_bytes >= 0 else self.log_bytes // 2
 
 
 def snapshots_due(tails: Iterable[Tail], config: MaintenanceConfig) -> set[int]:
     """Returns the logs that get a snapshot now.
 
-    All logs together must be replayed in time: the longest tails get a snapshot first, until the
-    rest can be.  A tail that is short compared with its snapshot is left, so that a large table is
-    not written for a few commits.
+    An open must be able to replay the tails of all logs within `snapshot_replay_ms`.  The longest
+    tails get a snapshot first, until the tails that remain are short enough together.  A tail that
+    is short compared with its snapshot gets none, so that a large table is not written for a few
+    commits.
     """
     if not config.snapshots:
         return set()
@@ -409,7 +424,7 @@ def snapshots_due(tails: Iterable[Tail], config: MaintenanceConfig) -> set[int]:
 def bytes_until_due(tails: Iterable[Tail], config: MaintenanceConfig) -> int:
     """Returns how many bytes the logs can grow before a snapshot may be due; at least 0.
 
-    One is due once the tails together are too long, and one of them is worth a snapshot.
+    A snapshot is due once the tails together are too long and one of them is worth a snapshot.
     """
     tails = list(tails)
     if config.snapshot_tail_bytes is not None:
@@ -423,12 +438,13 @@ def bytes_until_due(tails: Iterable[Tail], config: MaintenanceConfig) -> int:
 def check_again_ms(left: int, grown: int, elapsed_ms: float, longest_ms: int) -> int:
     """Returns after how many milliseconds to check again whether snapshots are due.
 
-    An idle store is rarely checked; a store that is written to, about when a snapshot may be due.
+    A store that is idle is rarely checked.  A store that is written to is checked at about the time
+    at which a snapshot may become due.
 
     Args:
-        left: bytes until a snapshot may be due, as from `bytes_until_due`.
-        grown: bytes by which the tails grew after the last check.
-        elapsed_ms: milliseconds since that check.
+        left: bytes until a snapshot may be due, from `bytes_until_due`.
+        grown: bytes by which the tails grew since the last check.
+        elapsed_ms: milliseconds since the last check.
         longest_ms: the result if nothing grows.
     """
     if grown <= 0:
@@ -446,7 +462,7 @@ def filthiest_first(plans: Iterable[Plan]) -> list[Plan]:
 
 
 def split_pattern(pattern: str) -> tuple[str, bool]:
-    """Splits a key of a mapping by group: returns the group or prefix, and whether it is a prefix."""
+    """Splits a key such as "orders" or "orders*" into the name and whether it is a prefix."""
     return (pattern[:-1], True) if pattern.endswith("*") else (pattern, False)
 
 
@@ -460,18 +476,19 @@ def longer_histories(config: MaintenanceConfig) -> dict[str, int]:
 
 
 class StuckTransaction(NamedTuple):
-    """A transaction that is open for too long; no record after its beginning can be cleaned.
+    """A transaction that has been open for too long; no record after its start can be cleaned.
 
-    If its producer is gone, `OffsetStore.abort_transaction` ends it.
+    If the producer of the transaction is gone, `OffsetStore.abort_transaction` ends it.
 
     Attributes:
         log_partition: the partition of the offsets topic.
         producer_id: the id of its producer.
         producer_epoch: the producer's epoch.
         start_offset: the log offset of its first record.
-        age_ms: how long it is known to be open, in milliseconds.
+        age_ms: how long it is known to have been open, in milliseconds.
         groups: the groups of its positions.
-        pinned_bytes: the bytes of the log from the segment with its first record on.
+        pinned_bytes: the bytes of the log from the segment that contains its first record to the
+            log end.
     """
 
     log_partition: int
@@ -484,6 +501,6 @@ class StuckTransaction(NamedTuple):
 
 
 def pinned_bytes(log: LogFacts, start_offset: int) -> int:
-    """Returns the bytes of log that a transaction keeps from being cleaned."""
+    """Returns how many bytes of a log cannot be cleaned because of a transaction."""
     base = _holding(log, start_offset)
     return sum(segment.size for segment in log.segments if segment.base_offset >= base)

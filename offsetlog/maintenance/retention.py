@@ -35,23 +35,24 @@ from offsetlog.types import ExpiryReport
 if TYPE_CHECKING:
     import pyarrow
 
-#: A clock that was set by less has not jumped, however short the retention is.
+#: The smallest change of the clock that counts as a jump, however short the retention is.
 JUMP_MS_MIN = 60_000
 #: The latest time that can be queried: the last millisecond that a datetime can hold.
 _TIME_MS_MAX = 253_402_300_799_999
 
 
 class Retention:
-    """Which groups' positions expire, and after how long; immutable.
+    """Says which groups' positions expire, and after how long.  Immutable.
 
     Args:
-        default_ms: milliseconds for every group that `groups` does not name, None for never.
-        groups: milliseconds, or None for never, by group, or by "prefix*" for every group whose
-            name begins with the prefix.  A group's own name takes precedence over a prefix, and a
-            longer prefix over a shorter one.
+        default_ms: the retention in milliseconds of every group that `groups` does not name; None
+            if they never expire.
+        groups: the retention in milliseconds by group, or by "prefix*" for every group whose name
+            begins with the prefix; None for groups that never expire.  A group's own name takes
+            precedence over a prefix, and a longer prefix over a shorter one.
 
-    A group that never expires is left alone, and so is a position whose record says when it
-    expires.
+    A group that never expires keeps all its positions, even those whose record has an expiry time
+    (`expire_timestamp`).  In any other group, such a position expires at that time.
 
     Raises:
         ConfigError: a time is out of range.
@@ -94,7 +95,7 @@ class Retention:
 
 
 def steady_ms() -> int:
-    """Returns the milliseconds of a clock that cannot be set, and goes on while the machine sleeps."""
+    """Returns the milliseconds of a clock that cannot be set and includes the machine's sleep."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
@@ -107,17 +108,17 @@ def _time_text(timestamp_ms: int) -> str:
 
 
 class ClockGuard:
-    """Refuses a time of day that cannot be right: positions that a wrong clock expires are lost for good.
+    """Refuses a time of day that cannot be right: a wrong clock would expire positions irrevocably.
 
-    A time is refused if it is before the newest record, or if, since the last check or the creation
-    of the guard, the clock has moved against a steady clock by more than half of the shortest
-    retention (and at least a minute).  After a jump the time is refused until the clock is back, or
-    the caller says that it is right.  The guard cannot check the time before its creation: a log
-    may have been idle for any time.
+    A time is refused if it is before the newest record, or if the clock has jumped since the last
+    check (or since the guard was created).  The clock has jumped if it moved against a steady clock
+    by more than half of the shortest retention, and by more than a minute.  After a jump, every
+    time is refused until the clock is corrected or the caller confirms it.  A jump before the guard
+    was created is not detected: an old newest record may also mean that the log was idle.
 
     Args:
         wall: returns the time of day in milliseconds since 1970.
-        steady: returns the milliseconds of a clock that only goes forward, at the same pace.
+        steady: returns the milliseconds of a clock that cannot be set and runs at the same rate.
     """
 
     def __init__(
@@ -139,8 +140,8 @@ class ClockGuard:
             newest_ms: the time of the newest record, read before the call: later commits are newer
                 than `now`.
             shortest_ms: the shortest retention; None if nothing expires.
-            trust_clock: the caller says that the clock is right: it is not refused, and later
-                checks start from it.
+            trust_clock: whether the caller confirms the clock: its time is not refused, and later
+                checks compare with it.
 
         Raises:
             ClockError: the time cannot be right.
@@ -168,7 +169,7 @@ class ClockGuard:
             raise ClockError(
                 f"this machine's clock shows {_time_text(now)}, and was set {way} by "
                 f"{timedelta(milliseconds=abs(jump_ms))} since the last check, more than half of the shortest "
-                "retention: nothing expires until the clock is back, or is confirmed with trust_clock",
+                "retention: nothing expires until the clock is corrected, or confirmed with trust_clock",
                 now=now,
                 newest=newest_ms,
             )
@@ -180,10 +181,10 @@ class ClockGuard:
 class Expirer:
     """Checks partitions of one store for expired positions.
 
-    Any thread may use it; a position that two checks find at once is deleted once.
+    Any thread may use it.  A position that two checks find at the same time is deleted once.
 
     Args:
-        retention: in force unless a check gives another.
+        retention: the retention of every check that does not give another.
         guard: checks the clock; None creates one.
     """
 
@@ -193,7 +194,7 @@ class Expirer:
         self._stop = ExpiryStop()
 
     def stop(self) -> None:
-        """Stops the checks in progress at their next group, and refuses others."""
+        """Stops the checks in progress at their next group, and refuses later ones."""
         self._stop.set()
 
     def now(
@@ -219,20 +220,21 @@ class Expirer:
 
         Raises:
             ClosedError: the store is being closed.
-            StateError, StorageError, TooLargeError, CapacityError: it failed; earlier groups are done.
+            StateError, StorageError, TooLargeError, CapacityError: the check failed; the groups
+                before the failure are done.
         """
         retention = retention if retention is not None else self.retention
         counted = expire_partition(partition, retention.rules, now, self._stop)
         if counted["stopped"]:
             raise ClosedError(
-                "the store is being closed; the rest expires at the next check"
+                "the store is being closed; the next check expires the remaining positions"
             )
         return counted
 
     def count_one(
         self, partition: Partition, until: int, rows: ExpiringRows, retention: Retention
     ) -> dict[str, int]:
-        """Adds to `rows` the positions of one partition that expire by a time; returns the counters."""
+        """Adds to `rows` a partition's positions that expire by `until`; returns the counters."""
         counted = rows.add(partition, retention.rules, until, self._stop)
         if counted["stopped"]:
             raise ClosedError("the store is being closed")
@@ -311,7 +313,7 @@ def expire(
 def expiring(
     core: StoreCore, expirer: Expirer, within_ms: int, retention: Retention | None = None
 ) -> pyarrow.Table:
-    """Returns the positions that expire within a time from now; see OffsetStore.expiring."""
+    """Returns the positions that expire within a period from now; see OffsetStore.expiring."""
     retention = retention if retention is not None else expirer.retention
     until = min(expirer.guard.now() + within_ms, _TIME_MS_MAX)
     rows = ExpiringRows()
@@ -324,7 +326,7 @@ def expiring(
 
 
 def checked_within(within: timedelta) -> int:
-    """Returns a timedelta, which must not be negative, in milliseconds."""
+    """Returns a timedelta in milliseconds; refuses a negative one."""
     if not isinstance(within, timedelta):
         raise ArgumentTypeError(f"within must be a datetime.timedelta, not {type(within).__name__}")
     if within < timedelta(0):
@@ -335,7 +337,7 @@ def checked_within(within: timedelta) -> int:
 def checked_retention(
     retention_ms: int | None, groups: Mapping[str, int | None] | None
 ) -> Retention | None:
-    """Returns the retention that a call gives, None if it gives none."""
+    """Returns the retention that the arguments of a call define; None if they define none."""
     if retention_ms is None and groups is None:
         return None
     return Retention(retention_ms, groups)

@@ -1,10 +1,12 @@
-"""Maintenance of an open store: it inspects its logs, decides (`policy`), and cleans (docs/maintenance.md).
+"""Maintenance of an open store, by itself and on request (docs/maintenance.md).
 
-A store has two threads: one cleans and expires, the other writes snapshots, with extra temporary
-threads if several are due (`snapshot_round`).  So snapshots stay recent even while a large log is
-cleaned.  A thread holds a reference to the store only briefly, so that a store that is no longer
-used can be collected.  If work on one log fails, it is logged, counted and tried again later, and
-the thread goes on with the other logs.
+A store has two threads.  One inspects the logs, decides (`policy`), cleans logs and expires
+positions.  The other writes snapshots, which therefore stay recent even while a large log is
+cleaned; it starts temporary threads if several snapshots are due (`snapshot_round`).
+
+A thread holds a reference to the store only briefly, so that Python can collect a store that is no
+longer used.  If work on one log fails, the failure is logged and counted, the work is tried again
+later, and the thread continues with the other logs.
 """
 
 from __future__ import annotations
@@ -47,8 +49,8 @@ from offsetlog.maintenance.status import (
 from offsetlog.maintenance.threads import MaintenanceThread, on_maintenance_thread
 from offsetlog.types import CleaningReport, CleanSurvey
 
-#: The longest sleep between two checks of the clock, in milliseconds; waiting for a lock cannot
-#: take much longer.
+#: The longest sleep between two checks of the clock, in milliseconds.  The settings allow intervals
+#: that are longer than `threading` can wait (`TIMEOUT_MAX`).
 SLEEP_MS_MAX = 86_400_000
 
 #: The time between two checks for due snapshots, in milliseconds, while nothing is written.
@@ -93,20 +95,20 @@ class Maintenance:
     # ----------------------------------------------------------------------------------- by itself
 
     def attach(self, core: StoreCore, opened: list[Partition]) -> None:
-        """Sets the store, which is held weakly, and its open partitions, loaded or not."""
+        """Sets the store (a weak reference) and its open partitions, loaded or not."""
         self._core = weakref.ref(core)
         self._cleaner.admit(opened)
 
     def cut(self, number: int, offset: int) -> None:
-        """Records that a log is cut at an offset; call it before the cut and again after it.
+        """Records that a log is truncated to an offset; call it before and after the truncation.
 
         Raises:
-            StorageError: the log must not be cut.
+            StorageError: the checkpoint could not be written; the log must not be truncated.
         """
         self._cleaner.cut(number, offset)
 
     def leave_expiry(self) -> None:
-        """Stops expiring positions without a request: a coordinator does that, group by group."""
+        """Leaves expiry to a coordinator, which expires positions group by group."""
         self._leaves_expiry = True
 
     def interrupt(self, number: int) -> None:
@@ -126,15 +128,15 @@ class Maintenance:
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """Stops the work in progress and waits for its end; a second call does nothing."""
+        """Stops the work in progress and waits until it ends; a second call does nothing."""
         self._stop.set()
         self._expirer.stop()
         self.calls.stop()
         self._cleaner.stop()
         if on_maintenance_thread():
-            # The caller is a maintenance thread, as in a handler of log records, and would wait for
-            # itself or for a thread that waits for it.  The threads end soon, and further calls of
-            # theirs to the store are refused.
+            # The caller is a maintenance thread, for example in a handler of the `logging` module.
+            # It would wait for itself, or for a thread that waits for it.  The threads end soon,
+            # and the store refuses their further calls.
             return
         for thread in self._threads:
             thread.join()
@@ -154,8 +156,8 @@ class Maintenance:
             except ClosedError:
                 return
             except Exception as failure:
-                # Whatever the failure, the next round may succeed.  If the thread ended here, it
-                # would go unnoticed for long.
+                # Whatever the failure was, the next round may succeed.  If the thread ended here,
+                # maintenance would stop unnoticed.
                 self._record.record_failed_round(failure)
 
     def _keep_snapshots(self) -> None:
@@ -177,15 +179,15 @@ class Maintenance:
             wait_ms = policy.check_again_ms(left, grown, elapsed_ms, longest_ms)
 
     def _growing(self) -> list[Partition]:
-        # Logs that are still loading come later.  All others may grow, even those of replicas that
-        # follow or have no table.
+        # Logs that are still being loaded come in a later round.  All others may grow, even those
+        # of replicas that follow or have no table.
         attached = self._open_core().attached(wait=False)
         return [each for each in attached if each.role != "loading"]
 
     def _round(self, *, checks: bool, inspects: bool) -> None:
         partitions = self._growing()
-        # Expire first, which makes records dead, then clean, which drops them.  Only a leader
-        # decides that positions have expired; its followers copy the tombstones.
+        # Expire before cleaning, so that the cleaning drops the records of expired positions.  Only
+        # a leader expires positions; its followers copy the tombstones.
         if checks:
             self.expire([each for each in partitions if each.role == "active"])
         if inspects:
@@ -198,7 +200,7 @@ class Maintenance:
         return core
 
     def look_after(self, partitions: list[Partition]) -> None:
-        """Inspects every log once, and carries out the plans, the log with most to clean first."""
+        """Inspects every log once, and carries out the plans, the highest dirty share first."""
         self._record.count(rounds=1)
         plans: dict[Plan, Partition] = {}
         for partition in partitions:
@@ -221,7 +223,7 @@ class Maintenance:
         """Writes the due snapshots, at most one for each log; see SnapshotRound.
 
         Returns:
-            The tails after that.
+            The tails after the snapshots were written.
 
         Raises:
             ClosedError: the store is being closed.
@@ -267,7 +269,7 @@ class Maintenance:
         try:
             result = work(partition, known)
         except (ClosedError, CoordinatorLoadingError, NotCoordinatorError):
-            # Its role has changed; the next round inspects it again.
+            # The role of the partition has changed; the next round inspects it again.
             return None
         except Exception as failure:
             self._record.record_trouble(
@@ -305,8 +307,8 @@ class Maintenance:
         self._record.record_report(known, report)
         for segment in report.quarantine:
             self._record.report_damage(report.log_partition, segment)
-        # For example, a transaction ends above all that can be cleaned: without this mark the same
-        # cleaning would be tried over and over.
+        # A cleaning may change nothing, for example because a transaction ends above the range that
+        # can be cleaned.  Without this mark the same cleaning would be tried again in every round.
         is_futile = (
             not report.stopped and plan.action != "again" and report.checkpoint <= plan.first_dirty
         )
@@ -314,7 +316,8 @@ class Maintenance:
         return report
 
     def _snapshot(self, partition: Partition, known: KnownLog) -> None:
-        # A snapshot that must read the whole log is skipped rather than delay the cleaning of others.
+        # A snapshot that must read the whole log is skipped, because it would delay the cleaning of
+        # others.
         report = self._cleaner.snapshot(partition, live=True, waits=False)
         if report is not None:
             self._record.count(snapshots=report.written, snapshots_copied=report.copied)
@@ -380,11 +383,11 @@ class Maintenance:
         ]
 
     def survey(self, plan: Plan) -> CleanSurvey:
-        """Returns the effect that a clean from the start would have on the records of a plan's log.
+        """Returns how a cleaning from the start would change the records of a plan's log.
 
         Raises:
             InvalidArgumentError: the log partition does not exist.
-            CapacityError: its keys do not fit in 1 GiB or more.
+            CapacityError: the keys of the log do not fit in 1 GiB or more.
             ChangedFileError: another process changed the log while it was read.
             StateError, StorageError.
         """
@@ -409,7 +412,7 @@ class Maintenance:
         return None
 
     def unheld(self, log_partitions: Iterable[int] | None = None) -> list[str]:
-        """Returns the groups, or prefixes, whose history was kept and is not kept by our settings.
+        """Returns the groups, or prefixes, whose history was kept but is not kept any longer.
 
         Groups that `min_history` names are left out, whatever time it gives them.
 
@@ -440,7 +443,7 @@ class Maintenance:
         self._find_stuck(partition, self._record.of(partition.number), facts)
         if again:
             facts = replace(facts, checkpoint=None)
-        # A damaged log accepts no appends, and closing a segment is one.
+        # A damaged log accepts no appends, and closing its active segment would be an append.
         may_roll = roll and not self._is_damaged(partition)
         return policy.decide_asked(
             facts, self.config, self._cleaner.clock(), roll=may_roll, ratio=ratio
@@ -547,22 +550,22 @@ class Maintenance:
     # --------------------------------------------------------------------------------------- status
 
     def status(self) -> MaintenanceStatus:
-        """Returns the work in progress and done; takes no lock, so it answers during a cleaning."""
+        """Returns the work in progress and done.  Takes no lock: a cleaning does not delay it."""
         running = any(thread.is_alive() for thread in self._threads)
         return self._record.status(running=running, current=self._cleaner.progress())
 
     @property
     def snapshot_bytes(self) -> int:
-        """The estimated bytes of memory of the snapshot that is being written, 0 if none is."""
+        """The estimated memory of the snapshots in progress, in bytes; 0 if none is written."""
         return self._cleaner.snapshot_bytes
 
     def decisions(self) -> list[Decision]:
-        """Returns the last decisions, oldest first, without repetitions of the same decision."""
+        """Returns the last decisions, the oldest first; repetitions of a decision are left out."""
         return self._record.decisions()
 
     def _find_stuck(self, partition: Partition, known: KnownLog, facts: LogFacts) -> None:
-        # Only returns what it finds: the thread logs it, and a caller gets it in the status.  Only
-        # the leader may end a transaction.
+        # Only records what it finds: the maintenance thread logs it, and callers read it in the
+        # status.  Only the leader may end a transaction.
         if facts.stable >= facts.end or partition.role != "active":
             known.opened, known.stuck = {}, []
             return
@@ -579,7 +582,8 @@ class Maintenance:
             _,
         ) in partition.transactions():
             key = (producer_id, start_offset)
-            # The log only shows when its newest batch was written; it was open by then.
+            # The log shows only when the newest batch of the transaction was written; it was open
+            # at that time.
             opened[key] = min(
                 known.opened.get(key, now), last_timestamp if last_timestamp >= 0 else now
             )

@@ -1,7 +1,8 @@
-"""A round of snapshots: each log that is due gets one, the longest tail first, small ones in parallel.
+"""A round of snapshots: writes those that are due, the longest tail first, small ones in parallel.
 
-Beside a thread that commits without pause, a snapshot spends most of its time waiting for the GIL,
-some milliseconds after each call of the engine; several writers can wait for it at the same time.
+While another thread commits without pause, a snapshot spends most of its time waiting for the GIL:
+some milliseconds after each call of the engine.  Several writers can wait for the GIL at the same
+time, so that together they finish sooner.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ class _Chosen(NamedTuple):
 
 
 class SnapshotRound:
-    """One round over the logs of a store; before each snapshot it decides again which logs are due.
+    """One round over the logs of a store.  Before each snapshot, it asks again which logs are due.
 
     Args:
         partitions: the partitions of the logs.
-        due: returns which of these tails, of the logs with these numbers, are due now; the most
-            urgent first.
-        write: writes the snapshot of a log; raises nothing.
+        due: from the tails and numbers given, returns the tails of the logs that are due now, the
+            most urgent first.
+        write: writes the snapshot of a log; never raises.
     """
 
     def __init__(
@@ -50,11 +51,11 @@ class SnapshotRound:
         self._failures: list[BaseException] = []
 
     def run(self) -> list[Tail]:
-        """Writes until no snapshot is due, at most one for each log; returns the tails after that."""
+        """Writes snapshots until none is due, at most one for each log; returns the tails left."""
         try:
             self._write_due()
         finally:
-            # A writer starts others while it finds work, and those are joined here too.
+            # A writer may start other writers while this loop runs; they are joined, too.
             for writer in self._writers:
                 writer.join()
         for failure in self._failures:
@@ -72,9 +73,10 @@ class SnapshotRound:
             if self._places == 0:
                 return
             self._places -= 1
-        # Not under the lock: starting waits for the thread, and code that runs meanwhile may need it.
+        # Not under the lock: `start` waits for the new thread, and code that runs meanwhile may
+        # need the lock.
         writer = MaintenanceThread(self._write_small, "offsetlog-snapshot-writer")
-        # If no thread can be started, the existing ones do all the work.
+        # If no thread can be started, the existing threads do all the work.
         with contextlib.suppress(RuntimeError):
             writer.start()
             self._writers.append(writer)
@@ -94,7 +96,7 @@ class SnapshotRound:
 
     def _next(self, bytes_max: int | None = None) -> _Chosen | None:
         with self._deciding:
-            # A log whose snapshot is being written counts as having no long tail.
+            # A log whose snapshot is being written counts as if it had no tail.
             measured = [
                 each for each in self._partitions.values() if each.number not in self._under_way
             ]

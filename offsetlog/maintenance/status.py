@@ -1,6 +1,7 @@
-"""The state of maintenance: facts about each log, decisions, results and failures; also logs them.
+"""The state of maintenance: facts about each log, decisions, results and failures.
 
-Everything is logged through `logging.getLogger("offsetlog.maintenance")`.
+Decisions, results and failures are also logged, through
+`logging.getLogger("offsetlog.maintenance")`.
 """
 
 from __future__ import annotations
@@ -45,16 +46,16 @@ class MaintenanceStatus(NamedTuple):
 
     Attributes:
         running: whether maintenance runs by itself.
-        cleaning: the log partition that is being cleaned now, None if none is.
-        progress: how far that cleaning is: bytes_read, bytes_total and more.
+        cleaning: the log partition that is being cleaned now; None if none is being cleaned.
+        progress: how far this cleaning has come: bytes_read, bytes_total and more.
         counters: how often each kind of work was done.
         plans: by log partition, the last decision.
         reports: by log partition, the last cleaning.
-        failures: by log partition, the last failure of work that has not succeeded since; it is
-            tried again.
-        stuck: transactions that are open for too long.
-        expiry_refused: why no position expires, as the ClockError of a clock that cannot be right;
-            None if the last check was made.
+        failures: by log partition, the last failure of work that has not succeeded since.  Such
+            work is tried again.
+        stuck: transactions that have been open for too long.
+        expiry_refused: the error that prevents positions from expiring, such as a ClockError if the
+            clock cannot be right; None if the last check for expired positions was made.
     """
 
     running: bool
@@ -68,13 +69,13 @@ class MaintenanceStatus(NamedTuple):
     expiry_refused: Exception | None = None
 
 
-#: Kinds of work on a log: a failure of one does not prevent the others.
+#: Kinds of work on a log.  If one kind fails, the others still run.
 Work = Literal["inspect", "clean", "snapshot", "expire"]
 
 
 @dataclass(slots=True)
 class Trouble:
-    """Failing work: how often in a row, since when, and when it will be tried again."""
+    """Failing work: the last failure, the failures in a row, and the time of the next try."""
 
     failure: Exception
     times: int
@@ -92,12 +93,12 @@ class KnownLog:
     stuck: list[StuckTransaction] = field(default_factory=list)
     #: The start and the intended end of a cleaning that changed nothing.
     futile: tuple[int, int] | None = None
-    #: (producer id, first offset) of an open transaction -> since when it is known to be open, in
-    #: ms since 1970.
+    #: (producer id, first offset) of an open transaction -> the earliest time at which it is known
+    #: to be open, in ms since 1970.
     opened: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def waits(self, work: Work) -> bool:
-        """Whether this work failed, and it is too early to try again."""
+        """Whether this work failed and it is too early to try it again."""
         trouble = self.troubles.get(work)
         return trouble is not None and time.monotonic() < trouble.retry_at
 
@@ -124,7 +125,7 @@ class MaintenanceRecord:
     """The facts, decisions and results of maintenance in one store.  Safe from any thread."""
 
     def __init__(self) -> None:
-        #: Why no position expires, None if the last check was made.
+        #: The error that prevents positions from expiring; None if the last check was made.
         self.expiry_refused: Exception | None = None
         self._known: dict[int, KnownLog] = {}
         self._counters: Counter[str] = Counter()
@@ -145,7 +146,7 @@ class MaintenanceRecord:
     def status(
         self, *, running: bool, current: tuple[int, dict[str, int]] | None
     ) -> MaintenanceStatus:
-        """Returns the work in progress and done; takes no lock, so it answers during a cleaning."""
+        """Returns the work in progress and done.  Takes no lock: a cleaning does not delay it."""
         known = dict(self._known)
         return MaintenanceStatus(
             running=running,
@@ -164,11 +165,11 @@ class MaintenanceRecord:
         )
 
     def decisions(self) -> list[Decision]:
-        """Returns the last decisions, oldest first, without repetitions of the same decision."""
+        """Returns the last decisions, the oldest first; repetitions of a decision are left out."""
         return list(self._decisions)
 
     def is_new(self, what: object) -> bool:
-        """Whether a condition was not logged in the last hour; from now on it counts as logged."""
+        """Whether a condition was not logged in the last hour; marks it as logged now."""
         now = time.monotonic()
         for known, logged_at in list(self._logged.items()):
             if now - logged_at >= LOG_AGAIN_SECONDS:
@@ -232,14 +233,14 @@ class MaintenanceRecord:
     def record_trouble(
         self, kind: Work, number: int, known: KnownLog, failure: Exception, interval_ms: int
     ) -> None:
-        """Records that work on a log failed and when it will be tried again, and logs it."""
+        """Records and logs that work on a log failed, and when it will be tried again."""
         before, now = known.troubles.get(kind), time.monotonic()
         times = before.times + 1 if before is not None else 1
         seconds = min(interval_ms / 1000 * 2**times, RETRY_SECONDS_MAX)
         known.troubles[kind] = Trouble(failure, times, now, now + seconds)
         self.count(failed=1)
         if self.is_new((number, type(failure), str(failure))):
-            # Any other exception is a bug of ours, and is logged with its traceback.
+            # Any other exception is a bug in offsetlog, and is logged with its traceback.
             LOGGER.warning(
                 "%s: maintenance failed and will be tried again in %.0f s: %s: %s",
                 log_name(number),
@@ -251,7 +252,7 @@ class MaintenanceRecord:
             )
 
     def record_expiry(self, number: int, counted: dict[str, int]) -> None:
-        """Records the deletions of an expiry check of a log, and logs them."""
+        """Records and logs the deletions of one check of a log for expired positions."""
         self.count(positions_expired=counted["positions_expired"])
         self.count(groups_removed=counted["groups_removed"])
         if counted["positions_expired"] or counted["groups_removed"]:
@@ -264,7 +265,7 @@ class MaintenanceRecord:
             )
 
     def record_refused_expiry(self, failure: Exception) -> None:
-        """Records that no position expires, and logs why."""
+        """Records and logs why no position expires."""
         self.count(expiry_checks_failed=1)
         self.expiry_refused = failure
         if self.is_new((type(failure), "expire")):
@@ -274,7 +275,7 @@ class MaintenanceRecord:
         """Records that a round as a whole failed, and logs it."""
         self.count(failed=1)
         if self.is_new((type(failure), str(failure))):
-            LOGGER.warning("a round of maintenance failed; the next one follows: %r", failure, exc_info=failure)
+            LOGGER.warning("a round of maintenance failed; it will be tried again: %r", failure, exc_info=failure)
 
     def report_damage(self, number: int, segment: QuarantinedSegment) -> None:
         """Logs a segment that a cleaning left unchanged."""

@@ -9,9 +9,9 @@ from collections.abc import Callable
 class MaintenanceThread(threading.Thread):
     """A thread of a store's maintenance.
 
-    It may be the thread on which an unused store is closed: because it held the last reference, or
-    because garbage is collected there.  It must not wait for itself then, nor for threads that wait
-    for it.
+    An unused store may be closed on such a thread: because the thread held the last reference, or
+    because garbage is collected there.  In that case the thread must not wait for itself, nor for
+    threads that wait for it.
 
     Args:
         work: the function to run.

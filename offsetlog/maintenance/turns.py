@@ -1,4 +1,4 @@
-"""Turns: work that runs on a few logs at a time, on each once at a time, and can be stopped."""
+"""Turns limit how many runs of one kind of work happen at a time, at most one on each log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Turns:
     """Runs of one kind of work, a few at a time over all logs of a store.  Safe from any thread.
 
     Args:
-        at_once: how many at most; never two on one log.
+        at_once: the largest number of runs at a time; two never run on the same log.
     """
 
     def __init__(self, at_once: int = 1) -> None:
@@ -41,11 +41,11 @@ class Turns:
 
     @contextmanager
     def of(self, number: int, control: Control) -> Iterator[None]:
-        """Waits for a turn, and holds it inside the `with`.
+        """Waits for a turn, and holds it during the `with` block.
 
         Args:
             number: the number of the log partition.
-            control: lets the caller stop the run, even while it waits.
+            control: lets the caller stop the run, even while it waits for its turn.
 
         Raises:
             ClosedError: the run was stopped before it began.
@@ -77,9 +77,9 @@ class Turns:
             control.stop()
 
     def stop(self) -> None:
-        """Stops the runs in progress and waits for their end; later ones are refused."""
+        """Stops the runs in progress and waits until they end; refuses later ones."""
         self._stopped = True
-        # It takes no lock: an interrupt of the caller could leave the lock held for ever.
+        # Takes no lock, because an interrupt of the caller could leave the lock held for ever.
         while under_way := self._under_way.copy():
             for control in under_way.values():
                 control.stop()

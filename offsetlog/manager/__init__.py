@@ -1,1 +1,1 @@
-"""The storage plugin: a broker process imports it to keep its consumers' positions."""
+"""The storage plugin, which a broker process imports to keep its consumers' positions."""

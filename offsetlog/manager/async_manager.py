@@ -1,9 +1,9 @@
 """An asyncio version of `OffsetManager`.
 
-A commit, a delete or a fence is written in the event loop and awaited without a thread, so thousands
-can wait at once.  Calls that read or truncate files, or wait for threads, run on a few threads of the
-manager, so that the loop is not blocked.  Calls that only read memory run in the loop; some of them,
-such as `partition_for` and `state`, are not coroutines.
+A commit, a delete or a fence is written in the event loop and awaited without a thread, so thousands of them can wait
+at once.  Calls that read or truncate files, or wait for threads, run on a few threads of the manager, so that they do
+not block the loop.  Calls that only read memory run in the loop; some of them, such as `partition_for` and `state`, are
+not coroutines.
 
     async with AsyncOffsetManager(manager) as offsets:
         await offsets.become_leader(offsets.partition_for("group"), 1)
@@ -46,21 +46,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Calls that read or cut files at a time.
+#: The default of `threads`: calls that read or truncate files at a time.
 THREADS = 4
 
 
 class AsyncOffsetManager:
     """Wraps an OffsetManager for asyncio; see OffsetManager for every call and its errors.
 
-    Cancelling a waiting task undoes nothing: a commit stays, a load continues.  If a call runs on a
-    thread, its task waits for the call to end before the cancellation, so its buffer is free afterwards.
+    The cancellation of a waiting task undoes nothing: a commit stays, a load continues.  If the call runs on a thread,
+    the cancelled task first waits until the call has ended, so that its buffer is free afterwards.
 
-    Several event loops may use it, also together with direct calls of the wrapped manager.
+    Several event loops may use one object, even while other code calls the wrapped manager directly.
 
     Args:
-        manager: the wrapped manager; start and stop it through this object or directly.
-        threads: most calls that read or truncate files at a time.
+        manager: the wrapped manager.  Start and stop it through this object, or directly.
+        threads: the largest number of calls that read or truncate files at a time.
     """
 
     def __init__(self, manager: OffsetManager, *, threads: int = THREADS) -> None:
@@ -88,20 +88,20 @@ class AsyncOffsetManager:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """See OffsetManager.capabilities; no coroutine."""
+        """See OffsetManager.capabilities; not a coroutine."""
         return self.manager.capabilities
 
     @property
     def partitions(self) -> int:
-        """See OffsetManager.partitions; no coroutine."""
+        """See OffsetManager.partitions; not a coroutine."""
         return self.manager.partitions
 
     async def start(self) -> None:
-        """See OffsetManager.start; on a thread."""
+        """See OffsetManager.start; runs on a thread."""
         await self._on_thread(self.manager.start)
 
     async def stop(self) -> None:
-        """See OffsetManager.stop; on a thread.  Ends the threads of this object as well."""
+        """See OffsetManager.stop; runs on a thread.  Ends the threads of this object as well."""
         try:
             await self._on_thread(self.manager.stop)
         finally:
@@ -116,11 +116,11 @@ class AsyncOffsetManager:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stops it."""
+        """Stops the manager."""
         await self.stop()
 
     def partition_for(self, group: str) -> int:
-        """See OffsetManager.partition_for; no coroutine."""
+        """See OffsetManager.partition_for; not a coroutine."""
         return self.manager.partition_for(group)
 
     # ------------------------------------------------------------------------------------ leadership
@@ -128,7 +128,7 @@ class AsyncOffsetManager:
     async def become_leader(self, partition: int, epoch: int) -> int:
         """See OffsetManager.become_leader; returns the log end when the partition answers.
 
-        Several changes of one partition may be on their way; the newest epoch decides.
+        Several changes of one partition may be in progress; the one with the newest epoch decides.
         """
         return await self._transition(partial(self.manager.become_leader, partition, epoch))
 
@@ -141,16 +141,16 @@ class AsyncOffsetManager:
         return await self._transition(partial(self.manager.resign, partition, epoch))
 
     async def _transition(self, begin: Callable[[], Transition]) -> int:
-        # A new leader reads its log above W before the call returns.
+        # The call runs on a thread, because a new leader reads its log above W before the call returns.
         transition = await self._on_thread(begin)
         return await transition
 
     def state(self, partition: int) -> PartitionState:
-        """See OffsetManager.state; no coroutine."""
+        """See OffsetManager.state; not a coroutine."""
         return self.manager.state(partition)
 
     def leader_epoch(self, partition: int) -> int:
-        """See OffsetManager.leader_epoch; no coroutine."""
+        """See OffsetManager.leader_epoch; not a coroutine."""
         return self.manager.leader_epoch(partition)
 
     # --------------------------------------------------------------------------------------- offsets
@@ -168,7 +168,7 @@ class AsyncOffsetManager:
         client: str | None = None,
         principal: str | None = None,
     ) -> Position:
-        """See OffsetManager.commit; no thread waits for it."""
+        """See OffsetManager.commit; waits without a thread."""
         return await self.manager.commit_async(
             group,
             offsets,
@@ -184,7 +184,7 @@ class AsyncOffsetManager:
     async def fetch(
         self, group: str, partitions: Iterable[PartitionKey] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """See OffsetManager.fetch; called in the loop, unless the manager says that it waits for its storage."""
+        """See OffsetManager.fetch; runs in the loop, unless the manager's fetch waits (`fetch_waits`)."""
         if getattr(self.manager, "fetch_waits", False):
             return await self._on_thread(partial(self.manager.fetch, group, partitions))
         return self.manager.fetch(group, partitions)
@@ -192,11 +192,11 @@ class AsyncOffsetManager:
     async def delete(
         self, group: str, partitions: Iterable[PartitionKey], *, timeout: float | None = None
     ) -> int:
-        """See OffsetManager.delete; no thread waits for it."""
+        """See OffsetManager.delete; waits without a thread."""
         return await self.manager.delete_async(group, partitions, timeout=timeout)
 
     async def delete_group(self, group: str, *, timeout: float | None = None) -> int:
-        """See OffsetManager.delete_group; no thread waits for it."""
+        """See OffsetManager.delete_group; waits without a thread."""
         return await self.manager.delete_group_async(group, timeout=timeout)
 
     async def fence(
@@ -206,43 +206,43 @@ class AsyncOffsetManager:
         *,
         timeout: float | None = None,
     ) -> int:
-        """See OffsetManager.fence; no thread waits for it."""
+        """See OffsetManager.fence; waits without a thread."""
         return await self.manager.fence_async(group, offsets, timeout=timeout)
 
     async def expire(self, *, timeout: float | None = None) -> int:
-        """See OffsetManager.expire; done by the manager's threads."""
+        """See OffsetManager.expire; runs on the manager's threads."""
         return await self.manager.expire_async(timeout=timeout)
 
     async def on_topic_deleted(
         self, topics: Sequence[str], *, timeout: float | None = None
     ) -> int:
-        """See OffsetManager.on_topic_deleted; done by the manager's threads."""
+        """See OffsetManager.on_topic_deleted; runs on the manager's threads."""
         return await self.manager.on_topic_deleted_async(topics, timeout=timeout)
 
     def throttle(
         self, group: str, client: str | None = None, principal: str | None = None
     ) -> float:
-        """See OffsetManager.throttle; no coroutine."""
+        """See OffsetManager.throttle; not a coroutine."""
         return self.manager.throttle(group, client, principal)
 
     # ----------------------------------------------------------------------------------- replication
 
     async def append_as_follower(self, partition: int, epoch: int, batches: Buffer) -> int:
-        """See OffsetManager.append_as_follower; on a thread: the buffer stays as it is until then."""
+        """See OffsetManager.append_as_follower; runs on a thread.  Do not change the buffer meanwhile."""
         return await self._on_thread(
             partial(self.manager.append_as_follower, partition, epoch, batches)
         )
 
     def advance(self, partition: int, epoch: int, offset: int) -> int:
-        """See OffsetManager.advance; no coroutine."""
+        """See OffsetManager.advance; not a coroutine."""
         return self.manager.advance(partition, epoch, offset)
 
     async def truncate_to(self, partition: int, epoch: int, offset: int) -> int:
-        """See OffsetManager.truncate_to; on a thread."""
+        """See OffsetManager.truncate_to; runs on a thread."""
         return await self._on_thread(partial(self.manager.truncate_to, partition, epoch, offset))
 
     async def restart_at(self, partition: int, epoch: int, offset: int) -> None:
-        """See OffsetManager.restart_at; on a thread."""
+        """See OffsetManager.restart_at; runs on a thread."""
         await self._on_thread(partial(self.manager.restart_at, partition, epoch, offset))
 
     async def flush(self, partition: int) -> int:
@@ -250,11 +250,11 @@ class AsyncOffsetManager:
         return await self.manager.flush(partition)
 
     def positions(self, partition: int) -> LogPositions:
-        """See OffsetManager.positions; no coroutine."""
+        """See OffsetManager.positions; not a coroutine."""
         return self.manager.positions(partition)
 
     def end_offset_for_epoch(self, partition: int, epoch: int) -> EpochEnd:
-        """See OffsetManager.end_offset_for_epoch; no coroutine."""
+        """See OffsetManager.end_offset_for_epoch; not a coroutine."""
         return self.manager.end_offset_for_epoch(partition, epoch)
 
     async def read_into(
@@ -266,7 +266,7 @@ class AsyncOffsetManager:
         epoch: int = -1,
         uncommitted: bool = False,
     ) -> int:
-        """See OffsetManager.read_into; on a thread, which writes to the buffer until then."""
+        """See OffsetManager.read_into; runs on a thread, which writes to the buffer meanwhile."""
         return await self._on_thread(
             partial(
                 self.manager.read_into,
@@ -287,7 +287,7 @@ class AsyncOffsetManager:
         epoch: int = -1,
         uncommitted: bool = False,
     ) -> FileRange:
-        """See OffsetManager.file_range; on a thread, since it may read an index."""
+        """See OffsetManager.file_range; runs on a thread, because it may read an index."""
         return await self._on_thread(
             partial(
                 self.manager.file_range,
@@ -307,12 +307,12 @@ class AsyncOffsetManager:
         *,
         from_position: WatchPosition | None = None,
     ) -> Watch:
-        """See OffsetManager.watch; no coroutine: `async for` goes through the watch."""
+        """See OffsetManager.watch; not a coroutine.  Iterate over the watch with `async for`."""
         return self.manager.watch(groups, from_position=from_position)
 
 
 async def _end_of(future: asyncio.Future[T]) -> None:
-    """Waits until a call on a thread has ended, however often the waiting task is cancelled."""
+    """Waits until a call on a thread has ended, even if the waiting task is cancelled."""
     while not future.done():
         try:
             await asyncio.wait([future])

@@ -1,7 +1,7 @@
 """A base class for managers of other storage: a database, a service, a file format of your own.
 
-It implements the rules of OffsetManager that do not depend on the storage: life cycle, leadership,
-checks of arguments.  A subclass provides five short methods, the hooks.
+The class implements the rules of OffsetManager that do not depend on the storage: life cycle,
+leadership, checks of arguments.  A subclass provides five short methods, the hooks.
 """
 
 from __future__ import annotations
@@ -82,23 +82,25 @@ class _AnsweredCommit(_Answered[Position]):
 class BaseOffsetManager:
     """A manager without capabilities over storage of its own; see OffsetManager for every call.
 
-    A subclass has the hooks `read`, `write` and `groups`, and where it holds something `open` and
-    `close`.  They are called one at a time, `read`, `write` and `groups` only while the manager is
-    started.  A hook raises errors of `offsetlog.errors`; anything else that it raises reaches the
-    caller as a StorageError with it as its cause.  A subclass that can do more says so in
-    `capabilities`: with METADATA, EPOCHS and TIMESTAMPS it keeps what commits carry, which is
-    refused otherwise (a commit timestamp is not: see Capability.TIMESTAMPS).  Every other
-    capability needs calls of its own, which it overrides.
+    A subclass implements the hooks `read`, `write` and `groups`; if it has resources, also `open`
+    and `close`.  Only one hook is called at a time.  `read`, `write` and `groups` are called only
+    while the manager is started.  A hook raises errors of `offsetlog.errors`.  The caller gets any
+    other exception as the cause of a StorageError.
 
-    All calls are safe from any thread, and only one runs at a time.  Leaders are kept in memory:
+    A subclass that can do more says so in `capabilities`.  With METADATA, EPOCHS or TIMESTAMPS, it
+    keeps the fields that a commit carries; without them, a commit with such a field is refused
+    (except for a commit timestamp: see Capability.TIMESTAMPS).  For any other capability, the
+    subclass overrides the calls that need it.
+
+    All calls are safe from any thread, and only one runs at a time.  Leadership is kept in memory:
     a partition is led as soon as `become_leader` returns.
 
     Args:
         partitions: the number of partitions of the offsets topic.
-        metadata_max_units: the UTF-16 units that the metadata of a commit may have.
+        metadata_max_units: the largest number of UTF-16 units in the metadata of a commit.
     """
 
-    #: Everything that it can do beyond committing, fetching, deleting and expiring.
+    #: The features of this manager beyond committing, fetching, deleting and expiring.
     capabilities: frozenset[Capability] = frozenset()
     #: Whether `fetch` waits for another machine, so that AsyncOffsetManager calls it on a thread.
     fetch_waits = False
@@ -122,14 +124,14 @@ class BaseOffsetManager:
         """Makes everything durable and releases the resources; called once by `stop` after a start."""
 
     def read(self, group: str) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Returns all positions of a group, an empty mapping if the group does not exist."""
+        """Returns all positions of a group; an empty mapping if the group does not exist."""
         raise NotImplementedError
 
     def write(self, group: str, changes: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
-        """Stores positions of a group, all or none; None deletes one.
+        """Stores positions of a group, all or none; None deletes a position.
 
-        Return only when the changes are as durable as this storage can make them: the commit is then
-        answered, whatever durability was requested.
+        Return only when the changes are as durable as the storage can make them, because the commit
+        is answered then, whatever durability was requested.
         """
         raise NotImplementedError
 
@@ -149,7 +151,7 @@ class BaseOffsetManager:
                 self._started = True
 
     def stop(self) -> None:
-        """Leads no more and closes the storage; see OffsetManager.stop."""
+        """Stops leading and closes the storage; see OffsetManager.stop."""
         with self._lock:
             is_open = self._started and not self._stopped
             self._stopped = True
@@ -202,7 +204,7 @@ class BaseOffsetManager:
         return self._change(partition, epoch, PartitionState.FOLLOWER)
 
     def resign(self, partition: int, epoch: int) -> Transition:
-        """Leads no more; see OffsetManager.resign."""
+        """Stops leading; see OffsetManager.resign."""
         return self._change(partition, epoch, PartitionState.UNLOADED)
 
     def state(self, partition: int) -> PartitionState:
@@ -235,7 +237,7 @@ class BaseOffsetManager:
             return transition
 
     def _settle(self, transition: PartitionTransition) -> None:
-        """Ends a transition whose state is already set, now or later."""
+        """Completes a transition, now or later; the new state is already set."""
         transition.succeed(0)
 
     def _led(self, group: str) -> None:
@@ -307,9 +309,9 @@ class BaseOffsetManager:
         client: str | None = None,
         principal: str | None = None,
     ) -> PendingCommit:
-        """Commits before it returns, which blocks an event loop for as long as `write` takes.
+        """Commits before it returns, so it blocks an event loop for as long as `write` takes.
 
-        A manager whose storage can be written to without waiting overrides it; see
+        Override this method if the storage can be written to without waiting; see
         OffsetManager.commit_async.
         """
         position = self.commit(
@@ -350,7 +352,7 @@ class BaseOffsetManager:
             return self._remove(group, asked.intersection(self._hooked(self.read, group)))
 
     def delete_group(self, group: str, *, timeout: float | None = None) -> int:
-        """Deletes everything of a group; this class knows of no members."""
+        """Deletes everything of a group, whether or not it has members."""
         with self._running():
             checked_timeout(timeout)
             self._led(group)
@@ -363,7 +365,7 @@ class BaseOffsetManager:
         return len(gone)
 
     def expire(self, *, timeout: float | None = None) -> int:
-        """Deletes nothing: without a retention nothing expires; see OffsetManager.expire."""
+        """Deletes nothing, because this class has no retention; see OffsetManager.expire."""
         with self._running():
             checked_timeout(timeout)
             return 0
@@ -392,11 +394,11 @@ class BaseOffsetManager:
     def delete_async(
         self, group: str, partitions: Iterable[PartitionKey], *, timeout: float | None = None
     ) -> Pending[int]:
-        """Deletes before it returns, as `commit_async`; see OffsetManager.delete_async."""
+        """Deletes before it returns, like `commit_async`; see OffsetManager.delete_async."""
         return _Answered(self.delete(group, partitions, timeout=timeout))
 
     def delete_group_async(self, group: str, *, timeout: float | None = None) -> Pending[int]:
-        """Deletes before it returns, as `commit_async`; see OffsetManager.delete_group_async."""
+        """Deletes before it returns, like `commit_async`; see OffsetManager.delete_group_async."""
         return _Answered(self.delete_group(group, timeout=timeout))
 
     def fence_async(
@@ -406,17 +408,17 @@ class BaseOffsetManager:
         *,
         timeout: float | None = None,
     ) -> Pending[int]:
-        """Fences before it returns, as `commit_async`; see OffsetManager.fence_async."""
+        """Fences before it returns, like `commit_async`; see OffsetManager.fence_async."""
         return _Answered(self.fence(group, offsets, timeout=timeout))
 
     def expire_async(self, *, timeout: float | None = None) -> Pending[int]:
-        """Expires before it returns, as `commit_async`; see OffsetManager.expire_async."""
+        """Expires before it returns, like `commit_async`; see OffsetManager.expire_async."""
         return _Answered(self.expire(timeout=timeout))
 
     def on_topic_deleted_async(
         self, topics: Sequence[str], *, timeout: float | None = None
     ) -> Pending[int]:
-        """Deletes before it returns, as `commit_async`; see OffsetManager.on_topic_deleted_async."""
+        """Deletes at once, like `commit_async`; see OffsetManager.on_topic_deleted_async."""
         return _Answered(self.on_topic_deleted(topics, timeout=timeout))
 
     # ---------------------------------------------------------------------- what needs a capability
@@ -436,29 +438,29 @@ class BaseOffsetManager:
         *,
         timeout: float | None = None,
     ) -> int:
-        """Raises CapabilityError: it needs GENERATIONS."""
+        """Raises CapabilityError: the call needs GENERATIONS."""
         self._refuse(Capability.GENERATIONS)
 
     def watch(
         self, groups: Iterable[str] | None = None, *, from_position: WatchPosition | None = None
     ) -> Watch:
-        """Raises CapabilityError: it needs WATCH."""
+        """Raises CapabilityError: the call needs WATCH."""
         self._refuse(Capability.WATCH)
 
     def append_as_follower(self, partition: int, epoch: int, batches: Buffer) -> int:
-        """Raises CapabilityError: it needs REPLICATION."""
+        """Raises CapabilityError: the call needs REPLICATION."""
         self._refuse(Capability.REPLICATION)
 
     def advance(self, partition: int, epoch: int, offset: int) -> int:
-        """Raises CapabilityError: it needs REPLICATION."""
+        """Raises CapabilityError: the call needs REPLICATION."""
         self._refuse(Capability.REPLICATION)
 
     def truncate_to(self, partition: int, epoch: int, offset: int) -> int:
-        """Raises CapabilityError: it needs REPLICATION."""
+        """Raises CapabilityError: the call needs REPLICATION."""
         self._refuse(Capability.REPLICATION)
 
     def restart_at(self, partition: int, epoch: int, offset: int) -> None:
-        """Raises CapabilityError: it needs REPLICATION."""
+        """Raises CapabilityError: the call needs REPLICATION."""
         self._refuse(Capability.REPLICATION)
 
     def read_into(
@@ -470,7 +472,7 @@ class BaseOffsetManager:
         epoch: int = -1,
         uncommitted: bool = False,
     ) -> int:
-        """Raises CapabilityError: it needs REPLICATION."""
+        """Raises CapabilityError: the call needs REPLICATION."""
         self._refuse(Capability.REPLICATION)
 
     def file_range(
@@ -482,7 +484,7 @@ class BaseOffsetManager:
         epoch: int = -1,
         uncommitted: bool = False,
     ) -> FileRange:
-        """Raises CapabilityError: it needs REPLICATION."""
+        """Raises CapabilityError: the call needs REPLICATION."""
         self._refuse(Capability.REPLICATION)
 
     # --------------------------------------------------------------- what is answered without a log

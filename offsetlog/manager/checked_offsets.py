@@ -106,8 +106,8 @@ def checked_offsets(
         metadata_max_units: the longest metadata of one position, in UTF-16 units.
 
     Raises:
-        InvalidArgumentError: the mapping is empty; or a subclass for a wrong key or value, whose key
-            is in the attribute `item`.
+        InvalidArgumentError: the mapping is empty; or a subclass, if a key or value is wrong, with
+            the key in the attribute `item`.
     """
     if not isinstance(offsets, Mapping):
         raise ArgumentTypeError(f"the offsets must be a mapping, not {type(offsets).__name__}")
@@ -141,14 +141,15 @@ def checked_timeout(seconds: object) -> None:
 def checked_expected(
     expected: object, committed: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> dict[TopicPartition, int | None]:
-    """Returns the checked expectations of a commit, an empty mapping for none.
+    """Returns the checked expectations of a commit; an empty mapping if none are given.
 
     Args:
-        expected: an offset by key, None for a key without a position; or None for no expectations.
+        expected: the expected offset by key, with None for a key without a position; None for no
+            expectations.
         committed: the positions that the commit writes; no others can be expected.
 
     Raises:
-        InvalidArgumentError: a subclass of it, by the fault.
+        InvalidArgumentError: or a subclass that names the fault.
     """
     if expected is None:
         return {}

@@ -1,7 +1,7 @@
 """The port through which a manager runs slow work: loads, flushes, timers.
 
-`ThreadExecutor` is the one of a running broker.  A host that owns the time hands in its own: a
-simulation runs everything on one thread, in an order that its seed decides.
+A running broker uses `ThreadExecutor`.  A host that controls time passes its own executor: a
+simulation runs everything on one thread, in an order that its seed determines.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Timer(Protocol):
     """A scheduled call."""
 
     def cancel(self) -> None:
-        """Cancels the call; does nothing if it has begun."""
+        """Cancels the call; does nothing if the call has begun."""
 
 
 class Executor(Protocol):
-    """Runs work of a manager.  Any thread may call every method."""
+    """Runs work of a manager.  Any thread may call any method."""
 
     def now(self) -> float:
-        """Returns the time in seconds, by a clock that never goes back."""
+        """Returns the time in seconds, from a monotonic clock."""
 
     def submit(self, work: Work) -> None:
         """Runs the work once, later; never within this call."""
@@ -42,10 +42,10 @@ class Executor(Protocol):
         """Runs the work once, after `seconds`."""
 
     def stop(self) -> None:
-        """Waits for running work, and drops the rest."""
+        """Waits for running work, and drops work that has not begun."""
 
 
-#: As many timers are kept before those that were cancelled are dropped.
+#: Below this number of timers, cancelled timers are not dropped.
 _TIMERS_UNCHECKED = 64
 
 
@@ -64,8 +64,8 @@ class _ThreadTimer:
 class _Timers:
     """A thread that runs scheduled calls, earliest first; the calls must be short.
 
-    A timer that is cancelled keeps nothing alive, and timers are dropped once half of them are
-    cancelled: most are, long before their time.
+    Most timers are cancelled long before their time.  A cancelled timer keeps nothing alive, and
+    the cancelled timers are dropped once they are half of all timers.
     """
 
     def __init__(self, name: str) -> None:
@@ -121,7 +121,7 @@ class _Timers:
                 if left is not None and left <= 0:
                     timer = heapq.heappop(self._heap)[2]
                     if not timer.cancelled:
-                        timer.cancelled = True  # one that is cancelled from now on is not in the heap
+                        timer.cancelled = True  # a timer that is cancelled from now on is no longer in the heap
                         return timer.work
                     self._cancelled = max(0, self._cancelled - 1)
                     continue
@@ -156,7 +156,7 @@ class ThreadExecutor:
         return time.monotonic()
 
     def submit(self, work: Work) -> None:
-        """Runs the work on one of the threads; dropped after `stop`.
+        """Runs the work on one of the threads; after `stop`, the work is dropped.
 
         Raises:
             CapacityError: the system cannot start a thread.
@@ -176,11 +176,11 @@ class ThreadExecutor:
         except CapacityError:
             if not self._workers:
                 raise
-            return  # those that there are do it
+            return  # the existing threads run it
         self._workers.append(thread)
 
     def call_later(self, seconds: float, work: Work) -> Timer:
-        """Runs the work later on the timers' thread; dropped after `stop`.
+        """Runs the work later on the timers' thread; after `stop`, the work is dropped.
 
         Raises:
             CapacityError: the system cannot start a thread.
@@ -188,7 +188,7 @@ class ThreadExecutor:
         return self._timers.add(self.now() + seconds, work)
 
     def stop(self) -> None:
-        """Waits for the work under way, and drops the rest; see Executor."""
+        """Waits for running work, and drops work that has not begun; see Executor."""
         with self._changed:
             self._stopped = True
             self._queue.clear()
@@ -217,7 +217,7 @@ class ThreadExecutor:
 def executors(given: Executor | None, threads: int) -> tuple[Executor, Executor]:
     """Returns the executors for loads and for flushes: two, so that no flush waits for a load.
 
-    If the host provides an executor, it is used for both.
+    An executor of the host is used for both.
     """
     if given is not None:
         return given, given
@@ -225,7 +225,7 @@ def executors(given: Executor | None, threads: int) -> tuple[Executor, Executor]
 
 
 def _nothing() -> None:
-    """Takes the place of work that was cancelled."""
+    """Replaces work that was cancelled."""
 
 
 def _start(thread: threading.Thread) -> None:
@@ -236,7 +236,8 @@ def _start(thread: threading.Thread) -> None:
 
 
 def _run_one(work: Work) -> None:
-    # Work reports its failures itself; a thread that died of one would let all later work wait.
+    # Work reports its failures itself.  If an exception ended the thread, all later work would
+    # wait.
     try:
         work()
     except BaseException:

@@ -1,4 +1,4 @@
-"""Flushes that callers await without a thread: one serves all callers that came before it began."""
+"""Flushes that callers await without a thread; one flush serves all callers that came before it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from offsetlog.manager.transition import PartitionTransition
 
 
 def parkings(count: int, executor: Executor, *, replicated: bool) -> list[Parking]:
-    """Returns for each partition the queues of writes that wait for W, or otherwise for the disk."""
+    """Returns a queue for each partition: of writes that wait for W, or else for the disk."""
     return [Parking(replicated, executor.now, executor.call_later) for _ in range(count)]
 
 
@@ -26,8 +26,8 @@ class Flushes:
 
     Args:
         executor: runs the flushes.
-        replica_of: returns the Replica of a partition, None where it has no directory; raises
-            ClosedError once the manager is stopped.
+        replica_of: returns the Replica of a partition, or None if the partition has no directory;
+            raises ClosedError once the manager is stopped.
         epoch_of: returns the newest leader epoch of a partition.
         for_disk: the writes that wait for the disk, by partition number.
         for_watermark: the writes that wait for W, by partition number; they fail when the log fails.
@@ -71,7 +71,7 @@ class Flushes:
         with self._lock:
             if self._closed:
                 raise ClosedError("the manager is stopped")
-            # One that has not begun covers what is written by now.
+            # A flush that has not begun covers everything that has been written by now.
             transition = self._transitions.setdefault(number, fresh)
         if self._for_disk[number].wants_flush():
             try:
@@ -82,7 +82,7 @@ class Flushes:
         return transition
 
     def _begin(self, number: int) -> PartitionTransition | None:
-        # In this order: whoever finds that no flush is ordered orders one.
+        # In this order: from `begin_flush` on, a new caller orders another flush.
         self._for_disk[number].begin_flush()
         with self._lock:
             return self._transitions.pop(number, None)
@@ -114,14 +114,14 @@ class Flushes:
         return flushed
 
     def _fail(self, number: int, reached: int, failure: Exception) -> None:
-        # Those that came later have a flush of their own ordered.  If a log failed for good, all
-        # are answered, and as the engine answers them.
+        # Writes above `reached` came later and have ordered another flush.  If the log failed for
+        # good, all writes are answered, with the answers of the engine.
         self._for_disk[number].settle()
         self._for_watermark[number].settle()
         self._for_disk[number].refuse(failure, reached)
 
     def close(self) -> None:
-        """Ends flushes that were not run; call it after the executor has stopped."""
+        """Fails the flushes that did not run; call it after the executor has stopped."""
         with self._lock:
             self._closed = True
             transitions = list(self._transitions.values())

@@ -1,4 +1,4 @@
-"""Expiry group by group, for the coordinator of a manager, which knows the groups' members."""
+"""Expiry of single groups, for the coordinator of a manager, which knows the groups' members."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class GroupToExpire(NamedTuple):
     Attributes:
         group: its name.
         subscribed: the topics that the members of a stable consumer group read; None for a group
-            without members, which its records in the log describe completely.
+            without members, about which its records in the log say everything.
     """
 
     group: str
@@ -32,7 +32,7 @@ class Expired(NamedTuple):
     Attributes:
         group: its name.
         positions: number of deleted positions.
-        is_gone: whether no position is left, so that its records were deleted as well.
+        is_gone: whether no position is left, so that the group's records were deleted, too.
         failure: why the deletion is incomplete or not confirmed; None if it is as durable as configured.
     """
 
@@ -43,7 +43,7 @@ class Expired(NamedTuple):
 
 
 class GroupExpiry:
-    """Finds groups with expired positions, and deletes those; from `LogManager.group_expiry`.
+    """Finds and deletes expired positions, group by group; from `LogManager.group_expiry`.
 
     Thread-safe; the calls block until the work is done.
 
@@ -51,7 +51,7 @@ class GroupExpiry:
         core: waits until writes are durable.
         expirer: knows the retention, and checks the clock.
         maintenance: counts the deletions.
-        sweeps: know the partitions that this process leads and has loaded.
+        sweeps: provide the partitions that this process leads and has loaded.
     """
 
     def __init__(
@@ -69,7 +69,8 @@ class GroupExpiry:
     def leave_to(self, coordinator: GroupCoordinator) -> None:
         """Leaves expiry to a coordinator; call it before any partition is led.
 
-        Nothing expires automatically any more, and `OffsetManager.expire` goes through the coordinator.
+        From then on nothing expires automatically, and `OffsetManager.expire` calls the
+        coordinator.
         """
         self._maintenance.leave_expiry()
         self._sweeps.coordinator = coordinator
@@ -85,7 +86,7 @@ class GroupExpiry:
         return self._maintenance.config.retention_check_interval_ms
 
     def now(self) -> int:
-        """Returns the time by which positions expire now, in milliseconds since 1970.
+        """Returns the time to use for a check of expiry now, in milliseconds since 1970.
 
         Raises:
             ClockError: the clock cannot be right.
@@ -95,7 +96,8 @@ class GroupExpiry:
     def find(self, now: int) -> dict[int, list[str]]:
         """Returns the groups without members that have expired positions, by partition.
 
-        Leaves out groups that have members according to their records: the coordinator knows those.
+        Groups that have members according to their records are left out: the coordinator knows
+        these.
         """
         found = {}
         for partition in self._sweeps.active():
@@ -106,7 +108,7 @@ class GroupExpiry:
         return found
 
     def expire(self, partition: int, groups: Iterable[GroupToExpire], now: int) -> list[Expired]:
-        """Deletes expired positions of some groups of a partition, and waits until that is durable."""
+        """Deletes expired positions of groups of a partition; returns once that is durable."""
         results: list[Expired] = []
         written: Written = {}
         for each in groups:

@@ -22,7 +22,7 @@ class Fences(Protocol):
         offsets: dict[TopicPartition, int | OffsetAndMetadata],
         timeout: float | None,
     ) -> Completion[int]:
-        """Ends the group's generation; see OffsetManager.fence_async.  Names and positions are already checked."""
+        """Ends the group's generation; see OffsetManager.fence_async.  The arguments are already checked."""
 
 
 class GroupLog:
@@ -40,8 +40,8 @@ class GroupLog:
     def leave_fences_to(self, coordinator: Fences) -> None:
         """Leaves every fence to a coordinator; call it before any partition is led.
 
-        The coordinator knows generations without a record yet, and the members to refuse.
-        `OffsetManager.fence` then waits for it, so never call that on the coordinator's own thread.
+        The coordinator knows generations that have no record yet, and the members to refuse.  From then on
+        `OffsetManager.fence` waits for the coordinator, so never call it on the coordinator's own thread.
         """
         self._core.fenced_by = coordinator.fence_async
 
@@ -53,12 +53,12 @@ class GroupLog:
         offsets: Mapping[Key, Committed] | None = None,
         timeout: float | None = None,
     ) -> Pending[int]:
-        """Writes records of a group and positions of it in one batch, all or none.
+        """Writes records and positions of a group in one batch, all or none.
 
         The result is the number of records and positions.  Positions are checked as by `OffsetManager.commit`.
-        Keys and values are as in the log (docs/format/records.md §3.4); None is a tombstone.
-        The caller must keep their order: nothing is compared with the group's earlier record.
-        `timeout` in seconds, None for the configured one.
+        Keys and values are encoded as in the log (docs/format/records.md §3.4); None is a tombstone.  The caller must
+        write the records in order: this call does not compare them with the group's earlier record.  `timeout` is in
+        seconds; None is the configured one.
 
         Raises:
             NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, StorageError,
@@ -74,10 +74,10 @@ class GroupLog:
         *,
         timeout: float | None = None,
     ) -> PendingCommit:
-        """Commits as `OffsetManager.commit_async`, but accepts any offset and leader epoch.
+        """Commits like `OffsetManager.commit_async`, but accepts any offset and leader epoch.
 
-        Kafka stores negative ones as they are, and clients rely on it: some reset a group by
-        committing -1 or -2.  `timeout` in seconds, None for the configured one.
+        Kafka stores negative offsets and epochs as they are, and clients rely on this: some reset a group by committing
+        -1 or -2.  `timeout` is in seconds; None is the configured one.
 
         Raises:
             NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, StorageError,
@@ -89,23 +89,23 @@ class GroupLog:
     def settled_async(self, group: str) -> Pending[int] | None:
         """Waits until everything written so far in the group's log partition takes effect or is truncated.
 
-        It waits as long as a commit.  Returns None if there is nothing to wait for, which is always so
-        without other replicas.
+        The timeout is that of a commit.  Returns None if there is nothing to wait for, which is always the case without
+        other replicas.
 
         Raises:
-            ClosedError.  The result: NotCoordinatorError, CommitTimeoutError, PartitionFailedError.
+            ClosedError.  The result raises NotCoordinatorError, CommitTimeoutError, PartitionFailedError.
         """
         return self._core.park_written(self._core.core.number_of(group))
 
     def pending(self, group: str) -> set[tuple[str, int]]:
         """Returns the topics and partitions whose positions an open transaction may still change.
 
-        Raises as `records`.
+        Raises the errors of `records`.
         """
         return fetch_columns.pending_keys(self._core.core, group)
 
     def records(self, partition: int) -> list[tuple[bytes, bytes]]:
-        """Returns key and value of every record of a group below W, in no particular order.
+        """Returns the key and value of every record of a group below W, in no particular order.
 
         Raises:
             NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, ClosedError.
@@ -118,12 +118,12 @@ class GroupLog:
     def groups(self, partition: int) -> dict[str, int]:
         """Returns the groups with a position or a record, and the number of positions of each.
 
-        Raises as `records`.
+        Raises the errors of `records`.
         """
         replica = self._core.replica(partition)
         return {} if replica is None else replica.partition.groups()
 
     def has_offsets(self, group: str) -> bool:
-        """Returns whether a group has a committed or a pending position.  Raises as `records`."""
+        """Returns whether a group has a committed or a pending position.  Raises the errors of `records`."""
         replica = self._core.replica(self._core.core.number_of(group))
         return replica is not None and replica.partition.has_group(group)

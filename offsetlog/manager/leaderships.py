@@ -1,10 +1,11 @@
 """The roles of a manager's partitions, and the work that a change of role needs.
 
 The engine itself refuses calls with an older leader epoch (`offsetlog._native.replica`), and a load
-reads only below W, so its result is right under any leader.  This module decides what a change needs
-(a load, dropping a table, opening a failed log again) and which calls are answered.  Each change has
-a token.  Work belongs to a partition, not to a change: when it ends, it checks what the newest change
-needs, and completes no transition of an older one (docs/format/loading.md §6.1).
+reads only below W, so its result is right under any leader.  This module decides which work a change needs (a load,
+dropping a table, opening a failed log again) and which calls are answered.
+
+Each change has a token.  Work belongs to a partition, not to a change: when the work ends, it checks what the newest
+change needs, and does not complete the transition of an older change (docs/format/loading.md §6.1).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from offsetlog.manager.transition import PartitionTransition
 
 
 class Role(enum.Enum):
-    """The role that the host wants of a replica."""
+    """The role that the host assigns to a replica."""
 
     NONE = "none"
     LEADER = "leader"
@@ -41,7 +42,7 @@ class Role(enum.Enum):
 
 
 class Partitions(Protocol):
-    """The calls that Leaderships makes to the manager's partitions.  None of them takes its lock."""
+    """The calls that Leaderships makes to the manager's partitions.  None of them takes a lock of Leaderships."""
 
     def replica(self, number: int) -> Replica | None:
         """Returns the replica in use, or None if no log is open."""
@@ -74,18 +75,18 @@ class Slot:
     epoch: int = -1
     token: int = 0
     transition: PartitionTransition | None = None
-    #: Whether the log failed, and the present change has it opened again.
+    #: Whether the log failed and the current change opens it again.
     opens: bool = False
-    #: Whether a thread carries out what the partition needs.
+    #: Whether a thread is doing the work that the partition needs.
     works: bool = False
-    #: The token of the last change of which some work failed: none is begun for it any more.
+    #: The token of the last change whose work failed: no more work is begun for this change.
     failed_token: int = -1
 
 
 class Leaderships:
     """The roles of all partitions of one manager.  Thread-safe.
 
-    Transitions end, and `ended` is called, without the lock, so callbacks may call anything.
+    No lock is held while a transition ends or `ended` is called, so callbacks may make any call.
 
     Args:
         count: number of partitions.
@@ -135,7 +136,7 @@ class Leaderships:
         try:
             return max(given, replica.leadership.epoch)
         except OffsetLogError:
-            return given  # it was retired in this moment; who retired it knew its epoch
+            return given  # it has just been retired by a change, which knew its epoch
 
     def state(self, number: int) -> PartitionState:
         """Returns the state of a partition."""
@@ -156,7 +157,7 @@ class Leaderships:
         return replica.partition.role == "failed"
 
     def _must_open(self, number: int, replica: Replica | None) -> bool:
-        # Under the lock. Damage that a load found may have been the disk, for a moment.
+        # Under the lock.  Damage that a load found may have been a passing failure of the disk.
         if self._slots[number].opens or self._has_failed(number, replica):
             return True
         return replica is not None and replica.partition.read_only
@@ -167,7 +168,7 @@ class Leaderships:
             raise NotCoordinatorError(f"this process does not lead log partition {number}")
 
     def check_follows(self, number: int, epoch: int) -> None:
-        """Refuses calls unless a partition without a directory follows a leader in this epoch."""
+        """Raises FencedLeaderEpochError unless a partition without a directory follows in this epoch."""
         slot = self._slots[number]
         if slot.role is not Role.FOLLOWER or slot.epoch != epoch:
             raise FencedLeaderEpochError(
@@ -181,7 +182,7 @@ class Leaderships:
         with self._slots[number].lock:
             slot = self._open_slot(number)
             if slot.role is Role.LEADER and slot.epoch == epoch and slot.transition is not None:
-                self._order(number)  # the executor may have refused it before
+                self._order(number)  # the executor may have refused the work before
                 return slot.transition
             if epoch <= self.epoch(number):
                 raise older_epoch(number, epoch, self.epoch(number), must_be_above=True)
@@ -204,7 +205,7 @@ class Leaderships:
         return transition
 
     def _elect(self, number: int, replica: Replica, epoch: int) -> OffsetLogError | None:
-        # Under the lock.  An election that fails has ended the leadership before it.
+        # Under the lock.  Even an election that fails ends the earlier leadership.
         try:
             replica.become_leader(epoch, alone=self._alone)
         except OffsetLogError as failure:
@@ -233,7 +234,7 @@ class Leaderships:
                 raise older_epoch(number, epoch, known, must_be_above=False)
             replica = self._partitions.replica(number)
             fails = slot.opens or self._has_failed(number, replica)
-            # Only a newer epoch has a failed log opened again, as in Kafka the next election.
+            # Only a newer epoch opens a failed log again, like the next election in Kafka.
             is_newer = role is Role.FOLLOWER and epoch > known
             opens = slot.opens or (is_newer and self._must_open(number, replica))
             if fails and role is Role.FOLLOWER and not opens:
@@ -280,7 +281,7 @@ class Leaderships:
         return min(0.99, progress["bytes"] / total)
 
     def introduce(self, partition: Partition) -> None:
-        """Gives a partition with a new directory the role that the host wants of it now.
+        """Gives a partition with a new directory the role that the host wants now.
 
         Raises:
             StateError, StorageError: the role could not be set; the partition is not in use.
@@ -293,7 +294,7 @@ class Leaderships:
                 self._order(number)
 
     def _assume(self, number: int, replica: Replica) -> None:
-        # Under the lock, before any caller can use the replica in an old epoch.
+        # Under the lock, so that no caller can use the replica in an old epoch.
         slot = self._slots[number]
         if slot.role is Role.LEADER:
             replica.become_leader(slot.epoch, alone=self._alone)
@@ -305,7 +306,7 @@ class Leaderships:
     # ----------------------------------------------------------------------------------- on the executor
 
     def _order(self, number: int) -> None:
-        # Under the lock.  A thread that works looks again before it ends.
+        # Under the lock.  A working thread checks for more work before it ends.
         slot = self._slots[number]
         if not slot.works and self._next_step(number) is not None:
             self._executor.submit(partial(self._work, number))
@@ -314,13 +315,13 @@ class Leaderships:
         """Orders the work that a partition needs, such as a load after a truncation dropped the table.
 
         Raises:
-            CapacityError: the executor cannot run it; the call can be repeated.
+            CapacityError: the executor cannot run the work; the call can be repeated.
         """
         with self._slots[number].lock:
             self._order(number)
 
     def _next_step(self, number: int) -> Callable[[int], None] | None:
-        # Under the lock: the next step of a partition to its role.
+        # Under the lock.  Returns the next step that a partition needs for its role.
         slot = self._slots[number]
         if self._closed:
             return None
@@ -358,7 +359,7 @@ class Leaderships:
         self.settle(number)
 
     def _give_up(self, number: int, failure: BaseException) -> None:
-        # Whatever a step raises, the next change must find no work running.
+        # Whatever a step raises, `works` must be False at the next change.
         slot = self._slots[number]
         with slot.lock:
             slot.works = False
@@ -382,8 +383,8 @@ class Leaderships:
         if failure is None:
             return
         with self._slots[number].lock:
-            # A failure is one for later callers, too, unless their change has the log opened
-            # again, or begins a load that did not begin.
+            # A change that came during the load fails, too.  It does not if it opens the log again, or if the load had
+            # not begun: in that case, the change begins it.
             began = replica.partition.role != "unloaded"
             concerns = not slot.opens and (slot.token == token or began)
             transition = slot.transition if concerns else None
@@ -397,7 +398,7 @@ class Leaderships:
 
     def _drop(self, number: int) -> None:
         with self._slots[number].lock:
-            # Under the lock, so that no change comes in between that wants the table.
+            # Under the lock, so that no change that wants the table comes in between.
             replica = self._partitions.replica(number)
             if replica is None or self._next_step(number) != self._drop:
                 return
@@ -431,7 +432,7 @@ class Leaderships:
             transition.fail(failure)
 
     def _assume_or_follow(self, number: int, replica: Replica) -> OffsetLogError | None:
-        # Under the lock.  A log that is open serves as a follower's, if it cannot as a leader's.
+        # Under the lock.  If an open log cannot serve a leader, it serves a follower.
         slot = self._slots[number]
         try:
             self._assume(number, replica)
@@ -441,12 +442,12 @@ class Leaderships:
                 self._assume(number, replica)
             except OffsetLogError:
                 with contextlib.suppress(OffsetLogError):
-                    self._partitions.use(replica)  # it failed again, and says so
+                    self._partitions.use(replica)  # it failed again, and reports that itself
             return failure
         return None
 
     def settle(self, number: int) -> bool:
-        """Ends the transition of a partition that has reached its role; returns whether one still waits."""
+        """Ends the transition of a partition that has reached its role; returns whether it still waits."""
         with self._slots[number].lock:
             slot = self._slots[number]
             transition, replica = slot.transition, self._partitions.replica(number)
@@ -473,11 +474,11 @@ class Leaderships:
     # ------------------------------------------------------------------------------------------- the end
 
     def close(self) -> list[int]:
-        """Ends all leadership: every replica steps down in its own epoch; returns those that led."""
+        """Ends all leadership: every leader steps down in its own epoch; returns the partitions that led."""
         return self._end_all(self._step_down_at_last)
 
     def abandon(self) -> None:
-        """Ends all transitions and leaves the replicas as they are; waiting callers are answered."""
+        """Ends all transitions, which answers waiting callers; leaves the replicas as they are."""
         self._end_all(lambda number: None)
 
     def _step_down_at_last(self, number: int) -> None:
@@ -486,7 +487,7 @@ class Leaderships:
             _depose(replica, self.epoch(number))
 
     def _end_all(self, end: Callable[[int], object]) -> list[int]:
-        # Whoever has a lock by now is waited for; whoever takes one later finds the end.
+        # A caller that holds a slot's lock now is waited for; one that takes it later finds `_closed`.
         self._closed = True
         led: list[int] = []
         transitions: list[PartitionTransition | None] = []
@@ -522,10 +523,10 @@ def _log_end(replica: Replica | None) -> int:
     try:
         return 0 if replica is None else replica.positions().log_end
     except OffsetLogError:
-        return 0  # its log is given up
+        return 0  # the log has been closed
 
 
 def _depose(replica: Replica, epoch: int) -> None:
-    # A failed partition refuses every caller.
+    # A failed partition refuses every call.
     with contextlib.suppress(OffsetLogError):
         replica.become_follower(epoch)

@@ -1,4 +1,4 @@
-"""The time until which a leader may answer from its table alone, if its controller grants leases."""
+"""Until when a leader may answer from its table alone, if its controller grants leases."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Leases:
         self._now = now
 
     def grant(self, number: int, until: float) -> None:
-        """Lets a partition answer up to a time and not after it."""
+        """Lets a partition answer until a time, but not after it."""
         self._until[number] = until
 
     def end(self, number: int) -> None:
-        """Ends the lease of a term; a leader of the next term has none until it is granted one."""
+        """Ends the lease of a term.  In the next term, the leader needs a new grant."""
         if self._until[number] is not None:
             self._until[number] = -inf
 
     def check(self, number: int) -> None:
-        """Refuses an answer after the lease; call it between reading the table and answering.
+        """Refuses an answer after the lease has ended; call it between the read and the answer.
 
         Raises:
             NotCoordinatorError: the lease has ended.

@@ -73,7 +73,7 @@ def create(properties: Mapping[str, Setting]) -> LogManager:
     return LogManager(from_properties(properties))
 
 
-#: The calls of the core that an object of the class has in place of its own while it is started.
+#: While a manager is started, these calls of its core replace the methods of the class.
 _DIRECT = ("commit", "commit_async", "advance")
 
 
@@ -82,10 +82,10 @@ class LogManager:
 
     Args:
         settings: the manager's settings.
-        executor: runs loads, flushes and timers, and is stopped with the manager; None for threads
-            of its own, where flushes never wait for loads.
+        executor: runs loads, flushes and timers, and is stopped with the manager; None for threads of the manager, on
+            which flushes never wait for loads.
         fs: the file port.
-        clock: the time of day, None for the system's.
+        clock: the time of day; None for the system's.
         background: whether threads prepare segments and maintain the logs.
 
     Attributes:
@@ -223,7 +223,7 @@ class LogManager:
         if self._background:
             self._closer.keep_checkpoints(store)
             self._maintenance.start()
-        # A Python frame between would cost more than the commit.
+        # A Python frame in between would cost more than the commit itself.
         vars(self).update({each: getattr(core, each) for each in _DIRECT})
 
     def stop(self) -> None:
@@ -242,7 +242,7 @@ class LogManager:
         with self._lock:
             core, self._core = self._core, None
             self._stopped = True
-            # The calls of the class say that the manager is stopped; the core knows only of a store.
+            # From now on, the class's own calls report a stopped manager; the core knows only of a store.
             for each in _DIRECT:
                 vars(self).pop(each, None)
             return core
@@ -253,11 +253,11 @@ class LogManager:
         )
         for parking in (*self._for_watermark, *self._for_disk):
             parking.close(failure)
-        # An expiry under way ends at its next group.
+        # A running check for expired positions ends at its next group.
         self._maintenance.stop()
         for executor in self._executors:
             executor.stop()
-        # Ordered work that did not begin has no caller left to answer.
+        # Work that was ordered and did not begin is failed, so that its callers get an answer.
         self._flushes.close()
         self._sweeps.close()
 
@@ -286,7 +286,7 @@ class LogManager:
 
     @property
     def open_core(self) -> ManagerCore:
-        """The core, for callers that bypass the methods of this class; raises as they do."""
+        """The core, for callers that bypass the methods of this class; raises the same errors."""
         core = self._core
         if core is None:
             raise closed(stopped=self._stopped)
@@ -311,7 +311,7 @@ class LogManager:
         self._leaderships.introduce(partition)
 
     def _gave_up(self, number: int) -> None:
-        # A log that failed is opened again. Writes that were durable before are answered so.
+        # The failed log is opened again.  Writes that were already durable succeed, the others fail.
         failure = PartitionFailedError("the log partition failed before the write was known to be durable")
         self._maintenance.interrupt(number)
         for parking in (self._for_watermark[number], self._for_disk[number]):
@@ -361,7 +361,7 @@ class LogManager:
     def require_replicas(self, partition: int, epoch: int, *, enough: bool) -> None:
         """Sets whether commits are admitted, that is, whether `min.insync.replicas` are in sync.
 
-        A call for another leader epoch than the newest known one has no effect.
+        A call with an epoch other than the newest known one has no effect.
 
         Raises:
             PartitionError, ClosedError.
@@ -384,9 +384,9 @@ class LogManager:
     def grant(self, partition: int, epoch: int, until: float) -> None:
         """Grants a partition a lease: it answers fetches up to a time of the executor's clock, in seconds.
 
-        With leases (`offsetlog.replication.lease`), fetches are linearizable: a leader that was cut off does not
-        answer with positions that another leader has replaced.  A partition that was never granted a lease answers
-        without limit; one that was needs a new lease in each epoch.
+        With leases (`offsetlog.replication.lease`), fetches are linearizable: a leader that lost its connections does
+        not answer with positions that another leader has replaced.  A partition that was never granted a lease answers
+        at any time.  Once granted a lease, a partition needs a new one in each epoch.
         """
         if epoch == self.leader_epoch(partition):
             self._leases.grant(partition, until)
@@ -394,7 +394,7 @@ class LogManager:
     def _term_ended(self, number: int) -> None:
         self.open_core.short_of_replicas.discard(number)
         self._leases.end(number)
-        # Those of the term that has ended are refused.
+        # Writes of the term that has ended are refused.
         self._for_watermark[number].settle()
         self._for_disk[number].settle()
 
@@ -453,8 +453,8 @@ class LogManager:
         )
 
     def _settle(self, number: int, watermark: int) -> None:
-        # Disregarded first: commits parked from now on attend again.  W that another thread moves
-        # meanwhile is settled here, since that thread found no attendant.
+        # `disregard` comes first: commits that are parked from now on attend again.  If another thread moves W
+        # meanwhile, that move is settled here, because that thread found no attendant.
         core = self.open_core
         replica = core.replica(number)
         parking = self._for_watermark[number]
@@ -487,7 +487,7 @@ class LogManager:
         """Returns committed positions; see OffsetManager.fetch."""
         core = self.open_core.core
         number = core.number_of(group)
-        # A table that was dropped answers "loading", which is for leaders.
+        # A dropped table answers "loading", which only a leader may answer.
         self._leaderships.check_leads(number)
         if partitions is None:
             found = fetch_columns.fetch_group(core, group)
@@ -495,7 +495,7 @@ class LogManager:
             keys = arguments.listed_keys(partitions)
             known = fetch_columns.fetch_keys(core, group, keys)
             found = {key: known.get(key, _NOTHING) for key in keys}
-        # After the read: this thread may have rested before it for longer than the lease.
+        # After the read, because this thread may have been suspended before it until the lease ended.
         self._leases.check(number)
         return found
 
@@ -508,7 +508,7 @@ class LogManager:
     def delete_async(
         self, group: str, partitions: Iterable[PartitionKey], *, timeout: float | None = None
     ) -> Pending[int]:
-        """The same without waiting; see OffsetManager.delete_async."""
+        """Deletes positions without waiting; see OffsetManager.delete_async."""
         return self.open_core.delete_async(group, arguments.distinct_keys(partitions), timeout)
 
     def delete_group(self, group: str, *, timeout: float | None = None) -> int:
@@ -516,7 +516,7 @@ class LogManager:
         return self.open_core.delete_group(group, timeout)
 
     def delete_group_async(self, group: str, *, timeout: float | None = None) -> Pending[int]:
-        """The same without waiting; see OffsetManager.delete_group_async."""
+        """Deletes a group without waiting; see OffsetManager.delete_group_async."""
         return self.open_core.delete_group_async(group, timeout)
 
     def fence(
@@ -536,7 +536,7 @@ class LogManager:
         *,
         timeout: float | None = None,
     ) -> Pending[int]:
-        """The same without waiting; see OffsetManager.fence_async."""
+        """Fences a group without waiting; see OffsetManager.fence_async."""
         return self.open_core.fence_async(group, offsets, timeout)
 
     # ------------------------------------------------------------------------------------- all partitions
@@ -555,7 +555,7 @@ class LogManager:
         return self._open_sweeps.expire(timeout)
 
     def expire_async(self, *, timeout: float | None = None) -> Pending[int]:
-        """The same on the manager's threads; see OffsetManager.expire_async."""
+        """Deletes expired positions on the manager's threads; see OffsetManager.expire_async."""
         return self._open_sweeps.expire_async(timeout)
 
     def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
@@ -563,7 +563,7 @@ class LogManager:
         return self._open_sweeps.removal(topics, timeout).run()
 
     def on_topic_deleted_async(self, topics: Sequence[str], *, timeout: float | None = None) -> Pending[int]:
-        """The same on the manager's threads; see OffsetManager.on_topic_deleted_async."""
+        """Deletes positions on the manager's threads; see OffsetManager.on_topic_deleted_async."""
         return self._open_sweeps.begin(self._sweeps.removal(topics, timeout))
 
     def throttle(self, group: str, client: str | None = None, principal: str | None = None) -> float:
@@ -588,7 +588,7 @@ class LogManager:
         return self._followed(partition, arguments.checked_epoch(epoch)).append(epoch, given)
 
     def _followed(self, partition: int, epoch: int) -> Replica:
-        # A follower's directory appears with the first that its leader sends.
+        # A follower's directory is created when its leader sends the first batch.
         replica = self.replica(partition)
         if replica is None:
             self._leaderships.check_follows(partition, epoch)
@@ -603,7 +603,7 @@ class LogManager:
         arguments.checked_place(epoch, offset)
         if replica is None:
             return 0
-        # A cut that is refused changes nothing.
+        # A truncation that is refused must change nothing, so it is checked first.
         replica.check_cut(epoch)
         with self.directory.cutting:
             self._prepare_cut(replica, offset)
@@ -655,7 +655,7 @@ class LogManager:
         """Reads whole batches into a buffer; see OffsetManager.read_into."""
         replica = self.replica(partition)
         given = arguments.checked_buffer(buffer, writable=True)
-        arguments.checked_place(epoch, offset, -(2**63))  # a log has none below 0, and says so
+        arguments.checked_place(epoch, offset, -(2**63))  # an offset below 0 is refused by the log
         if replica is None:
             return 0
         return replica.read_into(offset, given, epoch=epoch, uncommitted=uncommitted)
@@ -678,7 +678,7 @@ class LogManager:
         return replica.file_range(offset, size_max, epoch=epoch, uncommitted=uncommitted)
 
     def listen_to_writes(self, listener: object) -> None:
-        """Sets a function to call with the partition's number after each write here; None for none."""
+        """Sets a function that is called with the partition's number after each write; None for none."""
         self.open_core.appended = listener  # type: ignore[assignment]
 
     # ------------------------------------------------------------------------------------------- watch
@@ -690,7 +690,7 @@ class LogManager:
         from_position: WatchPosition | None = None,
     ) -> Watch:
         """Watches changes of positions; see OffsetManager.watch."""
-        _ = self.open_core  # which is refused where the manager does not run
+        _ = self.open_core  # raises if the manager is not started
         return self._watches.open(groups, from_position)
 
     @property

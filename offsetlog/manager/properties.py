@@ -1,4 +1,4 @@
-"""Reads properties of a broker one at a time, given as text or as the value itself."""
+"""Reads single properties of a broker, each given as text or as the value itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from offsetlog.errors import ConfigError
 
-#: As a broker's property, or as the value itself.
+#: A property as text, or as the value itself.
 Setting = str | int | float | bool
 
 
@@ -32,14 +32,15 @@ def real(name: str, value: Setting) -> float:
 
 def path(name: str, value: Setting) -> Path:
     """Returns a directory.  Raises ConfigError with the name of the property."""
-    # Else an unset variable would make a directory "None", or take the one the broker runs in.
+    # Otherwise an unset variable would create a directory "None", or use the broker's working
+    # directory.
     if not isinstance(value, str | Path) or not str(value):
         raise ConfigError(f"{name} must be a directory, not {value!r}")
     return Path(value)
 
 
 def choice(**meanings: Any) -> Callable[[str, Setting], Any]:
-    """Returns a reader that accepts one of these words and returns its meaning."""
+    """Returns a function that accepts one of these words and returns its meaning."""
 
     def read(name: str, value: Setting) -> Any:
         if value not in meanings:

@@ -1,4 +1,4 @@
-"""The refusals that all managers share, with one wording and remedy each."""
+"""The errors that all managers share, so that each has the same text and advice everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Managers by name: entry points of the group `offsetlog.managers`, among which `offset.storage` chooses."""
+"""Managers by name: the entry points of the group `offsetlog.managers`; `offset.storage` selects one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _found() -> dict[str, list[EntryPoint]]:
     found: dict[str, list[EntryPoint]] = {}
     for entry in entry_points(group=GROUP):
         known = found.setdefault(entry.name, [])
-        # A distribution that is installed twice, in place and as a wheel, names the same thing.
+        # A distribution that is installed twice, in place and as a wheel, names the same factory twice.
         if all(each.value != entry.value for each in known):
             known.append(entry)
     return found
@@ -44,16 +44,16 @@ def _only(name: str, entries: list[EntryPoint]) -> EntryPoint:
 
 
 def create_manager(settings: Mapping[str, Any]) -> OffsetManager:
-    """Makes the manager that a broker's properties choose; does not start it.
+    """Creates the manager that a broker's properties select; does not start it.
 
     Args:
-        settings: the broker's properties.  `offset.storage` names the manager, "log" by default; the
-            manager's factory gets all of them.
+        settings: the broker's properties.  `offset.storage` names the manager, "log" by default.  All properties are
+            passed to the manager's factory.
 
     Raises:
         ArgumentTypeError: the settings are not a mapping.
-        ConfigError: no manager has the name, two claim it, it cannot be imported, or its factory does
-            not return an OffsetManager; or a property has a value that is not allowed.
+        ConfigError: no manager has the name, or two claim it; the manager cannot be imported, or its factory does not
+            return an OffsetManager; or a property has a value that is not allowed.
     """
     given: object = settings
     if not isinstance(given, Mapping):
@@ -70,7 +70,7 @@ def create_manager(settings: Mapping[str, Any]) -> OffsetManager:
     except (ImportError, AttributeError) as failure:
         raise ConfigError(f"{STORAGE}={name}: {entry.value} cannot be imported: {failure}") from failure
     manager: OffsetManager = factory(settings)
-    # Asked of the class: a property may raise before the manager is started.
+    # The class is checked, not the object: a property of the object may raise before the start.
     lacks = [each for each in CALLS if not hasattr(type(manager), each)]
     if lacks:
         kind = type(manager).__name__

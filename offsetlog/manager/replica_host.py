@@ -1,8 +1,7 @@
 """One replica of one partition: a log manager under the rules of `offsetlog.replication`.
 
-The rules decide what to do, the manager does it, and the host's network carries the messages.  Slow
-work runs on the executor, and the controller decides which replica leads, so a simulation runs
-exactly this code.
+The rules decide what to do, the manager does it, and the host's network carries the messages.  The controller decides
+which replica leads.  Slow work runs on the executor.  A simulation therefore runs exactly this code.
 """
 
 from __future__ import annotations
@@ -50,19 +49,28 @@ Granted = Callable[[int], object]
 
 
 class Network(Protocol):
-    """The host's part: messages between replicas and the controller.  May lose, delay, repeat and reorder them."""
+    """Sends messages between replicas and the controller; the host provides this object.
+
+    Messages may be lost, delayed, repeated and reordered.
+    """
 
     def fetch(self, leader: int, request: FetchRequest, answer: Answer) -> None:
-        """Sends a follower's fetch; `answer` is called with the response, later or never."""
+        """Sends a follower's fetch; calls `answer` with the response, later or never."""
 
     def propose(self, partition: int, change: InSyncChange) -> None:
-        """Sends a leader's proposal to the controller, whose state comes back through `ReplicaHost.on_state`."""
+        """Sends a leader's proposal to the controller.
+
+        The controller's state comes back through `ReplicaHost.on_state`.
+        """
 
     def renew(self, partition: int, leader_epoch: int, answer: Granted) -> None:
-        """Asks the controller for the leader's lease; `answer` is called with its length in ms, later or never."""
+        """Asks the controller for the leader's lease.
+
+        Calls `answer` with the length of the lease in milliseconds, later or never.
+        """
 
     def failed(self, partition: int, failure: OffsetLogError) -> None:
-        """Reports that the replica cannot go on: its log failed."""
+        """Reports that the replica cannot continue, because its log failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +78,14 @@ class HostConfig:
     """The times of a replica, in seconds.
 
     Attributes:
-        fetch_wait: longest time before a leader answers a fetch without new records
+        fetch_wait: the longest time before a leader answers a fetch without new records
             (``replica.fetch.wait.max.ms``).
-        retry: time after which a follower repeats a fetch that failed or was not answered.
-        tick: time between checks of the in-sync set.
-        fetch_bytes: the most bytes in one answer (``replica.fetch.max.bytes``).
-        renew: time between renewals of a leader's lease; a leader answers fetches only while it holds
-            one.  None if the controller grants none: then a leader that is cut off may answer with
-            positions that another has replaced.
+        retry: how long after the end of `fetch_wait` a follower repeats a fetch that failed or was not answered.
+        tick: the time between checks of the in-sync set.
+        fetch_bytes: the largest number of bytes in one answer (``replica.fetch.max.bytes``).
+        renew: the time between renewals of a leader's lease; a leader answers clients' fetches only while it holds a
+            lease.  None if the controller grants no leases: then a leader that lost its connections may answer with
+            positions that another leader has replaced.
     """
 
     fetch_wait: float = 0.5
@@ -88,7 +96,7 @@ class HostConfig:
 
 
 class _Log:
-    """A partition of a manager as the rules read it."""
+    """A partition of a manager, in the form in which the rules read it."""
 
     def __init__(self, manager: LogManager, partition: int, most: int, largest: int) -> None:
         self._manager = manager
@@ -113,14 +121,14 @@ class _Log:
         return self._manager.end_offset_for_epoch(self._partition, epoch)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        # Whatever a follower asks for.
+        # At most `fetch_bytes`, whatever size the follower asks for.
         size = max(1024, min(max_bytes, self._most))
         while True:
             buffer = bytearray(size)
             try:
                 read = self._manager.read_into(self._partition, offset, buffer, uncommitted=True)
             except TooLargeError:
-                # The first batch is sent whatever its size, so that a follower gets on.
+                # The first batch is sent whatever its size, so that the follower makes progress.
                 if size >= self._largest:
                     raise
                 size = min(2 * size, self._largest)
@@ -140,7 +148,7 @@ class ReplicaHost:
     """Runs one replica, which leads or follows as the controller says.  Thread-safe.
 
     Args:
-        manager: the started manager, made with the replication factor of the partition.
+        manager: the started manager, created with the replication factor of the partition.
         partition: the log partition.
         replica: the id of this replica.
         incarnation: grows with every start of this process.
@@ -187,7 +195,7 @@ class ReplicaHost:
         self._flushes = self._is_woken = self._stopped = False
         self._failure: OffsetLogError | None = None
         if self._config.renew is not None:
-            # Before it leads for the first time: it answers nothing until it is granted a lease.
+            # Granted before the replica leads for the first time: it answers no fetch until it gets a real lease.
             manager.grant(partition, manager.leader_epoch(partition), 0.0)
         self._ticks()
 
@@ -213,10 +221,10 @@ class ReplicaHost:
             self._drop_fetches(self._parked)
 
     def on_state(self, state: PartitionState) -> None:
-        """Applies a state of the controller; one older than the newest known changes nothing.
+        """Applies a state of the controller; a state that is not newer than the known one changes nothing.
 
-        After a restart, pass no state from before the host registered: its log may be lost, and it would
-        lead in an epoch of its former process.
+        After a restart, do not pass a state from before the host registered: its log may be lost, and it would lead in
+        an epoch of its former process.
         """
         with self._lock:
             if self._stopped or state.version <= self._state.version:
@@ -249,7 +257,7 @@ class ReplicaHost:
     def _begin(
         self, state: PartitionState, change: Transition, begin: Callable[[PartitionState], None]
     ) -> None:
-        # A log that failed is opened again in a new epoch, and its positions are known then.
+        # In a new epoch, a failed log is opened again.  Its positions are not known until it is open.
         try:
             begin(state)
         except (CoordinatorLoadingError, PartitionFailedError):
@@ -359,7 +367,7 @@ class ReplicaHost:
             parked.timer = self._executor.call_later(
                 self._config.fetch_wait, lambda: self._answer_one(parked)
             )
-            # A follower has one fetch under way: the latest takes the place of those before.
+            # A follower has one fetch under way, so its latest fetch replaces its earlier ones.
             others = [each for each in self._parked if each.request.replica != request.replica]
             self._drop_fetches([each for each in self._parked if each not in others])
             self._parked = [*others, parked]
@@ -445,7 +453,7 @@ class ReplicaHost:
         self._go_on()
 
     def _go_on(self) -> None:
-        # A fetch says what is on disk; a former leader may have written what no flush has covered.
+        # A fetch reports the flushed end.  A former leader may have written records that are not flushed.
         if self._log.flushed() < self._log.log_end():
             self._flush()
         else:
@@ -474,7 +482,7 @@ class ReplicaHost:
             try:
                 self._fetch()
             except CoordinatorLoadingError:
-                pass  # the log is opened again, and `_begin` fetches then
+                pass  # the log is being opened again; `_begin` fetches once it is open
             except OffsetLogError as failure:
                 self._fail(failure)
 
@@ -487,7 +495,7 @@ class ReplicaHost:
                 actions = follower.on_response(request, response)
                 self._carry_out(follower, actions, number)
             except CoordinatorLoadingError:
-                pass  # the table is being loaded, or the log opened; the fetch is repeated
+                pass  # the table is being loaded or the log opened; the fetch is repeated
             except OffsetLogError as failure:
                 self._fail(failure)
 
@@ -508,7 +516,7 @@ class ReplicaHost:
                         self._partition, follower.leader_epoch, advance.within(end)
                     )
                 case Retry():
-                    return  # the timer of the fetch repeats it
+                    return  # the fetch's timer repeats the fetch
                 case _:
                     return
         if actions and number == self._fetch_number:
@@ -537,7 +545,7 @@ class ReplicaHost:
                     view.on_own_flush(flushed, end, self._now())
                     self._move_watermark()
                     if end > flushed:
-                        self._flush()  # more came meanwhile
+                        self._flush()  # more records were written meanwhile
                 elif self._follower is not None:
                     self._fetch()
             except ClosedError:
@@ -552,15 +560,15 @@ class ReplicaHost:
         return self._manager.state(self._partition) is ReplicaState.FAILED
 
     def _flush_again(self) -> None:
-        # A flush of an older epoch failed, and its log is open again by now, or will be. A role
-        # that began on the new one meanwhile waits for that flush.
+        # The failed flush was one of an older epoch, and the log is being opened again or already open.  A role that
+        # has begun on the open log waits for a flush.
         try:
             if self._view is not None:
                 self._flush()
             elif self._follower is not None:
                 self._go_on()
         except CoordinatorLoadingError:
-            pass  # it is not open yet, and `_begin` tries again
+            pass  # the log is not open yet; `_begin` tries again
         except OffsetLogError as failure:
             self._fail(failure)
 
@@ -583,14 +591,15 @@ class ReplicaHost:
 
     def _tick(self) -> None:
         view = self._view
-        # The upkeep of a log finds failures, too; a leader would go on leading without answering.
+        # Maintenance of the log finds failures, too.  If they were not reported, a leader would keep leading without
+        # answering.
         if self._failure is None and self._has_failed():
             raise PartitionFailedError(
                 f"log partition {self._partition} has failed; its log will be opened again at the next election"
             )
         if view is None:
             return
-        # The end of an election, or of a load, may have written the ends of transactions.
+        # When an election or a load ends, it may have written the ends of transactions.
         if self._log.flushed() < self._log.log_end():
             self._flush()
         if view.proposed is not None:

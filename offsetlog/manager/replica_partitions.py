@@ -10,15 +10,16 @@ from offsetlog.lifecycle.open_partitions import OpenPartitions
 
 
 class ReplicaPartitions:
-    """Gives the core its open partitions, and creates one at its first write.
+    """Gives the core its open partitions, and creates a partition at its first write.
 
-    A partition is created by its first commit if this process leads it, and by the leader's first batch if it follows.
-    Thread-safe.
+    The first write is a commit if this process leads the partition, and the leader's first batch if
+    it follows.  Thread-safe.
 
     Args:
-        owned: the owner, which opens and closes them.
-        check_leads: raises the error for a partition that is not open and that this process does not lead.
-        made: called with a new partition before its caller gets it; gives it its role.
+        owned: the owner of the partitions, which opens and closes them.
+        check_leads: called for a partition that is not open; raises NotCoordinatorError unless this
+            process leads it.
+        made: called with a new partition before its caller gets it, to give the partition its role.
     """
 
     def __init__(
@@ -30,7 +31,8 @@ class ReplicaPartitions:
         self._owned = owned
         self._check_leads = check_leads
         self._made = made
-        #: Held while a partition is created, until it has its role, so that no other caller gets it earlier.
+        #: Held while a partition is created and gets its role, so that no other caller gets it
+        #: earlier.
         self._making = threading.Lock()
 
     def all(self) -> list[Partition]:
@@ -38,16 +40,18 @@ class ReplicaPartitions:
         return self._owned.all()
 
     def loading(self, wait: bool = True) -> list[int]:
-        """Returns nothing: a replica that is loading answers so itself."""
+        """Returns an empty list, because a replica that is being loaded reports that itself."""
         return []
 
     def loaded(self, number: int) -> Partition | None:
-        """Returns an open partition, or None if this process leads it and it has no directory yet.
+        """Returns an open partition; None if this process leads it and it has no directory yet.
 
         Raises:
             NotCoordinatorError: another process leads it.
-            DataLossError, StorageError: its directory is missing, or the disk cannot read it.
-            CoordinatorLoadingError, PartitionFailedError: it failed; see OpenPartitions.get.
+            DataLossError, StorageError: the partition's directory is missing, or the disk cannot
+                read it.
+            CoordinatorLoadingError, PartitionFailedError: the partition failed; see
+                OpenPartitions.get.
         """
         if self._owned.failure_of(number) is not None:
             self._check_leads(number)
@@ -68,11 +72,11 @@ class ReplicaPartitions:
         return self.make_replica(number)
 
     def make_replica(self, number: int) -> Partition:
-        """Does the same as `make`, whichever process leads the partition."""
+        """Does the same as `make`, but even if another process leads the partition."""
         with self._making:
             found = self._owned.get(number)
             if found is None:
                 found = self._owned.make(number)
-            # Also one that was made before, and got no role then.
+            # A partition that was created earlier may have got no role at that time.
             self._made(found)
         return found

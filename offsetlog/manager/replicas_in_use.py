@@ -1,4 +1,4 @@
-"""The replicas that a manager's core uses, and their replacement when a log is opened again."""
+"""The replicas that a manager's core uses; a replica is replaced when its log is opened again."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class ReplicasInUse:
     """The calls that Leaderships makes to partitions.  Thread-safe.
 
     Args:
-        core: uses the replicas.
-        owned: opens and closes the replicas.
-        gave_up: called with a failed partition before its log is opened again, when it accepts no more
-            calls: ends the calls and work that wait for it.
+        core: the core, which uses the replicas.
+        owned: the owner, which opens and closes the replicas.
+        gave_up: called with a failed partition that accepts no more calls, before its log is opened
+            again; ends the calls and the work that wait for the partition.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ReplicasInUse:
         return Replica(self._owned.open_again(number, self._release))
 
     def _release(self, failed: Partition) -> None:
-        # No caller begins a call on it any more; running ones end with its failure.
+        # No caller begins a call on the failed log any more; running calls end with its failure.
         self._core.detach(failed.number)
         self._gave_up(failed.number)
 

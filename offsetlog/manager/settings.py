@@ -51,7 +51,7 @@ class QuotaLimits:
         return any(getattr(self, each.name) is not None for each in fields(self))
 
     def buckets(self) -> Quotas | None:
-        """Makes the token buckets; None if nothing is limited."""
+        """Creates the token buckets; None if nothing is limited."""
         if not self.any:
             return None
         return Quotas(
@@ -69,18 +69,18 @@ class ManagerSettings:
     Attributes:
         path: the log directory (``log.dir``).
         partitions: number of partitions of the offsets topic (``offsets.topic.num.partitions``).
-        replication_factor: replicas of a partition (``offsets.topic.replication.factor``).  With 1 a leader is alone:
-            W is the log end.
-        min_insync_replicas: replicas that must be in sync, or commits are refused (``min.insync.replicas``).
+        replication_factor: replicas of a partition (``offsets.topic.replication.factor``).  With 1, a leader has no
+            followers, and W is the log end.
+        min_insync_replicas: commits are refused while fewer replicas are in sync (``min.insync.replicas``).
         commit_timeout: seconds that a commit waits for its answer (``offsets.commit.timeout.ms``).
-        durability: when a commit is answered (``offsets.commit.durability``): "replicas", which with one replica is
-            "disk"; "disk"; "process".
-        accept_while_loading: whether plain commits are accepted while a partition loads (``commits.while.loading``:
-            accept or refuse).
+        durability: when a commit is answered (``offsets.commit.durability``): "replicas" (the same as "disk" with one
+            replica), "disk" or "process".
+        accept_while_loading: whether plain commits are accepted while a partition is being loaded
+            (``commits.while.loading``: accept or refuse).
         keep_table: whether a replica keeps its table when it resigns (``offsets.table.on.resign``: keep or drop).
-        warm_followers: whether followers keep a table, so that they lead at once (``offsets.follower.table``: warm or
-            cold).
-        load_threads: loads at a time, and also flushes at a time (``offsets.load.threads``).
+        warm_followers: whether followers keep a table, so that they can lead at once (``offsets.follower.table``: warm
+            or cold).
+        load_threads: the number of loads at a time, and of flushes at a time (``offsets.load.threads``).
         quotas: limits of groups and clients.
         store: settings of the logs (``offsets.topic.segment.bytes``, ``offset.metadata.max.bytes``).
         maintenance: cleaning, snapshots and expiry (``offsets.retention.minutes``,
@@ -127,7 +127,7 @@ class ManagerSettings:
 
 # ------------------------------------------------------------------------------- a broker's properties
 
-#: By the broker's name of a property: the part of the settings, the field, and how the value is read.
+#: By a property's name: the part of the settings, the field, and the function that reads the value.
 _READERS: dict[str, tuple[str, str, Callable[[str, Setting], Any]]] = {
     "log.dir": ("", "path", path),
     "offsets.topic.num.partitions": ("", "partitions", number),
@@ -173,13 +173,13 @@ def from_properties(properties: Mapping[str, Setting]) -> ManagerSettings:
     """
     if "log.dir" not in properties:
         raise ConfigError("log.dir is missing: set it to the directory that keeps the offsets")
-    # Kafka has no properties of these names, so an ignored one would silently limit nothing.
+    # An unknown quota is refused, not ignored: a misspelled one would silently limit nothing.
     quotas = [each for each in PROPERTIES if each.startswith(_QUOTA)]
     for name in properties:
         if name.startswith(_QUOTA) and name not in PROPERTIES:
             raise ConfigError(f"{name} is not a quota; the quotas are {', '.join(sorted(quotas))}")
     settings = ManagerSettings(path=Path())
-    # In the order of the readers: the replication factor comes before what it bounds.
+    # In the order of the readers: the replication factor comes before the settings that it limits.
     for name in (each for each in _READERS if each in properties):
         settings = with_property(settings, name, properties[name])
     return settings

@@ -1,6 +1,6 @@
 """Work on all partitions that a manager leads, one after the other: expiry, and deleted topics.
 
-It is answered when everything it wrote is as durable as a commit.
+A sweep is answered when everything that it wrote is as durable as a commit.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from offsetlog.maintenance.retention import Expirer
 from offsetlog.manager.executor import Executor
 from offsetlog.manager.interface import Pending
 
-#: The records written in one partition in one term: their count and their end offset.
+#: By term, the records written in one partition: their count and their end offset.
 Written = dict[int, tuple[int, int]]
 
 
 def add_written(written: Written, count: int, end_offset: int, term: int) -> None:
-    """Adds written records; once the last of a term is durable, all before it are."""
+    """Adds written records.  Once the last record of a term is durable, all earlier ones are."""
     if end_offset >= 0:
         before = written.get(term, (0, -1))
         written[term] = (before[0] + count, max(before[1], end_offset))
@@ -42,15 +42,15 @@ class GroupCoordinator(Protocol):
 class Sweep(Completion[int]):
     """One run over the partitions; its result is the number of deleted positions.
 
-    If a partition fails, the others are still handled; the answer is then the first failure, with a note
-    that says what was done.
+    If a partition fails, the others are still handled.  The answer is then the first failure, with a note that says how
+    many positions were deleted.
 
     Args:
         partitions: the partitions, in the order of the work.
         work: handles one partition and adds what it wrote, even if it raises afterwards.
         core: waits until writes are durable.
-        timeout: seconds to wait for that, None for the configured time.
-        refused: the reasons for which other partitions are left out.
+        timeout: seconds to wait until the writes are durable; None for the configured timeout.
+        refused: the errors for which other partitions are left out.
 
     Raises:
         InvalidArgumentError: the timeout is negative or not a number.
@@ -81,7 +81,7 @@ class Sweep(Completion[int]):
     # ------------------------------------------------------------------------------- on this thread
 
     def run(self) -> int:
-        """Does all the work, waits until it is durable, and returns the result or raises."""
+        """Does all the work, waits until it is durable, and returns the result or raises the failure."""
         written: list[tuple[int, int, int]] = []
         while self._left:
             partition = self._left.pop()
@@ -136,7 +136,7 @@ class Sweep(Completion[int]):
             self._end()
 
     def stop(self) -> None:
-        """Fails the work because the manager was stopped; what is written stays."""
+        """Fails the sweep because the manager was stopped; its writes stay."""
         self.fail(ClosedError("the manager is stopped; the next sweep deletes the rest"))
 
     # ------------------------------------------------------------------------------------- for both
@@ -163,15 +163,15 @@ class Sweeps:
     """The sweeps of one manager.  Thread-safe.
 
     Args:
-        core: writes, and waits until writes are durable.
+        core: writes, and waits until the writes are durable.
         executor: runs sweeps whose callers do not block.
-        expirer: knows what has expired.
+        expirer: determines which positions have expired.
         leads: whether this process leads a partition.
         failure_of: returns why an existing partition is not open, or None.
         check_lease: refuses answers from the table alone if another process may lead now.
 
     Attributes:
-        coordinator: expires positions in order with its other changes; None if there is none.
+        coordinator: the coordinator, which expires positions in order with its other changes, or None.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class Sweeps:
         return [each for each in self._there() if each.role == "active"]
 
     def groups(self) -> list[str]:
-        """Returns the groups of these partitions, sorted."""
+        """Returns the groups of the active partitions, sorted."""
         return sorted(group for partition in self.active() for group in partition.groups())
 
     def expire(self, timeout: float | None) -> int:
@@ -212,7 +212,7 @@ class Sweeps:
         return self.expiry(timeout).run()
 
     def expire_async(self, timeout: float | None) -> Pending[int]:
-        """The same without waiting; see OffsetManager.expire_async."""
+        """Deletes expired positions without waiting; see OffsetManager.expire_async."""
         if self.coordinator is not None:
             return self.coordinator.expire_async(timeout)
         return self.begin(self.expiry(timeout))
@@ -239,8 +239,8 @@ class Sweeps:
     def removal(self, topics: Iterable[str], timeout: float | None) -> Sweep:
         """Returns the sweep for OffsetManager.on_topic_deleted, over all partitions that this process leads.
 
-        Partitions that are loading or not open make it fail, since nothing would delete their positions
-        of the topics later.
+        The sweep fails if a partition is being loaded or is not open, because nothing would delete the topics'
+        positions there later.
 
         Raises:
             ArgumentTypeError: the topics are not a list of names.
@@ -253,7 +253,7 @@ class Sweeps:
                 keys = [key for key in found if key.topic in gone]
                 if keys:
                     add_written(written, *core.delete_unanswered(group, keys))
-            # After the read, as for a fetch: the table may be that of a former leader.
+            # After the read, as in a fetch, because the table may be that of a former leader.
             self._check_lease(partition.number)
 
         led = [number for number in range(core.core.count) if self._leads(number)]

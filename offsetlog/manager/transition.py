@@ -32,7 +32,7 @@ class PartitionTransition(Completion[int]):
         return 1.0 if self.done() else self._measure()
 
     def supersede(self, epoch: int) -> None:
-        """Ends it, unless it has ended, because a change of a later epoch supersedes it."""
+        """Ends a transition that has not ended, because a change of a later epoch supersedes it."""
         self.fail(
             FencedLeaderEpochError(
                 f"log partition {self.partition}: the transition of leader epoch {self.epoch} was replaced "

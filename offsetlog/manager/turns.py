@@ -1,4 +1,4 @@
-"""Orders work within a group: calls for the same positions run in the order in which they came."""
+"""Turns keep work on the same positions of a group in the order in which it came."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class _Turn:
 
     Attributes:
         work: the work.
-        keys: the positions that it touches, None for all.
-        number: grows from each turn of a group to the next.
-        before: the turns that it waits for.
-        after: the turns that wait for it, in order.
+        keys: the positions that the work touches; None for all.
+        number: the order of the turns of a group.
+        before: the turns for which this turn waits.
+        after: the turns that wait for this one, in order.
     """
 
     __slots__ = ("after", "before", "keys", "number", "work")
@@ -47,7 +47,7 @@ class _Turn:
 
 
 class _Group:
-    """The turns of a group.  Each turn that touches a position waits for the one before it."""
+    """The turns of a group.  A turn waits for the last earlier turn of each of its positions."""
 
     def __init__(self) -> None:
         self.unfinished: dict[_Turn, None] = {}
@@ -72,7 +72,11 @@ class _Group:
             self.last.update(dict.fromkeys(turn.keys, turn))
 
     def remove(self, turn: _Turn) -> list[_Turn]:
-        """Removes a turn; returns those that may begin now.  Turns that waited for it wait for those before it."""
+        """Removes a turn; returns the turns that may begin now.
+
+        A turn that waited for the removed one now waits for the turns before it that touch the same
+        positions.
+        """
         del self.unfinished[turn]
         for earlier in turn.before:
             del earlier.after[turn]
@@ -101,8 +105,8 @@ class _Group:
 class Turns:
     """Makes work wait for earlier work of its group that touches the same keys.
 
-    Without it, a write that is refused and sent again after later ones could replace a newer offset by an older one.
-    Thread-safe; no lock is held while work runs.
+    Otherwise a write that is refused and sent again, after later writes, could replace a newer
+    offset by an older one.  Thread-safe; no lock is held while work runs.
     """
 
     def __init__(self) -> None:
@@ -130,10 +134,10 @@ class Turns:
             return list(self._groups)
 
     def leave(self, work: Work[Any]) -> list[Work[Any]] | None:
-        """Removes waiting work, which then never runs; returns None if it is not waiting.
+        """Removes waiting work, which then never runs.
 
         Returns:
-            The work that may begin now, for `begin`.
+            The work that may begin now, to pass to `begin`; None if the given work is not waiting.
         """
         with self._lock:
             _, turn = self._turns.get(work, (None, None))
@@ -155,13 +159,14 @@ class Turns:
         return [each.work for each in following]
 
     def pass_on(self, work: Work[Any]) -> None:
-        """Removes ended work, as `end`, and begins the work that may begin now."""
+        """Removes ended work, like `end`, and begins the work that may begin now."""
         self.begin(self.end(work))
 
     def begin(self, works: Iterable[Work[Any]]) -> None:
         """Begins work whose turn it is.
 
-        Work that ends as soon as it begins passes its turn on in the same loop: thousands in a row may do so.
+        Work may end as soon as it begins, and pass on its turn.  Its successor then begins in the
+        loop of the outermost call, not recursively, so thousands of turns in a row are possible.
         """
         ready: deque[Work[Any]] | None = getattr(self._beginning, "ready", None)
         if ready is not None:
@@ -173,7 +178,7 @@ class Turns:
             while ready:
                 try:
                     ready.popleft().go_on()
-                except BaseException as failure:  # the others would never have their turns
+                except BaseException as failure:  # otherwise the others would never have their turns
                     interrupt = interrupt or failure
         finally:
             self._beginning.ready = None

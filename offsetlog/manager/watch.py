@@ -20,12 +20,12 @@ from offsetlog.types import LogGap, PositionChange
 if TYPE_CHECKING:
     import pyarrow
 
-#: Seconds after which a watch that waits looks by itself: W also moves where nobody says so, as at
+#: Seconds after which a waiting watch checks the logs by itself.  W also moves without a report: at
 #: the end of a load, and when positions expire in the background.
 LOOKS_EVERY = 0.1
-#: Changes that an iteration reads at a time.
+#: The number of changes that an iteration reads at a time.
 ITERATED = 500
-#: Changes that one read of a log has room for.
+#: The largest number of changes in one read of a log.
 ROWS_MAX = 65_536
 
 
@@ -33,7 +33,7 @@ class LogWatch:
     """Reads the logs of several partitions in turn; see Watch.
 
     Args:
-        logs: the watched partitions, each at its place.
+        logs: the watched partitions, each at the place where its watch begins.
         closed: called with the watch once it is closed.
     """
 
@@ -45,8 +45,9 @@ class LogWatch:
         self._last = -1     # the log partition that was read last
         self._moved = set(self._logs)
         self._failure: OffsetLogError | None = None
-        # Changes that an iteration has read and not handed out yet, each with the place after it, or
-        # None inside of a transaction; and the places after those that it has handed out.
+        # `_unread` has the changes that an iteration has read but not yielded yet, each with the
+        # place after it (None inside a transaction).  `_handed` has the places after the changes
+        # that were yielded.
         self._unread: deque[tuple[Any, int, Place | None]] = deque()
         self._handed: dict[int, Place] = {}
         self._closed = False
@@ -153,9 +154,10 @@ class LogWatch:
         except OffsetLogError as failure:
             if not chunks:
                 raise
-            self._failure = failure  # raised next, so that what was read is not lost
+            self._failure = failure  # raised by the next call, so that the changes read are not lost
         except BaseException:
-            # An interrupt, such as a signal: what was read is not delivered, so it is read again.
+            # An interrupt, such as a signal: the changes read are not delivered, so they are read
+            # again later.
             for chunk in reversed(chunks):
                 self._logs[chunk.number].go_back(chunk.before)
             self._moved.update(self._logs)
@@ -163,8 +165,8 @@ class LogWatch:
         return chunks
 
     def _read_logs(self, chunks: list[Chunk], max_changes: int, *, arrow: bool) -> None:
-        # Each begins after the partition that was read last: one that always has more, or that
-        # always fails, keeps no other from its turn.
+        # Each call begins after the partition that was read last.  A partition that always has more
+        # changes, or that always fails, therefore does not keep the others from being read.
         left = max_changes
         for number in sorted(self._moved, key=lambda each: (each <= self._last, each)):
             is_end = False
@@ -172,7 +174,7 @@ class LogWatch:
                 if left <= 0:
                     return
                 self._last = number
-                self._moved.discard(number)  # before the log is read: a later move counts again
+                self._moved.discard(number)  # before the read, so that a later move of W is seen
                 try:
                     chunk, is_end = self._logs[number].read(
                         self._blocks, min(max_changes, ROWS_MAX), arrow=arrow
@@ -187,7 +189,7 @@ class LogWatch:
     # ---------------------------------------------------------------------------------------- iterating
 
     def _next(self) -> PositionChange | LogGap | None:
-        # The next one of an iteration, None where there is none now.
+        # Returns the next change of an iteration; None if there is none now.
         with self._lock:
             self._raise_failure()
             if not self._unread:
@@ -242,7 +244,7 @@ class LogWatch:
                 news.set_result(None)
 
         def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed: no task waits any more
+            with contextlib.suppress(RuntimeError):  # the loop was closed, so no task waits any more
                 loop.call_soon_threadsafe(settle)
 
         with self._news:

@@ -1,7 +1,7 @@
 """One log partition of a watch: its changes, and gaps where changes cannot be reported.
 
-A place in a log is a log offset and the leader epoch of the record before it.  The epoch shows
-whether a truncated log, or another replica's, still holds the records that were reported.
+A place in a log is a log offset and the leader epoch of the record before it.  The epoch shows whether a log that was
+truncated, or the log of another replica, still contains the records that were reported.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from offsetlog.directory.history_floor import HistoryFloor
 from offsetlog.errors import CoordinatorLoadingError, OffsetLogError
 from offsetlog.types import LogGap
 
-#: A leader epoch and a log offset: after the record before the offset, which is of the epoch.
+#: A place: the leader epoch of the record before the log offset, and the log offset.
 Place: TypeAlias = tuple[int, int]
 
-#: The place of a log that has nothing yet.
+#: The place at the start of every log.
 BEGINNING: Place = (-1, 0)
 
 
@@ -67,16 +67,16 @@ def present_place(partition: Partition) -> Place:
 
 
 def place_of_cut(replica: Replica, epoch: int, offset: int) -> int | None:
-    """Returns the offset up to which a log holds the records that were read before a place.
+    """Returns the offset up to which a log still contains the records that were read before a place.
 
-    Returns the place's own offset if the log holds all of them, and None if this replica cannot know
-    yet: as a follower it is not that far, or it does not know that another replica leads now.  The rule
-    is that of a follower's truncation (docs/format/leader-epochs.md §12.4): a log that has the epoch
-    holds its records up to where the epoch ends.
+    Returns the offset of the place if the log contains all of these records.  Returns None if this replica cannot know
+    yet: it is a follower that does not have them yet, or it does not know yet that another replica leads.  The rule is
+    that of a follower's truncation (docs/format/leader-epochs.md §12.4): a log that knows an epoch contains the records
+    of that epoch up to where the epoch ends.
     """
     positions, leadership = replica.positions(), replica.leadership
     if offset <= positions.log_start:
-        return offset  # nothing of what was read before is in the log; what is missing is a gap
+        return offset  # none of these records is in the log any more; the missing ones are a gap
     newest = replica.last_epoch()
     leads = leadership.leads and leadership.epoch >= epoch
     if epoch < 0 or epoch == newest:
@@ -88,8 +88,8 @@ def place_of_cut(replica: Replica, epoch: int, offset: int) -> int | None:
     end = replica.end_offset_for_epoch(epoch)
     if end.epoch == epoch:
         return min(offset, end.end_offset)
-    # The log has nothing of the epoch.  That of a leader without followers is the beginning of what
-    # it was; where another leader's log took its place, nobody knows where they part.
+    # The log does not know the epoch.  The log of a leader without followers is then a prefix of its former self.  If
+    # another leader's log replaced it, it is unknown where the two diverge.
     if not leadership.alone:
         return positions.log_start
     return min(offset, end.end_offset if end.end_offset >= 0 else positions.log_end)
@@ -101,7 +101,7 @@ class WatchedLog:
     Args:
         source: provides the log.
         number: the log partition.
-        groups: the watched groups, None for all.
+        groups: the watched groups; None for all.
         place: leader epoch and log offset.
     """
 
@@ -114,7 +114,7 @@ class WatchedLog:
         self._feed = ChangeFeed(number, groups)
         self._epoch, self._offset = place
         self._follows: Partition | None = None
-        # Where gaps of other groups were passed over: the floor of the watched ones then.
+        # The floor of the watched groups when a gap of other groups was last passed over.
         self._held_floor: int | None = None
 
     @property
@@ -123,7 +123,7 @@ class WatchedLog:
         return self._epoch, self._offset
 
     def read(self, blocks: RowBlocks, rows: int, *, arrow: bool) -> tuple[Chunk, bool]:
-        """Returns changes, about as many rows as requested, and whether there are no more now.
+        """Returns changes, about as many rows as requested, and whether the log has no more for now.
 
         Raises:
             StorageError, CapacityError, LimitError, ClosedError; the next call reads the same again,
@@ -139,7 +139,7 @@ class WatchedLog:
         return Chunk(self.number, before, self.place, items, changes), is_end
 
     def go_back(self, place: Place) -> None:
-        """Goes back to a place, since the records read after it were not delivered."""
+        """Goes back to a place, because the changes read after it were not delivered."""
         self._epoch, self._offset = place
         self._follows = None
 
@@ -150,7 +150,7 @@ class WatchedLog:
         try:
             return self._read_open(partition, blocks, rows, arrow)
         except CoordinatorLoadingError:
-            # Its log failed, and is being opened again.
+            # The log failed, and is being opened again.
             self._follows = None
             return [], True
 
@@ -171,7 +171,7 @@ class WatchedLog:
                 raise
             return [], False
         if self._was_cut() or self._was_released(partition):
-            # Some of it may have been read from what was being cut off, or cleaned.
+            # Some changes may come from records that were being truncated or cleaned.
             self._follows = None
             return [], False
         if gap is not None:
@@ -183,11 +183,11 @@ class WatchedLog:
         try:
             return not self._feed.is_current()
         except OffsetLogError:
-            return False  # it is closed, or its log has failed
+            return False  # the partition is closed, or its log has failed
 
     def _was_released(self, partition: Partition) -> bool:
-        # Missing records of other groups are passed over for as long as the history of the watched
-        # groups is kept; a cleaner says before it takes anything away that it is not any more.
+        # Missing records of other groups are passed over while the history of the watched groups is kept.  When it no
+        # longer is, a cleaner raises the floor before it removes any record.
         if self._held_floor is None:
             return False
         floor = self._own(self._source.recorded_floor(partition))
@@ -196,7 +196,7 @@ class WatchedLog:
     # ------------------------------------------------------------------------------- finding the place
 
     def _find_place(self, partition: Partition) -> LogGap | None:
-        # Makes the feed go on here, unless this replica has not come so far.
+        # Starts the feed at the current place, unless this replica does not have that place yet.
         self._follows = None
         self._held_floor = None
         replica = Replica(partition)
@@ -211,8 +211,8 @@ class WatchedLog:
         while True:
             known_below = self._offset if gap is not None else max(self._offset, floor)
             self._feed.start(partition, self._offset, self._epoch, known_below)
-            # A cleaner records the floor before it takes anything away: records that it took while the feed
-            # looked for open transactions is known now.
+            # A cleaner records the floor before it removes anything, so the floor now shows whether records were
+            # removed while the feed looked for open transactions.
             again = self._floor(partition)
             if again <= floor:
                 break
@@ -225,7 +225,7 @@ class WatchedLog:
     # ------------------------------------------------------------------------------- what was cleaned
 
     def _floor(self, partition: Partition) -> int:
-        # The log offset from which on every change of the watched groups is there.
+        # The log offset from which on every change of the watched groups is in the log.
         floors = self._source.recorded_floor(partition)
         watermark = Replica(partition).positions().watermark
         return min(watermark, max(self._own(floors), self._settled(partition, floors, watermark)))
@@ -237,13 +237,13 @@ class WatchedLog:
 
     @staticmethod
     def _settled(partition: Partition, floors: HistoryFloor, watermark: int) -> int:
-        # Where another program cleaned: values of a transaction that was open there count from its
-        # end on, and may have been taken for superseded (HistoryFloor.foreign).
+        # For the part that another program cleaned.  The values of a transaction that was open there take effect at its
+        # end, and may have been removed as if they were superseded (HistoryFloor.foreign).
         foreign = min(floors.foreign, watermark)
         return timeline.ended_by(partition, foreign, watermark) if foreign > 0 else 0
 
     def _judged(self, partition: Partition, gap: LogGap) -> LogGap | None:
-        # Records are missing; of groups whose history is kept all may be there.
+        # Records are missing in a gap.  Groups whose history is kept may nevertheless have all of theirs.
         if gap.reason != "cleaned":
             return gap
         floors = self._source.recorded_floor(partition)
@@ -252,7 +252,7 @@ class WatchedLog:
             self._feed.extend_gap(floors.end)
             self._held_floor = own
             return None
-        # One gap stands for all that a pass has taken away.
+        # One gap covers all records that a pass of the cleaner has removed.
         end = max(gap.end, self._floor(partition))
         self._feed.extend_gap(end)
         return gap._replace(end=end)

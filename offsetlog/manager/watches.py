@@ -23,7 +23,7 @@ class Watches:
         directory: the directory of the logs.
         count: the number of partitions.
         checked: returns the number of a partition, or raises PartitionError.
-        partition_of: returns an open partition, or None without a log; raises ClosedError.
+        partition_of: returns an open partition, or None if it has no log; raises ClosedError.
         number_of: returns the log partition of a group.
         listen: called with `on_moved` at the first watch, and with None after the last.
     """

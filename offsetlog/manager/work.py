@@ -1,4 +1,4 @@
-"""Work that sends a storage several requests, each after the answer to the one before, without a waiting thread."""
+"""Work that sends a storage several requests, each after the previous answer, without a waiting thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Awaited(Protocol):
-    """An answer that calls back; comes from the connection or from other work."""
+    """An answer to wait for, from the connection or from other work."""
 
     def done(self) -> bool:
         """Whether the answer has come."""
@@ -23,12 +23,12 @@ class Awaited(Protocol):
         """Calls the callback with this object once the answer has come."""
 
 
-#: The steps of work: a generator that yields answers, resumes once all have come, and returns the result.
+#: The steps of work: a generator that yields answers to wait for, continues once all have come, and returns the result.
 Steps = Generator[Sequence[Awaited], None, T]
 
 
 class AbandonedError(Exception):
-    """Ends the steps of work that was already answered, by its timeout or by the manager's stop."""
+    """Ends the steps of work that was answered before its end: its timeout passed, or the manager stopped."""
 
 
 class _Countdown:
@@ -46,22 +46,23 @@ class _Countdown:
 
 
 class Work(Completion[T]):
-    """Running steps and their result.  The caller's thread runs the first steps, answering threads the others.
+    """Running steps and their result.
 
-    It may be answered from outside before its steps end.  The steps then continue to their next `check`, so `ended` is
-    called once nothing of the work is running.
+    The caller's thread runs the first steps; the threads that bring answers run the others.  Work may be answered from
+    outside before its steps end.  The steps then continue up to their next `check`, so `ended` is called only once
+    nothing of the work runs any more.
 
     Args:
-        steps: makes the steps.
+        steps: creates the steps.
         ended: called with the work once its steps have ended.
-        allow: raises the error that forbids a write now, if any.
+        allow: raises an error if requests are forbidden now.
 
     Attributes:
         is_sent: whether a write was sent and not refused.
         is_writing: whether a write is being sent or about to be.
         node: the first node that the last write concerns.
-        group: the group in whose order it runs, or None.
-        synced_session: the session whose reads see all writes answered earlier to any client, or None.
+        group: the group in whose turns it runs, or None.
+        synced_session: the session whose reads see every write that was answered earlier, to any client; or None.
     """
 
     def __init__(
@@ -81,13 +82,13 @@ class Work(Completion[T]):
         self._allow = allow
 
     def check(self) -> None:
-        """Raises AbandonedError if already answered, or the error that forbids it; call it before each request."""
+        """Raises AbandonedError if the work was answered, or the error of `allow`; call it before each request."""
         if self.done():
             raise AbandonedError
         self._allow()
 
     def go_on(self) -> None:
-        """Runs steps up to the first answer that has not come."""
+        """Runs the steps up to the first answer that has not come yet."""
         answer: Callable[[], object]
         try:
             while True:
@@ -100,7 +101,7 @@ class Work(Completion[T]):
         except StopIteration as end:
             answer = partial(self.succeed, end.value)
         except AbandonedError as end:
-            answer = partial(self.fail, end)  # which does nothing: it was answered
+            answer = partial(self.fail, end)  # has no effect: the work was answered before
         except OffsetLogError as failure:
             answer = partial(self.fail, failure)
         except Exception as failure:
@@ -108,14 +109,14 @@ class Work(Completion[T]):
             wrapped.__cause__ = failure
             answer = partial(self.fail, wrapped)
         except BaseException as interrupt:
-            # An interrupt of the thread that asks: others would wait for its turn to end for ever.
+            # An interrupt of the calling thread.  If this work did not end, others would wait for its turn for ever.
             text = f"{type(interrupt).__name__} while the request to ZooKeeper was being sent"
             self._end(partial(self.fail, StorageError(text)))
             raise
         self._end(answer)
 
     def _end(self, answer: Callable[[], object]) -> None:
-        # The work whose turn it is begins before those who wait for the answer ask for more.
+        # Ended first, so that the next work in turn begins before callers that get the answer send more.
         try:
             self._ended(self)
         finally:

@@ -2,11 +2,11 @@
 
 Three rules keep every committed record.  The in-sync set grows only by a proposal of the current
 leader that is based on the newest version.  The last members of the set stay in it when they die,
-since no other replica is known to hold all records.  A replica that starts again leaves the set, because
-it may have lost records, unless it is all that is left.
+because no other replica is known to hold all records.  A replica that restarts leaves the set,
+because it may have lost records, unless no other member is alive.
 
-All functions are pure, and safe to call from any thread.  `assigned` is in the order of preference;
-`live` holds the replicas that are registered and alive.
+All functions are pure, and safe to call from any thread.  The argument `assigned` lists the
+replicas in the order of preference; `live` holds those that are registered and alive.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ def elect(
         assigned: the replicas of the partition, in the order of preference.
         in_sync: the in-sync set.
         live: the replicas that are alive.
-        unclean: whether a replica that is not in sync may lead if no other can.  It loses committed
-            records, so this is a decision of an operator, for one election.
+        unclean: whether a replica that is not in sync may lead if no other can.  Such an election
+            loses committed records, so an operator decides on it, each time.
 
     Returns:
-        The leader and the set that it begins with, or None if nobody can lead.
+        The leader and the set that it begins with; None if no replica can lead.
     """
     alive = [replica for replica in assigned if replica in live]
     clean = [replica for replica in alive if replica in in_sync]
@@ -84,17 +84,18 @@ def ensure_leader(
     live: Collection[int],
     may_elect: bool = True,
 ) -> PartitionState:
-    """Returns the state with a live leader, or without any if no replica in sync is alive.
+    """Returns the state with a live leader, or without a leader if no replica in sync is alive.
 
-    A replica that was taken for lost and comes back without a restart needs no more than this: it
-    has lost nothing.  A live leader stays.
+    A live leader stays.  Call only this for a replica that was taken for lost and comes back
+    without a restart: it has lost no records.
 
     Args:
         state: the state before.
         assigned: the replicas of the partition.
         live: the replicas that are alive.
         may_elect: whether the lease of the last leader has ended (`lease.LeaseBook.may_elect`).
-            Until then that leader stays, dead or not, and the host calls this again.
+            Until it has, the last leader stays, dead or alive, and the host calls this function
+            again later.
     """
     if not is_election_due(state, live) or not may_elect:
         return state
@@ -103,12 +104,13 @@ def ensure_leader(
         return with_leader(state, elected)
     if state.leader == NO_LEADER:
         return state
-    # The next epoch fences a leader that is alive after all; no other replica leads in it.
+    # No replica leads in the new epoch.  It fences the former leader, in case that leader is still
+    # alive.
     return with_leader(state, Elected(leader=NO_LEADER, in_sync=state.in_sync))
 
 
 def is_election_due(state: PartitionState, live: Collection[int]) -> bool:
-    """Returns whether there is no live leader; a host then grants no lease any more."""
+    """Returns whether the partition has no live leader.  If so, the host grants no lease."""
     return state.leader == NO_LEADER or state.leader not in live
 
 
@@ -120,18 +122,18 @@ def on_replica_lost(
     live: Collection[int],
     may_elect: bool = True,
 ) -> PartitionState:
-    """Returns the state after a replica died, or can no longer be reached.
+    """Returns the state after a replica died or became unreachable.
 
     Args:
         state: the state before.
         replica: the id of the replica.
         assigned: the replicas of the partition.
-        live: the replicas that are alive; whether it holds `replica` does not matter.
+        live: the replicas that are alive, with or without `replica`.
         may_elect: see `ensure_leader`.
     """
     others = frozenset(live) - {replica}
-    # If nobody of the set is alive the set stays: each of them holds all committed records, and
-    # the first that comes back can lead.  A leader stays in it until another is elected.
+    # If no member of the set is alive, the set stays: each member holds all committed records, and
+    # the first one to come back can lead.  A leader stays in the set until another is elected.
     if replica in state.in_sync and state.in_sync & others and replica != state.leader:
         remaining = state.in_sync - {replica}
         state = replace(state, in_sync=remaining, version=state.version + 1)
@@ -148,17 +150,17 @@ def on_replica_registered(
 ) -> PartitionState:
     """Returns the state after a replica registered with a new incarnation: it has restarted.
 
-    Its log may have lost what was not flushed, or all.  It leaves the in-sync set, and its leader
-    has to see it catch up, unless no other member of the set is alive.  If it was the leader, its
-    epoch ends in any case: see `in_sync.LeaderView`.
+    The log of this replica may have lost unflushed records, or all records.  The replica therefore
+    leaves the in-sync set until the leader sees it catch up.  It stays in the set only if no other
+    member is alive.  If it was the leader, its epoch ends in any case: see `in_sync.LeaderView`.
 
     Args:
         state: the state before.
         replica: the id of the replica.
         assigned: the replicas of the partition.
         live: the replicas that are alive, `replica` among them.
-        may_elect: see `ensure_leader`.  It does not matter if `replica` was the leader: its former
-            process has ended, and its lease with it (`lease.LeaseBook.release`).
+        may_elect: see `ensure_leader`.  Ignored if `replica` was the leader: its former process has
+            ended, and the lease with it (`lease.LeaseBook.release`).
     """
     may_elect = may_elect or replica == state.leader
     lost = on_replica_lost(state, replica, assigned=assigned, live=live, may_elect=may_elect)
@@ -171,8 +173,8 @@ class AlterAnswer:
 
     Attributes:
         error: NONE if the proposal is accepted.
-        state: the state after it.  The host stores it if its version is new, and sends it to the
-            leader, which gives it to `LeaderView.on_in_sync`, accepted or not.
+        state: the state after the proposal, accepted or not.  The host stores the state if its
+            version is new, and sends it to the leader, which passes it to `LeaderView.on_in_sync`.
     """
 
     error: AlterError
@@ -200,8 +202,8 @@ def alter_in_sync(
         return AlterAnswer(error=AlterError.UNKNOWN_LEADER_EPOCH, state=state)
     if change.version != state.version:
         return AlterAnswer(error=AlterError.INVALID_UPDATE_VERSION, state=state)
-    # A refusal takes the version, too: the leader no longer counts the replicas that it proposed,
-    # so a copy of the proposal that arrives late must not be accepted.
+    # A refusal uses up the version, too.  After it, the leader no longer counts the replicas that
+    # it proposed, so a copy of the proposal that arrives later must not be accepted.
     version = state.version + 1
     error = _refuse(state, change, assigned, live)
     if error != AlterError.NONE:
@@ -225,11 +227,12 @@ def _refuse(
 
 
 def is_eligible(state: PartitionState, member: Member, live: Mapping[int, int]) -> bool:
-    """Returns whether a replica may be in the in-sync set as the incarnation that is named.
+    """Returns whether a replica may be in the in-sync set with the incarnation proposed for it.
 
-    The incarnation that caught up must be the one that is alive: a later one may have lost what the
-    leader saw (KIP-903).  A replica that is in the set already may be named without one, since its
-    restart would have made a new version.
+    The incarnation that caught up must be the one that is alive: a later one may have lost records
+    that the leader saw acknowledged (KIP-903).  A proposal may leave out the incarnation of a
+    replica that is already in the set, since a restart of the replica would have made a new
+    version.
     """
     if member.incarnation == UNKNOWN_INCARNATION:
         return member.replica in state.in_sync and member.replica in live

@@ -1,8 +1,8 @@
 """The follower's side: its fetches, and what it does with the answers.
 
 A follower truncates its log only where the two logs diverge, by the leader epochs of its leader's
-log (KIP-101, KIP-279, KIP-595).  It never truncates at its own high watermark, which may be old:
-records above it may be committed.
+log (KIP-101, KIP-279, KIP-595).  It never truncates at its own high watermark, which may be out of
+date: records above it may be committed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class ReplicaLog(Protocol):
         """Returns the offset of the next record."""
 
     def flushed(self) -> int:
-        """Returns the end on disk, which survives a loss of power."""
+        """Returns the flushed end: records below it survive a loss of power."""
 
     def last_epoch(self) -> int:
-        """Returns the newest leader epoch that the log knows, -1 if it knows none.
+        """Returns the newest leader epoch that the log knows; -1 if it knows none.
 
-        That may be one that starts at the log end: this replica led in it, and wrote nothing.  A
-        later leader that does not know of it answers that the logs part at the log end, and a
-        truncation there removes the epoch.
+        That epoch has no records if this replica led in it and wrote nothing.  A later leader that
+        does not know the epoch answers that the logs diverge at the log end, and the truncation
+        there removes the epoch.
         """
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
@@ -56,8 +56,8 @@ class RestartAt:
     """Drop the whole log, and begin it again where the leader's log begins.
 
     Attributes:
-        log_start_offset: the start of the leader's log; below the own log end only when an unclean
-            election left two logs with nothing in common.
+        log_start_offset: the start of the leader's log.  It is below the follower's log end only if
+            an unclean election left two logs with nothing in common.
     """
 
     log_start_offset: int
@@ -65,10 +65,10 @@ class RestartAt:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Append record batches at the log end, their offsets and epochs kept.
+    """Append record batches at the log end, with the offsets and epochs that they have.
 
     Attributes:
-        records: whole batches, the first of which holds the log end.
+        records: whole batches; the first one contains the log end offset.
     """
 
     records: bytes
@@ -85,7 +85,7 @@ class Advance:
     high_watermark: int
 
     def within(self, log_end: int) -> int:
-        """Returns W for a log with this end, after the actions before this one: the smaller."""
+        """Returns W, or the log end after the preceding actions if that is smaller."""
         return min(self.high_watermark, log_end)
 
 
@@ -117,8 +117,8 @@ Action: TypeAlias = Truncate | RestartAt | Append | Advance | Retry | Stop
 class Follower:
     """Follows the leader of one partition.
 
-    It keeps no position of its own: the log has them, so an action that failed is simply
-    asked for again.  Not safe to share between threads.
+    All positions are read from the log, so an action that failed is returned again after the next
+    fetch.  Not safe to share between threads.
 
     Args:
         partition: the number of the log partition.
@@ -126,7 +126,7 @@ class Follower:
         incarnation: the incarnation of this process.
         leader_epoch: the epoch to follow.
         log: the replica's log.
-        max_bytes: the size of the records asked for.
+        max_bytes: the largest size of the records in an answer.
     """
 
     __slots__ = (
@@ -175,7 +175,7 @@ class Follower:
             self._is_fenced = False
 
     def next_fetch(self) -> FetchRequest | None:
-        """Returns the request to send next, None while the follower is stopped."""
+        """Returns the request to send next; None while the follower is stopped."""
         return None if self._is_fenced else self._request()
 
     def _request(self) -> FetchRequest:
@@ -192,17 +192,17 @@ class Follower:
         )
 
     def on_response(self, request: FetchRequest, response: FetchResponse) -> list[Action]:
-        """Returns what to do with an answer, in order.
+        """Returns the actions that an answer requires, in order.
 
-        The host carries the actions out one after the other, and leaves out the rest when one
-        fails.  It must not change the log between this call and the last action.
+        The host carries out the actions one after the other, and skips the remaining ones if one
+        fails.  It must not change the log in any other way between this call and the last action.
 
         Args:
             request: the request that the answer belongs to.
             response: the answer.
 
         Returns:
-            The actions; none for an answer that came too late.
+            The actions; an empty list if the answer came too late.
         """
         if self._is_fenced or self._is_late(request):
             return []
@@ -223,10 +223,10 @@ class Follower:
         return [Append(response.records), advance] if response.records else [advance]
 
     def _is_late(self, request: FetchRequest) -> bool:
-        # An answer is about a log with a certain end and a certain newest epoch, and holds as long
-        # as the log is like that.  The answer to an earlier fetch would be appended at the wrong
-        # place; one of another epoch, or to a former life of this replica, may be about other
-        # records.
+        # An answer is valid only while the log still has the end and the newest epoch that the
+        # request named.  The records of an answer to an earlier fetch would be appended at the
+        # wrong offset.  An answer from another epoch, or to an earlier incarnation of this replica,
+        # may be about other records.
         current = self._request()
         return (
             request.current_leader_epoch != current.current_leader_epoch
@@ -236,14 +236,16 @@ class Follower:
         )
 
     def _is_below(self, leader_start: int) -> bool:
-        # The leader cannot compare records below the start of its log.  Where its log begins at the
-        # end of this one, Kafka's followers remove the same records, by moving their log start up.
+        # The leader cannot compare records below the start of its log.  If the leader's log starts
+        # at the end of this log, Kafka's followers remove the same records, by advancing their log
+        # start offset.
         return self._log.log_start() < leader_start and self._log.log_end() <= leader_start
 
     def _truncate(self, diverging: EpochEnd, response: FetchResponse) -> Action:
-        # The two logs cannot agree above the smaller of their ends for the largest epoch that both
-        # may have.  If that epoch is not in both, the next fetch diverges again, at a smaller epoch
-        # or offset, so that this comes to an end.
+        # `diverging` names the largest epoch that both logs may have.  Each log has an end offset
+        # for it, and the logs cannot agree above the smaller of the two.  If only one log has the
+        # epoch, the next fetch diverges again, at a smaller epoch or offset, so the truncations
+        # come to an end.
         own = self._log.end_offset_for_epoch(diverging.epoch)
         if own.end_offset < 0:
             return self._cut(diverging.end_offset, response)
@@ -257,8 +259,9 @@ class Follower:
     def _cut(self, offset: int, response: FetchResponse) -> Action:
         start, leader_start = self._log.log_start(), response.log_start_offset
         if offset < start and leader_start < start:
-            # The logs part below the start of this one.  That start is at most W, so this comes of
-            # an unclean election; the leader's records below it are needed as well.
+            # The logs diverge below the start of this log.  That start is at most W, so an unclean
+            # election must have happened.  The leader's records below the start are needed as well.
             return RestartAt(leader_start)
-        # If nothing agrees above the start of the leader's log, the next fetch ends in RestartAt.
+        # If the logs agree nowhere above the start of the leader's log, the next fetch leads to
+        # RestartAt.
         return Truncate(max(start, leader_start, min(offset, self._log.log_end())))

@@ -19,16 +19,16 @@ class InSyncConfig:
     """The settings of replication, the same on all replicas of a partition.
 
     Attributes:
-        min_insync_replicas: W stays, and a host refuses commits, while fewer replicas are in sync
-            (``min.insync.replicas``); a partition with fewer replicas needs all of them.
+        min_insync_replicas: while fewer replicas are in sync, W does not advance and a host refuses commits
+            (``min.insync.replicas``).  A partition with fewer replicas than this needs all of them.
         lag_time_max_ms: a replica that has not caught up for this time is not in sync
             (``replica.lag.time.max.ms``).
-        ack: a follower acknowledges what it has flushed, or with "written" what it has in its log.
-            Risk of "written", which is how Kafka does it: a replica that acknowledged unflushed records
-            and lost power loses committed records for all replicas as soon as it leads.
-        join_wait_ms: W waits for a replica that is about to join the in-sync set if it was caught
-            up within this time.  Otherwise a busy leader would move W past every follower's
-            position, and none could join.  Kafka waits ``replica.lag.time.max.ms``.
+        ack: with "flushed", a follower acknowledges the records that it has flushed; with "written", as in Kafka, all
+            records in its log.  The risk of "written": if a replica loses power after it acknowledged unflushed
+            records, and then leads, committed records are lost on all replicas.
+        join_wait_ms: W waits for a replica that is about to join the in-sync set if the replica was caught up within
+            this time.  If W did not wait, a busy leader would move it past the position of every follower, and none
+            could join.  Kafka waits ``replica.lag.time.max.ms``.
         proposal_backoff_ms: how long the controller is not asked again to add a replica that it
             refused.
 
@@ -55,10 +55,10 @@ class InSyncConfig:
 class LeaderView:
     """The view that a leader has of its replicas during one leader epoch.
 
-    A process makes at most one view for an epoch, when it is elected.  It never goes on with an
-    epoch that it led before a restart: its log may have lost records whose offsets it would then
-    use again in the same epoch, and no follower could see the difference.  The controller elects a
-    restarted leader again, in a new epoch (`election.on_replica_registered`).
+    A process creates at most one view for an epoch, when it is elected.  After a restart it never continues in an epoch
+    that it led before: its log may have lost records, it would use their offsets again in the same epoch, and no
+    follower could see the difference.  The controller elects a restarted leader again, in a new epoch
+    (`election.on_replica_registered`).
 
     Times are milliseconds of a monotonic clock.  Not safe to share between threads.
 
@@ -69,7 +69,7 @@ class LeaderView:
         assigned: all replicas of the partition, the leader among them.
         in_sync: the in-sync set as the controller gave it.
         version: the version of the controller's state.
-        watermark: W as far as this replica knew it before the election.
+        watermark: the W that this replica knew before the election.
         now: the time of the election.
         config: the settings.
     """
@@ -112,7 +112,7 @@ class LeaderView:
         self._proposed: InSyncChange | None = None
         self._watermark = watermark
         self._config = config
-        # The in-sync replicas have the whole lag time from the election on to fetch.
+        # The in-sync replicas have `lag_time_max_ms` from the election on to send a fetch.
         self._followers = {
             each: ReplicaProgress(
                 config.ack, log_end, now, caught_up_at=now if each in self._accepted else None
@@ -140,7 +140,7 @@ class LeaderView:
 
     @property
     def version(self) -> int:
-        """The version of the controller's state that `in_sync` is of."""
+        """The version of the controller's state that contains `in_sync`."""
         return self._version
 
     @property
@@ -155,13 +155,13 @@ class LeaderView:
     def has_enough(self) -> bool:
         """Returns whether enough replicas are in sync for commits (``min.insync.replicas``).
 
-        A host refuses commits with NOT_ENOUGH_REPLICAS otherwise.
+        If not, a host refuses commits with NOT_ENOUGH_REPLICAS.
         """
         needed = min(self._config.min_insync_replicas, len(self._assigned))
         return len(self._accepted) >= needed
 
     def positions(self) -> dict[int, int]:
-        """Returns the acknowledged position of every replica, -1 where it is not known yet."""
+        """Returns the acknowledged position of every replica; -1 if it is not known yet."""
         return {replica: self._acknowledged(replica) for replica in self._assigned}
 
     # --------------------------------------------------------------------------------------- events
@@ -169,8 +169,8 @@ class LeaderView:
     def check(self, request: FetchRequest) -> FetchError:
         """Returns why a fetch must not be counted, or `FetchError.NONE`; records nothing.
 
-        Kafka answers a replica that it does not know with UNKNOWN_LEADER_EPOCH, so that the replica
-        tries again: the leader may not have been informed of a new assignment yet.
+        A replica that is not assigned gets UNKNOWN_LEADER_EPOCH, as from Kafka, so that it tries again: this leader may
+        not know of a new assignment yet.
         """
         if request.current_leader_epoch < self._leader_epoch:
             return FetchError.FENCED_LEADER_EPOCH
@@ -217,11 +217,11 @@ class LeaderView:
     def on_in_sync(
         self, leader_epoch: int, in_sync: Collection[int], version: int, now: int
     ) -> None:
-        """Takes a state of the controller's: the answer to a proposal, or news.
+        """Takes a state from the controller: the answer to a proposal, or a change by the controller.
 
-        A state of another leader epoch, or one that is not newer than the known one, changes
-        nothing: such messages come late.  A newer state settles an open proposal whether or not it
-        accepts it, since the controller refuses what is based on an older version.
+        A state of another leader epoch, or one that is not newer than the known one, changes nothing: such a message
+        came late.  A newer state closes an open proposal, accepted or not, because the controller refuses proposals
+        that are based on an older version.
 
         Args:
             leader_epoch: the leader epoch of the state.
@@ -245,8 +245,9 @@ class LeaderView:
     def on_proposal_failed(self, now: int) -> None:
         """Withdraws an open proposal that the controller never got and never will.
 
-        A proposal whose fate is unknown, after a timeout for example, stays open: the controller
-        may have accepted it, and may elect the replicas that it adds.  The host sends it again.
+        Do not call this if it is unknown whether the controller got the proposal, for example after a timeout: the
+        controller may have accepted it, and may elect the replicas that it adds.  Such a proposal stays open, and the
+        host sends it again.
         """
         self._proposed = None
         self._advance(now)
@@ -256,8 +257,8 @@ class LeaderView:
     def propose(self, now: int) -> InSyncChange | None:
         """Returns the change of the in-sync set that is due, or None.
 
-        One proposal is open at a time; until it is answered, this returns None.  The host calls it
-        after fetches and every half of `lag_time_max_ms`, and sends the result to the controller.
+        Only one proposal is open at a time: until it is answered, this method returns None.  The host calls this method
+        after fetches and at intervals of half of `lag_time_max_ms`, and sends the result to the controller.
 
         Args:
             now: the time.
@@ -275,8 +276,8 @@ class LeaderView:
         return self._proposed
 
     def _wanted(self, now: int) -> list[int]:
-        # One joins at a time: the controller accepts or refuses a set as a whole, and a replica that
-        # it takes for dead must not keep the others out.
+        # Only one replica joins at a time.  The controller accepts or refuses a set as a whole, so a replica that it
+        # considers dead would keep the others out.
         belonging = [each for each in self._assigned if self._belongs(each, now)]
         joining = [each for each in belonging if each not in self._accepted]
         newest = max(joining, key=lambda each: self._followers[each].fetched_at or 0, default=None)
@@ -296,18 +297,18 @@ class LeaderView:
         )
 
     def _keeps_up(self, replica: int, now: int) -> bool:
-        # A replica that stops fetching has lost nothing as long as nothing new is written.
+        # A replica that has acknowledged the log end keeps up even if it has stopped fetching.
         follower = self._followers[replica]
         return follower.acknowledged >= self._log_end or follower.was_caught_up(
             now, self._config.lag_time_max_ms
         )
 
     def _may_join(self, follower: ReplicaProgress, now: int) -> bool:
-        # A member can be elected, so it must hold every committed record.  Those reach up to W; but
-        # a new leader's W may be older than that of the leader before it, whose committed records
-        # all lie below the start of this epoch.
+        # A member can be elected, so it must hold every committed record.  Committed records are below W.  But a new
+        # leader's W may be older than its predecessor's; the predecessor's committed records are all below the start of
+        # this epoch.
         holds = follower.acknowledged >= max(self._watermark, self._epoch_start)
-        # A member may rest; a replica that joins is heard.
+        # A member may pause its fetches, but a replica that joins must have fetched lately.
         fetched_at = follower.fetched_at
         is_heard = fetched_at is not None and now - fetched_at <= self._config.lag_time_max_ms
         return holds and is_heard and not follower.is_refused(now)
@@ -321,8 +322,8 @@ class LeaderView:
         return -1 if follower is None else follower.acknowledged
 
     def _counted(self, now: int) -> Iterable[int]:
-        # The maximal in-sync set: until a proposal is answered, the controller may elect from the
-        # accepted set as well as from the proposed one.  And those who are about to join.
+        # The maximal in-sync set, and the replicas that are about to join.  Until a proposal is answered, the
+        # controller may elect from the accepted set and from the proposed one.
         yield from self._accepted
         proposed = frozenset[int]() if self._proposed is None else self._proposed.replicas
         for replica, follower in self._followers.items():
@@ -336,13 +337,12 @@ class LeaderView:
         return is_near and not follower.is_refused(now)
 
     def _advance(self, now: int) -> None:
-        # W rests while too few replicas are in sync (KIP-966).  Kafka before that let it move, so
-        # that records were committed which a single replica held.
+        # W does not advance while too few replicas are in sync (KIP-966).  Before KIP-966, Kafka let it advance, so
+        # that records could be committed that only one replica held.
         #
-        # W may pass records of earlier epochs before one of this epoch is acknowledged.  Raft
-        # forbids that, because there any majority elects, also one without the record.  Here every
-        # member of the set from which leaders are elected has acknowledged the record, so every
-        # later leader has it.
+        # W may pass records of earlier epochs before a record of this epoch is acknowledged.  Raft forbids that,
+        # because in Raft a majority can elect a leader that lacks the record.  Here, leaders are elected only from the
+        # in-sync set, and all its members have acknowledged the record.
         if self.has_enough():
             position = min(self._acknowledged(replica) for replica in self._counted(now))
             self._watermark = max(self._watermark, position)

@@ -18,7 +18,8 @@ from offsetlog.replication.messages import (
 class LeaderLog(Protocol):
     """The part of a leader's log that `answer_fetch` needs.
 
-    It holds the leader's own epoch from the election on, even before a record of that epoch.
+    From the election on, the log knows the leader's own epoch, even before it contains a record of
+    that epoch.
     """
 
     def log_start(self) -> int:
@@ -31,10 +32,10 @@ class LeaderLog(Protocol):
         """Returns where an epoch ends, by the rule of docs/format/directory.md §1.5."""
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Returns whole batches from the one that holds `offset` on, flushed or not.
+        """Returns whole batches from the one that contains `offset` on, flushed or not.
 
-        They have at most `max_bytes` bytes, but the first batch is returned whatever its size, so
-        that a follower with a small limit gets on.  Empty at the log end.
+        The batches have at most `max_bytes` bytes, but the first one is returned whatever its size,
+        so that a follower with a small limit makes progress.  At the log end, the result is empty.
 
         Raises:
             OSError: the disk failed.
@@ -46,11 +47,11 @@ class LeaderLog(Protocol):
 def diverging_epoch(request: FetchRequest, log: LeaderLog) -> EpochEnd | None:
     """Returns where the follower's log diverges from the leader's; None if it does not.
 
-    The request is one of the leader's own epoch.
+    The request must be of the leader's own epoch.
 
-    Two logs that hold the same offset with the same epoch are equal up to there, since an epoch has
-    one leader and that leader writes each offset once.  A log without any epoch is not compared, as
-    in Kafka.
+    Two logs that have the same epoch at the same offset are equal up to that offset, because an
+    epoch has one leader, and that leader writes each offset once.  A log that knows no epoch is not
+    compared, as in Kafka.
     """
     if request.last_fetched_epoch == NO_EPOCH:
         return None
@@ -58,18 +59,20 @@ def diverging_epoch(request: FetchRequest, log: LeaderLog) -> EpochEnd | None:
         return EpochEnd(request.last_fetched_epoch, request.fetch_offset)
     end = log.end_offset_for_epoch(request.last_fetched_epoch)
     if end.epoch == NO_EPOCH:
-        # The follower's epoch is newer than all that are known here.  KRaft names its own newest
-        # one; the other brokers answer OFFSET_OUT_OF_RANGE, which does not make the logs agree.
+        # The follower's epoch is newer than all epochs in this log.  KRaft answers with its own
+        # newest epoch, as here.  Kafka's other brokers answer OFFSET_OUT_OF_RANGE, which does not
+        # make the logs agree.
         end = EpochEnd(request.current_leader_epoch, log.log_end())
     is_diverging = end.epoch < request.last_fetched_epoch or end.end_offset < request.fetch_offset
     return end if is_diverging else None
 
 
 def _is_unknown(request: FetchRequest, start: int) -> bool:
-    # The follower ends where this log begins: the epoch of its last record is not in this log any
-    # more, and nothing tells whether that record is the one that was here.  It removes its records,
-    # which lie below this log, or the bare epoch, and asks again; until then its position does not
-    # count.  A record of this leader's own epoch is known to be right.
+    # The follower's log ends where this log begins.  This log no longer has the epoch of the
+    # follower's last record, so nothing shows whether that record is the one that was here.  The
+    # follower removes its records, which are below this log, or an epoch without records, and
+    # fetches again.  Until it has, its position does not count.  A record of this leader's own
+    # epoch is known to be right.
     return 0 < start == request.fetch_offset and (
         request.last_fetched_epoch < request.current_leader_epoch
     )
@@ -85,9 +88,9 @@ def answer_fetch(
 ) -> FetchResponse:
     """Answers a fetch, and records the position of a follower whose log agrees with the leader's.
 
-    The checks have Kafka's order: the epoch, the leadership, the replica and its incarnation, the
-    start of the log, the divergence, the end of the log.  Not safe to call for one view from two
-    threads without a lock.
+    The checks are made in Kafka's order: the epoch, the leadership, the replica and its
+    incarnation, the start of the log, the divergence, the end of the log.  Calls for the same view
+    must not run at the same time without a lock.
 
     Args:
         request: the fetch.
@@ -111,8 +114,8 @@ def answer_fetch(
             records = log.read(request.fetch_offset, request.max_bytes)
         except (OSError, CorruptionError, PartitionFailedError):
             return _error(request, FetchError.STORAGE_ERROR, leader_epoch)
-        # A position in a log that diverges says nothing about the leader's records, so it is
-        # recorded only here.
+        # A position is recorded only here: in a log that diverges, it says nothing about the
+        # leader's records.
         view.on_fetch(request, end, now)
     return FetchResponse(
         partition=request.partition,

@@ -1,13 +1,13 @@
 """The lease of a leader: while it lasts no other replica leads, so the leader's fetch answers are current.
 
 Commits need no lease: they are answered when every replica of the in-sync set has them.  A fetch is
-answered by the leader alone, and one that was cut off does not know that another was elected.  So a
-leader answers fetches only while it holds a lease, and the controller elects nobody else before the
-lease that it granted last has ended.
+answered by the leader alone, and a leader that is disconnected from the controller does not know
+whether another was elected.  A leader therefore answers fetches only while it holds a lease.  The
+controller elects no other leader before the last lease that it granted has ended.
 
-Both sides measure the same length of time from different moments: the leader from when it asked,
-the controller from when it granted, which is later.  Clocks may show different times, but must
-run at the same speed.
+Both sides measure the same length of time, but from different moments: the leader from its request,
+the controller from its grant, which is later.  Their clocks may show different times, but must run
+at the same speed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LeaderLease:
     until: int | None = None
 
     def on_granted(self, leader_epoch: int, asked_at: int, length_ms: int) -> None:
-        """Takes a grant; one of another epoch changes nothing, and a late one shortens nothing.
+        """Takes a grant.  Ignores one of another epoch; a late one never shortens the lease.
 
         Args:
             leader_epoch: the epoch that the request named.
@@ -42,7 +42,7 @@ class LeaderLease:
             self.until = granted if self.until is None else max(self.until, granted)
 
     def is_held(self, now: int) -> bool:
-        """Returns whether the lease lasts."""
+        """Returns whether the lease is still valid."""
         return self.until is not None and now < self.until
 
 
@@ -51,7 +51,7 @@ class LeaseBook:
     """The controller's side, for one partition.  Not safe to share between threads.
 
     A controller that restarts, or takes over from another, waits for the length of a lease before
-    its first election: it does not know what was granted.
+    its first election, because it does not know which leases were granted.
 
     Attributes:
         length_ms: the length of every lease.
@@ -62,7 +62,7 @@ class LeaseBook:
     until: int = 0
 
     def grant(self, now: int, *, is_leader: bool) -> int | None:
-        """Returns the length of the lease that is granted, None for a replica that does not lead.
+        """Returns the length of the lease that is granted; None for a replica that does not lead.
 
         Args:
             now: the time.
@@ -75,7 +75,7 @@ class LeaseBook:
         return self.length_ms
 
     def release(self) -> None:
-        """Ends the lease early: the leader gave it up, or its process is known to have ended."""
+        """Ends the lease early: its leader gave it up, or the leader's process has ended."""
         self.until = 0
 
     def may_elect(self, now: int) -> bool:

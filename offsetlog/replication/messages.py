@@ -1,7 +1,7 @@
 """Messages between the replicas of a partition and its controller (docs/format/wire.md §11.3).
 
-Every message is plain data, equal by value, and safe to share between threads.  Offsets are log
-offsets; -1 stands for an epoch, an offset or an incarnation that is unknown.
+Every message is plain data, is compared by value, and is safe to share between threads.  Offsets
+are log offsets.  An unknown epoch, offset or incarnation is -1.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from offsetlog.types import EpochEnd as EpochEnd
 
-#: No leader epoch: that of a log without records.
+#: The leader epoch of a log without records.
 NO_EPOCH = -1
 #: An incarnation that the sender does not know; Kafka's broker epoch -1.
 UNKNOWN_INCARNATION = -1
-#: The leader of a partition that has none.
+#: The value of `leader` in the state of a partition without a leader.
 NO_LEADER = -1
 
 
@@ -38,14 +38,14 @@ class FetchRequest:
     Attributes:
         partition: the number of the log partition.
         replica: the id of the follower.
-        incarnation: one life of the follower's process; a later life has a greater number (Kafka's
-            broker epoch).
+        incarnation: the number of this run of the follower's process; a restart gives it a greater
+            one (Kafka's broker epoch).
         current_leader_epoch: the leader epoch that the follower is in.
         fetch_offset: the follower's log end.
-        last_fetched_epoch: the leader epoch of the last record in the follower's log, -1 for none.
+        last_fetched_epoch: the leader epoch of the last record in the follower's log; -1 for none.
         flushed_offset: the end of what the follower has on disk, at most `fetch_offset`.  Kafka
             does not have this field.
-        max_bytes: the size of the records asked for.
+        max_bytes: the largest size of the records in the answer.
     """
 
     partition: int
@@ -64,15 +64,15 @@ class FetchResponse:
 
     Attributes:
         partition: the number of the log partition.
-        error: `FetchError.NONE`, or why there is no answer.
+        error: `FetchError.NONE`, or why the fetch was refused.
         leader_epoch: the newest leader epoch that the answering replica knows.
-        high_watermark: the leader's W, -1 with an error.
+        high_watermark: the leader's W; -1 if there is an error.
         log_start_offset: the start of the leader's log, -1 unless the error is NONE or
             OFFSET_OUT_OF_RANGE.
-        log_end_offset: the end of the leader's log, -1 likewise.  Kafka's followers ask for it with
-            ListOffsets.
+        log_end_offset: the end of the leader's log; -1 in the same cases as `log_start_offset`.
+            Kafka's followers ask for the end with ListOffsets.
         records: whole record batches from the fetch offset on; empty if there are none yet.
-        diverging_epoch: where the follower's log and the leader's part, None if they agree.
+        diverging_epoch: where the follower's log diverges from the leader's; None if the two agree.
     """
 
     partition: int
@@ -90,8 +90,8 @@ class Member(NamedTuple):
 
     Attributes:
         replica: its id.
-        incarnation: the one that the leader saw catch up.  -1 is allowed for a replica that the
-            controller already has in the set.
+        incarnation: the incarnation that the leader saw catch up.  May be -1 for a replica that is
+            already in the controller's set.
     """
 
     replica: int
@@ -100,7 +100,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InSyncChange:
-    """A leader's proposal of another in-sync set, for the controller (Kafka's AlterPartition).
+    """A leader's proposal to the controller to change the in-sync set (Kafka's AlterPartition).
 
     Attributes:
         leader_epoch: the epoch of the leader that proposes.

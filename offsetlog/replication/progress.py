@@ -1,4 +1,4 @@
-"""The progress of one follower, as its leader knows it."""
+"""The progress of one follower, as far as its leader knows."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ Ack = Literal["flushed", "written"]
 class ReplicaProgress:
     """The positions of one follower in the leader's epoch.  Not safe to share between threads.
 
-    Kafka takes a follower that fetches from the leader's log end of the previous fetch as caught up
-    at the time of that fetch.  Here the acknowledged position decides, so that a follower whose
-    flushes hang does not hold W back for ever; and since a flush may come many fetches later, a
-    goal, the log end of some earlier fetch, stays until it is reached.
+    In Kafka, the fetch offset decides: once it has reached the log end of the follower's previous
+    fetch, the follower counts as caught up at the time of that fetch.  Here the acknowledged
+    position decides, so that a follower whose flushes hang does not hold W back for ever.  A flush
+    may come many fetches later.  The log end of an earlier fetch is therefore kept as a goal until
+    the follower has acknowledged it.
 
     Attributes:
         ack: which position counts as acknowledged.
         goal: a former end of the leader's log that the follower has yet to acknowledge.
         goal_at: when the leader's log ended there, in milliseconds.
-        caught_up_at: the follower has acknowledged what the leader's log held at this time; None
-            for never.
-        incarnation: the life of its process that fetched last, -1 before the first fetch.
-        fetch_offset: its log end, -1 before the first fetch.
-        flushed_offset: the end of what it has on disk, -1 before the first fetch.
-        refused_until: until this time the controller is not asked again to add it.
-        fetched_at: when it fetched last, in milliseconds; None for never.
+        caught_up_at: the last time for which the follower has acknowledged all records that the
+            leader's log had at that time; None for never.
+        incarnation: the incarnation that sent the last fetch; -1 before the first fetch.
+        fetch_offset: the follower's log end; -1 before the first fetch.
+        flushed_offset: the end of what the follower has on disk; -1 before the first fetch.
+        refused_until: until this time, the controller is not asked again to add the follower.
+        fetched_at: when the follower fetched last, in milliseconds; None for never.
     """
 
     ack: Ack
@@ -46,7 +47,7 @@ class ReplicaProgress:
 
     @property
     def acknowledged(self) -> int:
-        """The offset below which its records count towards W, -1 for none."""
+        """The position that the follower has acknowledged, which counts towards W; -1 for none."""
         return self.flushed_offset if self.ack == "flushed" else self.fetch_offset
 
     def on_fetch(self, request: FetchRequest, leader_log_end: int, now: int) -> None:
@@ -61,15 +62,15 @@ class ReplicaProgress:
             self._start_over(leader_log_end, now)
         self.incarnation = request.incarnation
         self.fetched_at = now
-        # Fetches can overtake each other.  Within one incarnation and one epoch a log that agrees
-        # with the leader's is never cut, so the greatest position is the newest one.
+        # Fetches can overtake each other.  Within one incarnation and one epoch, a log that agrees
+        # with the leader's is never truncated, so the greatest position is the newest one.
         self.fetch_offset = max(self.fetch_offset, request.fetch_offset)
         flushed = min(request.flushed_offset, request.fetch_offset)
         self.flushed_offset = max(self.flushed_offset, flushed)
         self._catch_up(leader_log_end, now)
 
     def _start_over(self, leader_log_end: int, now: int) -> None:
-        # A process that started again may have lost anything: even its disk may be another one.
+        # A process that restarted may have lost any record: even its disk may be another one.
         self.fetch_offset = self.flushed_offset = -1
         self.caught_up_at = None
         self.goal, self.goal_at = leader_log_end, now
@@ -84,9 +85,9 @@ class ReplicaProgress:
         self.goal, self.goal_at = leader_log_end, now
 
     def was_caught_up(self, now: int, within_ms: int) -> bool:
-        """Returns whether it was caught up within the last `within_ms` milliseconds."""
+        """Returns whether the follower was caught up within the last `within_ms` milliseconds."""
         return self.caught_up_at is not None and now - self.caught_up_at <= within_ms
 
     def is_refused(self, now: int) -> bool:
-        """Returns whether the controller refused it a short time ago."""
+        """Returns whether the controller refused to add the follower a short time ago."""
         return self.refused_until is not None and now < self.refused_until

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from offsetlog.errors import InvalidArgumentError
 
-#: The bit of each permission: read, write, create below, delete below, administer.
+#: The bit of each permission: read, write, create a child, delete a child, administer.
 _BITS = {"r": 1, "w": 2, "c": 4, "d": 8, "a": 16}
 
 _NUMBER = struct.Struct("!i")
-#: The bytes of a SHA-1 in base 64, with those of the lengths and the permissions of an entry.
+#: The bytes of a SHA-1 digest in base64, with the bytes of an entry's lengths and permissions.
 _DIGEST_BYTES = 64
 
 
@@ -21,7 +21,7 @@ class Acl(NamedTuple):
 
     Attributes:
         scheme: how a client is identified: "digest", "sasl", "x509" or "ip"; "world" for all clients; "auth" for the
-            identities of the connection that creates the node.
+            client that creates the node, with all its identities.
         identity: the client, in the form of the scheme; "" for "auth".
         permissions: the sum of the bits.
     """
@@ -31,7 +31,7 @@ class Acl(NamedTuple):
     permissions: int
 
 
-#: Every client may do everything, as with the nodes of Kafka's consumers.
+#: Every client may do everything, as in the nodes of Kafka's consumers.
 OPEN = (Acl("world", "anyone", sum(_BITS.values())),)
 
 
@@ -50,7 +50,7 @@ def parse_acl(text: str) -> Acl:
             "world:anyone:r, digest:USER:HASH:cdrwa or auth::cdrwa"
         )
     if not identity and scheme != "auth":
-        raise InvalidArgumentError(f"{text!r} has no identity; only auth::PERMISSIONS (the own credentials) needs none")
+        raise InvalidArgumentError(f"{text!r} has no identity; only auth::PERMISSIONS (your credentials) needs none")
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -66,7 +66,7 @@ def encoded(acl: Sequence[Acl]) -> bytes:
 
 
 def stored_bytes_max(acl: Sequence[Acl], auth: Iterable[tuple[str, str]]) -> int:
-    """Returns an upper bound of the entries' bytes once a server has replaced "auth" by identities.
+    """Returns an upper bound of the entries' bytes after a server has replaced "auth" by identities.
 
     Args:
         acl: the entries.

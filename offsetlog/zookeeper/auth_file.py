@@ -1,4 +1,4 @@
-"""Reads credentials for an ensemble from a file, since every user of a machine can read command lines."""
+"""Reads credentials for an ensemble from a file, because every user of a machine can read command lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ _BYTES_MAX = 1 << 16
 
 
 def read_auth_file(path: Path) -> tuple[tuple[str, str], ...]:
-    """Reads lines of SCHEME:CREDENTIAL, such as digest:USER:PASSWORD; ignores empty lines and those with #.
+    """Reads lines of the form SCHEME:CREDENTIAL, such as digest:USER:PASSWORD.
+
+    Ignores empty lines and lines that begin with #.
 
     Returns:
         Pairs of scheme and credential, for `ConnectionSettings.auth`.

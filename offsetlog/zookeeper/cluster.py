@@ -1,7 +1,7 @@
 """A client of Kafka's own directories in ZooKeeper: brokers, topics, leaders, the controller, the cluster id.
 
-Writes name the version of the node that they replace.  Those of a controller also name its epoch, and the same
-transaction checks that no other controller was elected since, as Kafka 3.9 does.
+A write names the version of the node that it replaces.  A controller's write also names the controller's epoch; the
+same transaction checks that no other controller was elected since, as in Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ from offsetlog.zookeeper.watches import Watch, read_children, read_node
 K = TypeVar("K")
 T = TypeVar("T")
 
-#: Kafka's epoch before the first controller; the first one is elected with 1.
+#: Kafka's controller epoch before the first election; the first controller has epoch 1.
 FIRST_CONTROLLER_EPOCH = 0
-#: How often a write is tried again which another client was ahead of.
+#: How often a write is tried again after another client wrote first.
 TRIES = 10
 
 
 class Versioned(NamedTuple, Generic[T]):
-    """A value, and the version of its node, which a conditional write names."""
+    """A value and the version of its node; a conditional write names that version."""
 
     value: T
     version: int
@@ -70,10 +70,11 @@ class RegisteredBroker(NamedTuple):
     """A registered broker.
 
     Attributes:
-        record: the data that it registered.
-        session: the ZooKeeper session that owns its node, 0 for none.
-        epoch: the number of this registration (Kafka's broker epoch): a later one of the same id has a larger one.
-        since_ms: when it registered by ZooKeeper's clock, ms since 1970.
+        record: the data that the broker registered.
+        session: the ZooKeeper session that owns the node; 0 for none.
+        epoch: the number of this registration (Kafka's broker epoch); a later registration of the same id has a larger
+            number.
+        since_ms: when the broker registered, by ZooKeeper's clock, in ms since 1970.
     """
 
     record: BrokerRecord
@@ -83,7 +84,7 @@ class RegisteredBroker(NamedTuple):
 
 
 class ControllerEpoch(NamedTuple):
-    """A controller epoch, and the version of its node, which the controller's writes check."""
+    """A controller epoch and the version of its node; the controller's writes check that version."""
 
     value: int
     version: int
@@ -92,14 +93,16 @@ class ControllerEpoch(NamedTuple):
 class ClusterClient:
     """Kafka's directories below the root of a connection; safe from any thread.
 
-    A read sees earlier writes of this connection, and those of others that were answered before `sync`.  Every call
-    raises ZooKeeperUnavailableError if no server answers, and CorruptionError, with the path, for a node whose content
-    is not Kafka's.  A write raises UnknownOutcomeError if its answer was lost: read the node to find out.  If the root
-    of the connection does not exist, reads find nothing, and writes create it, as a start of Kafka does.
+    A read sees earlier writes of this connection, and other clients' writes that were answered before `sync`.  If the
+    root of the connection does not exist, reads find nothing, and writes create the root, as Kafka does when it starts.
+
+    Every call raises ZooKeeperUnavailableError if no server answers, and CorruptionError, with the path, if the content
+    of a node is not in Kafka's format.  A write raises UnknownOutcomeError if its answer was lost: read the node to
+    find out whether the write was applied.
 
     Args:
         connection: the started connection.
-        clock: returns the time of day in ms, for registrations and elections.
+        clock: returns the time of day in milliseconds, for registrations and elections.
     """
 
     def __init__(self, connection: ZooKeeperConnection, *, clock: Callable[[], int] = wall_ms) -> None:
@@ -107,14 +110,14 @@ class ClusterClient:
         self._clock = clock
 
     def sync(self) -> None:
-        """Makes later reads see every write that any client was answered before."""
+        """Makes later reads see every write that was answered earlier, to any client."""
         self.connection.sync_async().result()
 
     def make_directories(self, *, root: bool = True) -> None:
         """Creates the nodes above brokers, topics and the cluster id if they are missing.
 
         Args:
-            root: whether to create the root of the connection too; otherwise raises NoNodeError if it is missing.
+            root: whether to create the root of the connection, too; if not, raises NoNodeError if the root is missing.
         """
         if root:
             ensure_root(self.connection)
@@ -139,11 +142,11 @@ class ClusterClient:
         return {each: registered_broker(each, node) for each, node in self._get_many((n, broker_node(n)) for n in ids)}
 
     def watch_broker_ids(self) -> Watch[list[int]]:
-        """Watches the ids of registered brokers; misses one that leaves and returns between two reads."""
+        """Watches the ids of registered brokers; does not notice a broker that leaves and returns between two reads."""
         return Watch(self.connection, self._read_broker_ids)
 
     def watch_brokers(self) -> Watch[dict[int, RegisteredBroker]]:
-        """Watches the registered brokers by id; one that left and returned has another epoch."""
+        """Watches the registered brokers by id; a broker that left and returned has a new epoch."""
 
         def read(watch: Callable[[Any], object]) -> dict[int, RegisteredBroker]:
             ids = self._read_broker_ids(watch)
@@ -173,7 +176,7 @@ class ClusterClient:
         return None if node is None else _topic_in(topic, node)
 
     def topic_records(self, topics: Iterable[str]) -> dict[str, Versioned[TopicRecord]]:
-        """Returns the assignments of topics, with many reads at a time; leaves out missing topics."""
+        """Returns the assignments of topics, without missing topics; makes many reads at a time."""
         asked = list(topics)
         for topic in asked:
             check_topic_name(topic)
@@ -220,7 +223,7 @@ class ClusterClient:
     def partition_states(
         self, partitions: Iterable[tuple[str, int]]
     ) -> dict[TopicPartition, Versioned[PartitionState]]:
-        """Returns the states of partitions, with many reads at a time; leaves out those without a state."""
+        """Returns the states of those partitions that have one; makes many reads at a time."""
         asked = [TopicPartition(*each) for each in partitions]
         for topic in {each.topic for each in asked}:
             check_topic_name(topic)
@@ -230,10 +233,10 @@ class ClusterClient:
         """Creates the states of new partitions of a topic, all or none, with version 0.
 
         Raises:
-            NodeExistsError: one of them already has a state.
+            NodeExistsError: one of the partitions already has a state.
             NoNodeError: the topic does not exist.
-            ControllerMovedError: as `set_partition_state`.
-            TooLargeError: they do not fit into a request; create fewer at a time.
+            ControllerMovedError: see `set_partition_state`.
+            TooLargeError: the states do not fit into a request; create fewer at a time.
         """
         check_topic_name(topic)
         for state in states.values():
@@ -261,12 +264,13 @@ class ClusterClient:
     ) -> int:
         """Replaces the state of a partition; returns the new version of its node.
 
-        A leader that changes the in-sync set passes the `controller_epoch()` of when it became leader.
+        A leader that changes the in-sync set passes the `controller_epoch()` that it read when it became leader.
 
         Raises:
             NodeVersionError: the node has another version.
             NoNodeError: the partition has no state.
-            ControllerMovedError: another controller was elected since this epoch, or the state is of an older one.
+            ControllerMovedError: another controller was elected since this epoch, or the state has an older controller
+                epoch.
             InvalidArgumentError: the state has a newer controller epoch than `epoch`.
         """
         check_topic_name(topic)
@@ -276,7 +280,7 @@ class ClusterClient:
         return version + 1
 
     def watch_partition_state(self, topic: str, partition: int) -> Watch[Versioned[PartitionState] | None]:
-        """Watches the state of a partition; None while it has none."""
+        """Watches the state of a partition; it is None while the partition has none."""
         check_topic_name(topic)
         return self._watch(state_node(topic, partition), partial(_state_in, TopicPartition(topic, partition)))
 
@@ -296,8 +300,8 @@ class ClusterClient:
         """Makes a broker the controller until the session ends, and returns its epoch.
 
         Raises:
-            ControllerMovedError: another broker is or became the controller.  Watch it, and retry when it
-                is gone.
+            ControllerMovedError: another broker is or became the controller.  Watch the controller, and retry when
+                there is none.
             CorruptionError: the last epoch is the highest that Kafka can read, so none can follow.
             UnknownOutcomeError: it is unknown whether the broker was elected; the next try finds out.
         """
@@ -324,7 +328,7 @@ class ClusterClient:
         """Resigns as controller, so that another broker can be elected.
 
         Raises:
-            ControllerMovedError: another was elected since this epoch; it stays controller.
+            ControllerMovedError: another broker was elected since this epoch; it stays the controller.
             NoNodeError: no broker is the controller any more.
         """
         self._guarded([Delete(CONTROLLER)], epoch)
@@ -343,7 +347,7 @@ class ClusterClient:
         return found
 
     def _was_elected(self, record: ControllerRecord, epoch: ControllerEpoch) -> bool:
-        """Whether an election whose answer was lost was won; also False if no server answers."""
+        """Whether an election was won although its answer was lost; also False if no server answers."""
         try:
             self.sync()
             node, now = self._get(CONTROLLER), self.controller_epoch()
@@ -372,12 +376,12 @@ class ClusterClient:
             raise self._moved(f"a write under controller epoch {epoch.value} was refused", writes[0].node) from None
 
     def _moved(self, what: str, node: str = CONTROLLER) -> ControllerMovedError:
-        """Makes the error, naming the current controller and epoch."""
+        """Creates the error, which names the current controller and epoch."""
         try:
             self.sync()
             now, epoch = self.controller(), self.controller_epoch()
         except ZooKeeperUnavailableError as failure:
-            # The refusal is certain, whoever is in office.
+            # The refusal is certain, even if the current controller is unknown.
             return ControllerMovedError(f"{what} at {node}; the current controller is unknown: {failure}", node=node)
         number = None if epoch is None else epoch.value
         who = "no broker is the controller" if now is None else f"broker {now.broker_id} is the controller"
@@ -387,12 +391,12 @@ class ClusterClient:
     # ------------------------------------------------------------------------------------------------------ cluster
 
     def cluster_id(self) -> str | None:
-        """Returns the cluster id, or None if it has none yet."""
+        """Returns the cluster id, or None if the cluster has none yet."""
         node = self._get(CLUSTER_ID)
         return None if node is None else cluster_id_in(node.data)
 
     def ensure_cluster_id(self) -> str:
-        """Returns the cluster id; creates one if missing.  Concurrent callers all get the same."""
+        """Returns the cluster id; creates it if it is missing.  Concurrent callers all get the same id."""
         found = self.cluster_id()
         if found is not None:
             return found
@@ -442,10 +446,10 @@ class ClusterClient:
 
 
 def broker_ids_in(names: Iterable[str]) -> list[int]:
-    """Parses the names of broker nodes, and returns the ids sorted.
+    """Parses the names of broker nodes; returns the ids, sorted.
 
     Raises:
-        CorruptionError: a name is not a number; has the node's path.
+        CorruptionError: a name is not a number; `path` names the node.
     """
     return sorted(partition_in(name, f"{BROKER_IDS}/{name}") for name in names)
 

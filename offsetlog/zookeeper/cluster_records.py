@@ -1,7 +1,8 @@
 """The nodes in which Kafka keeps a cluster in ZooKeeper: paths, values and their JSON.
 
-Reads the versions of Kafka 0.8.2 to 3.9 and ignores additional fields; writes the version and bytes of Kafka 3.9
-(docs/format/brokers.md §15.2.1).  A node with other content raises CorruptionError with its path.
+The versions of Kafka 0.8.2 to 3.9 are read, and unknown fields are ignored.  Nodes are written in the version of Kafka
+3.9, with the same bytes (docs/format/brokers.md §15.2.1).  A node with any other content raises CorruptionError with
+its path.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
 
-#: No leader, as in the state of a partition none of whose replicas is alive.
+#: No leader, for example because no replica of the partition is alive.
 NO_LEADER = -1
-#: Partitions and endpoints of one node; more is refused before anything is made of it.
+#: The largest numbers of partitions and endpoints in one node.  A node with more is refused before it is decoded.
 PARTITIONS_MAX = 200_000
 ENDPOINTS_MAX = 1_000
 
 _ENDPOINT = re.compile(r"([^:/\s]{1,255})://\[?([0-9a-zA-Z\-%._:]{0,255}?)\]?:(-?[0-9]{1,5})")
 _UUID = re.compile(r"[0-9A-Za-z_-]{22}")
 _EPOCH = re.compile(rb"[0-9]{1,10}")
-# Control characters, and halves of characters.
+# Control characters, and unpaired surrogates.
 _NOT_IN_RACKS = re.compile("[\u0000-\u001f\u007f\ud800-\udfff]")
 
 
@@ -58,7 +59,7 @@ class Endpoint(NamedTuple):
 
         Args:
             text: the endpoint.
-            protocols: the security protocol of each listener; without it, a listener is named by its protocol.
+            protocols: the security protocol of each listener; by default, a listener has the name of its protocol.
 
         Raises:
             InvalidArgumentError: the text is not an endpoint, or its listener has no security protocol.
@@ -79,7 +80,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRecord:
-    """A broker as it registers itself in /brokers/ids/ID.
+    """The data with which a broker registers in /brokers/ids/ID.
 
     Attributes:
         broker_id: its id.
@@ -87,8 +88,8 @@ class BrokerRecord:
         rack: its rack, or None.
         features: supported versions by feature, such as {"x": {"min_version": 1, "max_version": 3}}.
         jmx_port: -1 for none.
-        timestamp_ms: when it registered, ms since 1970; -1 if the node has no time.
-        version: version of the JSON that was read, 1 to 5; version 5 is written.
+        timestamp_ms: when the broker registered, in ms since 1970; -1 if the node has no time.
+        version: the version of the JSON that was read, 1 to 5; version 5 is written.
 
     Raises:
         InvalidArgumentError: a value cannot be stored in a node.
@@ -118,7 +119,7 @@ class BrokerRecord:
         return str(self.endpoints[0]).partition("://")[2]
 
     def to_json(self) -> bytes:
-        """Returns the bytes of the node, version 5, with the first PLAINTEXT endpoint repeated for old clients."""
+        """Returns the bytes of the node in version 5, which repeats the first PLAINTEXT endpoint for old clients."""
         plain = next((each for each in self.endpoints if each.security_protocol == "PLAINTEXT"), None)
         entries: dict[str, object] = {
             "version": 5,
@@ -138,7 +139,7 @@ class BrokerRecord:
 
     @classmethod
     def from_json(cls, broker_id: int, data: bytes | None) -> BrokerRecord:
-        """Parses a node of version 1 to 5, or of a later one that has the same fields.
+        """Parses a node of version 1 to 5, or of a later version that has the same fields.
 
         Raises:
             CorruptionError: the node does not hold a broker's registration.
@@ -191,8 +192,8 @@ class Assignment(NamedTuple):
 
     Attributes:
         replicas: their ids, the preferred leader first.
-        adding: replicas that a reassignment adds; `replicas` contains them too.
-        removing: replicas that it removes; likewise.
+        adding: the replicas that a reassignment adds; `replicas` contains them, too.
+        removing: the replicas that a reassignment removes; `replicas` contains them, too.
     """
 
     replicas: tuple[int, ...]
@@ -207,8 +208,8 @@ class TopicRecord:
     Attributes:
         topic: its name.
         partitions: the brokers of each partition.
-        topic_id: 22 characters of base64, None in clusters before Kafka 2.8.
-        version: version of the JSON that was read, 1 to 3; version 3 is written.
+        topic_id: 22 characters of base64; None in clusters before Kafka 2.8.
+        version: the version of the JSON that was read, 1 to 3; version 3 is written.
     """
 
     topic: str
@@ -270,10 +271,10 @@ class PartitionState:
     """The state of a partition, as stored in /brokers/topics/TOPIC/partitions/N/state.
 
     Attributes:
-        leader: the id of a broker, NO_LEADER for none.
+        leader: the id of a broker; NO_LEADER for none.
         leader_epoch: the number of this leadership.
         isr: the replicas that are in sync.
-        controller_epoch: epoch of the controller that set it.
+        controller_epoch: the epoch of the controller that set the state.
         recovery_state: 1 if the leader was elected uncleanly and is recovering, 0 otherwise.
     """
 
@@ -323,9 +324,9 @@ class ControllerRecord:
 
     Attributes:
         broker_id: its id.
-        timestamp_ms: when it was elected, ms since 1970; -1 if the node has no time.
-        kraft_epoch: epoch of a KRaft controller that took over, -1 for none.
-        version: version of the JSON that was read, 1 or 2; version 2 is written.
+        timestamp_ms: when the controller was elected, in ms since 1970; -1 if the node has no time.
+        kraft_epoch: the epoch of a KRaft controller that took over; -1 for none.
+        version: the version of the JSON that was read, 1 or 2; version 2 is written.
     """
 
     broker_id: int
@@ -370,7 +371,7 @@ def cluster_id_in(data: bytes | None) -> str:
 
     Raises:
         CorruptionError: the node does not hold a cluster id.
-        UnsupportedVersionError: its version is not "1".
+        UnsupportedVersionError: the version in the node is not "1".
     """
     fields = Fields.parse(data, CLUSTER_ID)
     version = fields.values.get("version")
@@ -390,7 +391,7 @@ def cluster_id_json(cluster_id: str) -> bytes:
 
 
 def new_id() -> str:
-    """Makes a cluster or topic id: a random UUID in 22 characters that does not begin with a dash."""
+    """Returns a new cluster or topic id: a random UUID in 22 characters that do not begin with a dash."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         if not text.startswith("-"):

@@ -1,8 +1,8 @@
 """A session with a ZooKeeper ensemble.  A write ends as applied, refused, or of unknown outcome.
 
-kazoo keeps the session alive, connects to another server when one fails, and starts a new session when one expires.
-This module bounds every wait, has one error for each way to fail, and distinguishes a refused write from one whose
-outcome is unknown.
+The client library kazoo keeps the session alive, connects to another server when one fails, and starts a new session
+when one expires.  This module limits every wait, has one error for each kind of failure, and distinguishes a refused
+write from one of unknown outcome.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ U = TypeVar("U")
 
 _log = logging.getLogger(__name__)
 
-#: Between the end of a client and the next one: the cause may be there still.
+#: The seconds from the end of a client to the start of the next one: the cause may persist.
 REPLACE_SECONDS = 0.5
-#: It doubles with each refusal of the credentials in a row, up to this.
+#: The largest value of this pause, which doubles with each refusal of the credentials in a row.
 REPLACE_SECONDS_MAX = 30.0
 
-#: Between two questions whether the credentials are taken, where the first fails.
+#: The seconds between two checks whether the servers accept the credentials.
 ASK_SECONDS = 0.05
 
-#: The size of a request that a server takes unless its `jute.maxbuffer` says otherwise.
+#: The size of the largest request that a server accepts by default (`jute.maxbuffer`).
 REQUEST_BYTES_MAX = 0xFFFFF
 
 
@@ -58,7 +58,7 @@ class ConnectionSettings:
     """Settings of a connection to an ensemble.
 
     Attributes:
-        hosts: the servers, then the root of all paths, such as "zk1:2181,zk2:2181/kafka" (`zookeeper.connect`).
+        hosts: the servers, followed by the root of all paths, such as "zk1:2181,zk2:2181/kafka" (`zookeeper.connect`).
         session_timeout: seconds after which the ensemble ends a silent session
             (`zookeeper.session.timeout.ms`); the servers may limit it.
         connection_timeout: seconds that `start` waits for a server (`zookeeper.connection.timeout.ms`).
@@ -66,11 +66,11 @@ class ConnectionSettings:
         request_bytes_max: the largest write request; the servers' `jute.maxbuffer`.
         auth: pairs of scheme and credential, such as ("digest", "user:password").
         acl: the permissions of nodes that this connection creates.
-        tls: settings of TLS, None for plain connections.
+        tls: settings of TLS; None for plain connections.
 
     Raises:
-        ConfigError: a time is not above 0, the list of hosts is malformed, a host name is invalid, or the list or a
-            credential is not UTF-8.
+        ConfigError: a time or `request_bytes_max` is not above 0, the list of hosts is malformed, a host name is
+            invalid, or the list or a credential is not UTF-8.
     """
 
     hosts: str
@@ -88,7 +88,7 @@ class ConnectionSettings:
                 raise ConfigError(f"{name} must be above 0, not {getattr(self, name)!r}")
         if not self.hosts.strip() or self.hosts.lstrip().startswith("/"):
             raise ConfigError(f"{self.hosts!r} is not a list of hosts such as zk1:2181,zk2:2181/kafka")
-        # The thread that sends them would end over them, each time.
+        # Otherwise kazoo's sending thread would end with an error at each attempt to encode them.
         if not _is_utf8(self.hosts):
             raise ConfigError(f"the list of hosts {self.hosts!r} is not UTF-8")
         for host in self.hosts.partition("/")[0].split(","):
@@ -106,7 +106,8 @@ def _is_utf8(text: str) -> bool:
 
 
 def _check_host(host: str) -> None:
-    # As the resolver has it.  kazoo's thread would end over one name that cannot be, whatever the other hosts are.
+    # The same check as the resolver's.  One invalid name would end kazoo's thread with an error, whatever the other
+    # hosts are.
     name = host.rpartition(":")[0] or host
     try:
         is_possible = b"\0" not in name.encode("idna")
@@ -140,16 +141,16 @@ class Answer(Generic[T]):
         return bool(self._result.ready())
 
     def wait(self) -> bool:
-        """Waits up to `request_timeout` from the call on; returns whether the answer has come."""
-        # Most answers have come when they are needed; then no lock is taken.
+        """Waits until `request_timeout` after the call; returns whether the answer has come."""
+        # Most answers have come by the time they are needed, and then no lock is taken.
         return bool(self._result.ready() or self._result.wait(max(0.0, self._deadline - time.monotonic())))
 
     def result(self) -> T:
-        """Waits up to `request_timeout` from the call on, and returns the answer or raises.
+        """Waits until `request_timeout` after the call; returns the answer or raises its error.
 
         Raises:
-            UnknownOutcomeError: for a write: the connection broke, or no server answered in time.
-            ZooKeeperUnavailableError: for a read: the same.
+            UnknownOutcomeError: the connection broke, or no server answered a write in time.
+            ZooKeeperUnavailableError: the connection broke, or no server answered a read in time.
             Also the errors of the call itself.
         """
         result = self._result
@@ -162,8 +163,8 @@ class Answer(Generic[T]):
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
         """Registers a callback for the answer; a thread of the connection calls it, so it must not block.
 
-        If no answer comes, it is called when the connection breaks, which answers everything.  It may not be called
-        for an answer that arrives while the connection is being closed.
+        If no answer comes, the callback is called when the connection breaks, which fails all open requests.  If the
+        answer arrives while the connection is being closed, the callback may not be called.
         """
         self._result.rawlink(lambda _: callback(self))
 
@@ -190,18 +191,18 @@ def _node_of(found: tuple[bytes | None, Any]) -> Node:
 class ZooKeeperConnection:
     """A session with an ensemble; safe from any thread.
 
-    An expired session is replaced by a new one, and so is a kazoo client whose thread has failed.  While credentials
-    are refused, the retries become rarer, and calls raise the refusal.
+    An expired session is replaced by a new one.  A kazoo client whose thread has failed is replaced, too.  While
+    credentials are refused, the retries become less frequent, and calls raise the refusal.
 
-    Requests of one connection are executed in the order of their calls.  A read sees earlier writes of this
-    connection, and those of others after a `sync_async`.  No call waits for a server to accept a request: while no
-    server is connected, a request waits for the next one, or fails with the session.
+    Requests of one connection are executed in the order of their calls.  A read sees earlier writes of this connection;
+    after a `sync_async`, it also sees earlier writes of other clients.  No call waits for a server to accept a request:
+    while no server is connected, the request is kept until one is, or fails when the session ends.
 
     Args:
         settings: how the ensemble is reached.
 
     Raises:
-        ConfigError: kazoo is not installed, or a file of the TLS cannot be read.
+        ConfigError: kazoo is not installed, or a TLS file cannot be read.
     """
 
     def __init__(self, settings: ConnectionSettings) -> None:
@@ -209,14 +210,14 @@ class ZooKeeperConnection:
         self._kazoo = _kazoo()
         self._errors = KazooErrors(self._kazoo.exceptions)
         self._tls = None if settings.tls is None else settings.tls.context()
-        #: How often in a row servers have refused the credentials.
+        #: How many times in a row servers have refused the credentials.
         self._refusals = 0
-        #: Held by the one that starts it; `_lock` is held for moments only.
+        #: Held during a start, while `_lock` is only ever held for a moment.
         self._starting = threading.Lock()
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._client: Any = None
-        # As the client takes it, which writes it before each path of its own requests.
+        # The root in the form in which kazoo writes it before each path of its own requests.
         self._root = "".join(f"/{name}" for name in settings.hosts.partition("/")[2].split("/") if name)
         self._acl = access.encoded(settings.acl)
         self._acl_bytes_more = max(0, access.stored_bytes_max(settings.acl, settings.auth) - len(access.encoded(OPEN)))
@@ -227,10 +228,10 @@ class ZooKeeperConnection:
     # --------------------------------------------------------------------------------------------------------- life
 
     def start(self) -> None:
-        """Begins the session.  A second call does nothing, and one at the same time waits for the first.
+        """Begins the session.  A second call does nothing; a concurrent call waits for the first.
 
         Raises:
-            ClosedError: it was closed meanwhile.
+            ClosedError: the connection was closed meanwhile.
             ConfigError: kazoo refuses the list of hosts.
             ZooKeeperError: the servers refuse the credentials.
             ZooKeeperUnavailableError: no server answered within `connection_timeout`.
@@ -244,7 +245,7 @@ class ZooKeeperConnection:
         self._refusals = 0
         client = self._new_client()
         try:
-            # Not its `start`, which warns of a root that is not there: whether that matters is for the caller to say.
+            # Not kazoo's `start`, which warns if the root does not exist: only the caller knows whether that matters.
             if not self._is_let_in(client, client.start_async()):
                 raise self.refusal or self._unreachable(client)
             with self._lock:
@@ -267,7 +268,8 @@ class ZooKeeperConnection:
             answer = client.sync_async("/")
             if answer.wait(max(0.0, deadline - time.monotonic())) and answer.exception is None:
                 return True
-            # The wait of an event that is set never ends for want of time; and what fails at once is not asked at once.
+            # The deadline is checked here, because the wait for a set event returns at once.  A check that fails at
+            # once is not repeated without a pause.
             if time.monotonic() >= deadline or self._closing.wait(ASK_SECONDS):
                 break
         return False
@@ -283,7 +285,8 @@ class ZooKeeperConnection:
 
         settings = self.settings
         retry = self._kazoo.retry.KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0)
-        # As ZooKeeper's own client has it: each server has a share of the session, which outlives one that is silent.
+        # As in ZooKeeper's own client, each server gets a share of the session timeout, so that the session survives a
+        # silent server.
         connect_seconds = min(settings.connection_timeout, settings.session_timeout / (settings.hosts.count(",") + 1))
         handler = ClientHandler(connect_seconds, self._tls, self._thread_ended)
         try:
@@ -302,8 +305,8 @@ class ZooKeeperConnection:
         return client
 
     def _thread_ended(self, handler: Any) -> None:
-        # kazoo's thread ends when it is stopped, and also for good at an error that it does not know, or where its
-        # credentials are refused.  This is that thread, which cannot wait for its own end.
+        # kazoo's thread ends when it is stopped, and also after an error that it does not know, or when its credentials
+        # are refused.  This method runs on that thread, which cannot wait for its own end.
         client = self._client
         while client is not None and client.handler is handler:
             try:
@@ -316,21 +319,21 @@ class ZooKeeperConnection:
 
     def _replace(self, ended: Any) -> None:
         is_closing = self._closing.wait(min(REPLACE_SECONDS * 2 ** min(self._refusals, 10), REPLACE_SECONDS_MAX))
-        # Requests made at the moment the thread ended have no answer yet.
+        # Requests that were made when the thread was ending have no answer yet.
         ended._notify_pending(self._kazoo.protocol.states.KeeperState.CLOSED)
         ended.discard()
         while not (is_closing or self._is_replaced(ended)):
             is_closing = self._closing.wait(REPLACE_SECONDS)
 
     def _is_replaced(self, ended: Any) -> bool:
-        """Replaces a client that ended; returns whether it is no longer the current one."""
+        """Replaces a client that ended; returns whether that client is no longer the current one."""
         new = None
         with self._lock:
             if self._client is not ended:
                 return True
             try:
                 _log.warning("the client of ZooKeeper at %s failed; starting a new session", self.settings.hosts)
-                # It has its place before its threads begin, since they may end at once.
+                # The client is set before its threads begin, because they may end at once.
                 self._client = new = self._new_client()
                 new.start_async()
                 return True
@@ -344,8 +347,8 @@ class ZooKeeperConnection:
     def close(self) -> None:
         """Ends the session and its ephemeral nodes.  A second call does nothing.
 
-        Servers have `connection_timeout` to answer; without an answer the session ends by its own time.  Called by a
-        callback of this connection it returns at once, and the session ends after the callback.
+        The servers have `connection_timeout` seconds to answer.  Without an answer, the session ends when it expires.
+        A call from a callback of this connection returns at once; the session ends after the callback.
         """
         self._closing.set()
         with self._lock:
@@ -362,31 +365,31 @@ class ZooKeeperConnection:
 
     @property
     def session_id(self) -> int:
-        """The id of the session, which ephemeral nodes name as their owner; 0 while there is none."""
+        """The id of the session, which ephemeral nodes name as their owner; 0 if no session exists."""
         session = self._open().client_id
         return 0 if session is None else int(session[0])
 
     @property
     def is_connected(self) -> bool:
-        """Whether a server is connected now; requests made meanwhile wait for one."""
+        """Whether a server is connected now.  Without one, requests wait until a server is connected."""
         client = self._client
         return client is not None and bool(client.connected)
 
     @property
     def is_closed(self) -> bool:
-        """Whether it is closed or not started, so that every call raises ClosedError."""
+        """Whether the connection is closed or not started, so that every call raises ClosedError."""
         return self._client is None
 
     @property
     def last_zxid(self) -> int:
-        """The newest transaction named by any answer; later reads see it."""
+        """The newest transaction that any answer has named; later reads see it."""
         return int(self._open().last_zxid)
 
     def add_state_listener(self, listener: Callable[[str], object]) -> None:
         """Registers a listener for "connected", "suspended" and "lost"; a thread of the connection calls it.
 
-        It must not wait for anything: this thread alone sends requests and reads answers.  "suspended": no server is
-        connected, and the session may live.  "lost": the session ended.
+        The listener must not wait for anything, because only this thread sends requests and reads answers.
+        "suspended": no server is connected, but the session may still exist.  "lost": the session has ended.
         """
         self._listeners.append(listener)
 
@@ -399,7 +402,7 @@ class ZooKeeperConnection:
         if client.client_state == self._kazoo.protocol.states.KeeperState.AUTH_FAILED:
             self._refused()
         elif self._refusals and client.connected:
-            # It sends its credentials now, and this after them.
+            # The client now sends its credentials, and this request after them.
             client.sync_async("/").rawlink(self._answered)
         self._notify(str(state).lower())
 
@@ -420,7 +423,7 @@ class ZooKeeperConnection:
 
     @property
     def refusal(self) -> ZooKeeperError | None:
-        """The error that all calls raise while servers refuse the credentials, else None."""
+        """The error that all calls raise while servers refuse the credentials; None otherwise."""
         if not self._refusals:
             return None
         schemes = ", ".join(sorted(dict(self.settings.auth)))
@@ -442,10 +445,11 @@ class ZooKeeperConnection:
 
     # -------------------------------------------------------------------------------------------------------- reads
 
-    # Each raises InvalidArgumentError where no node can have the path: kazoo would ask for another, or end over it.
+    # Each call raises InvalidArgumentError if no node can have the path: kazoo would read another node, or its thread
+    # would end with an error.
 
     def get_async(self, node: str, watch: Callable[[Any], object] | None = None) -> Answer[Node]:
-        """Reads a node.  The answer raises NoNodeError; `watch` is called once, when the node changes or goes."""
+        """Reads a node.  The answer raises NoNodeError; `watch` is called once, when the node is changed or removed."""
         check_path(node)
         return self._read(node, self._asked().get_async(node, watch), _node_of)
 
@@ -454,7 +458,7 @@ class ZooKeeperConnection:
         return self.get_async(node).result()
 
     def exists_async(self, node: str, watch: Callable[[Any], object] | None = None) -> Answer[NodeStat | None]:
-        """Reads the state of a node, None if it does not exist; `watch` is called once, at the next change."""
+        """Reads the state of a node; None if it does not exist.  `watch` is called once, at the next change."""
         check_path(node)
         result = self._asked().exists_async(node, watch)
         return self._read(node, result, lambda found: None if found is None else _stat_of(found))
@@ -479,7 +483,7 @@ class ZooKeeperConnection:
         return self._read(node, result, lambda found: (sorted(found[0]), _stat_of(found[1])))
 
     def read_many_async(self, reads: Sequence[Read]) -> Answer[list[Found | ZooKeeperError]]:
-        """Sends many reads in one request, which servers before 3.6 do not support; see `reads_many`.
+        """Sends many reads in one request.  Servers before 3.6 do not support such a request; see `reads_many`.
 
         The answer has the result or error of each read, in order.
         """
@@ -502,12 +506,13 @@ class ZooKeeperConnection:
         return self._read(reads[0].node, result, found)
 
     def reads_many(self) -> bool:
-        """Returns whether the servers support requests of many reads; asks them once.
+        """Returns whether the servers support requests with many reads; asks them only once.
 
         A server before 3.6 refuses the first such request and closes the connection; kazoo reconnects.
 
         Raises:
-            ZooKeeperUnavailableError: the connection broke, or no server answers; a second time means no.
+            ZooKeeperUnavailableError: the connection broke, or no server answers.  After a second such failure, the
+                result is False.
         """
         if self._reads_many is None:
             try:
@@ -545,9 +550,9 @@ class ZooKeeperConnection:
         Raises:
             TooLargeError: the request is larger than `request_bytes_max`; nothing was sent.
         The answer raises:
-            NoNodeError, NodeExistsError, NodeVersionError, NodeNotEmptyError: one of them could not be made, whose node
-                the error names; none was.
-            UnknownOutcomeError: it is unknown whether they were applied.
+            NoNodeError, NodeExistsError, NodeVersionError, NodeNotEmptyError: one of the writes could not be applied,
+                and the error names its node; no write was applied.
+            UnknownOutcomeError: it is unknown whether the writes were applied.
         """
         return self.send_async(self._multi_of(operations))
 
@@ -556,7 +561,7 @@ class ZooKeeperConnection:
         return Multi(self._root, self._acl, self._acl_bytes_more)
 
     def send_async(self, multi: Multi) -> Answer[None]:
-        """Applies all writes of a request or none, as `multi_async`."""
+        """Applies all writes of a request or none, like `multi_async`."""
         if multi.size > self.settings.request_bytes_max:
             raise TooLargeError(
                 f"{len(multi.nodes)} writes make a request of {multi.size} bytes; ZooKeeper accepts at most "
@@ -578,7 +583,7 @@ class ZooKeeperConnection:
         return multi
 
     def multi(self, operations: Sequence[Operation]) -> None:
-        """Applies all writes or none, and waits for the answer; raises as `multi_async`."""
+        """Applies all writes or none, and waits for the answer; raises the errors of `multi_async`."""
         self.multi_async(operations).result()
 
     def create(self, node: str, data: bytes = b"", *, ephemeral: bool = False) -> None:
@@ -606,7 +611,7 @@ class ZooKeeperConnection:
             return unknown(f"ZooKeeper failed ({type(failure).__name__})")
 
         def read(codes: list[int]) -> None:
-            # The one that could not be made has an error of its own; those before it were rolled back.
+            # The write that failed has an error of its own; the writes before it were rolled back.
             kinds = self._kazoo.exceptions
             for code, at in zip(codes, nodes, strict=False):
                 if code not in (kinds.RolledBackError.code, kinds.RuntimeInconsistency.code):

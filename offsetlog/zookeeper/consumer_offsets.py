@@ -1,7 +1,7 @@
-"""Consumer offsets in ZooKeeper: /consumers/GROUP/offsets/TOPIC/PARTITION holds a decimal number in ASCII.
+"""Consumer offsets in ZooKeeper: /consumers/GROUP/offsets/TOPIC/PARTITION contains a decimal number in ASCII.
 
-The nodes above it are empty.  docs/format/brokers.md §15.2 says what brokers and consumers of Kafka 0.8 to 1.1
-left there.  Metadata is not kept.
+The nodes above this node are empty.  Metadata is not kept.  docs/format/brokers.md §15.2 describes the nodes that
+brokers and consumers of Kafka 0.8 to 1.1 left there.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ CONSUMERS = "/consumers"
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
 
-#: More than the text of any offset; a node can hold a megabyte.
+#: More than the text of any offset needs; a node can hold a megabyte.
 _TEXT_BYTES_MAX = 100
 _NUMBER = re.compile(rb"[0-9]{1,19}")
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
-# ZooKeeper's own rule for paths, by UTF-16 unit: no control characters, no surrogates (so nothing above U+FFFF),
-# nothing private, no specials.
+# ZooKeeper's own rule for paths, by UTF-16 unit: no control characters, no surrogates (hence no character above
+# U+FFFF), no private-use characters, no specials.
 _NOT_IN_PATHS = re.compile("[\u0000-\u001f\u007f-\u009f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff/]")
 
 K = TypeVar("K")
@@ -47,8 +47,8 @@ class OffsetNode(NamedTuple):
         group: the consumer group.
         topic: the topic.
         partition: the name of the node, which should be a number.
-        data: its bytes, None for null.
-        stat: its version and times.
+        data: the bytes of the node; None for null.
+        stat: the version and times of the node.
     """
 
     group: str
@@ -66,12 +66,12 @@ class OffsetNode(NamedTuple):
         """Returns the topic and partition of the node.
 
         Raises:
-            CorruptionError: its name is not a partition number; has the node's path.
+            CorruptionError: the name of the node is not a partition number; `path` names the node.
         """
         return TopicPartition(self.topic, partition_in(self.partition, self.node))
 
     def offset(self) -> int:
-        """Returns the offset.  Raises CorruptionError, with the node's path, if its bytes are not an offset."""
+        """Returns the offset.  Raises CorruptionError, with the node's path, if the bytes are not an offset."""
         return offset_in(self.data, self.node)
 
 
@@ -79,7 +79,7 @@ def partition_in(name: str, node: str) -> int:
     """Parses the name of a partition's node.
 
     Raises:
-        CorruptionError: it is not a partition number; has the node's path.
+        CorruptionError: the name is not a partition number; `path` names the node.
     """
     if not _PARTITION.fullmatch(name) or int(name) > PARTITION_MAX:
         raise CorruptionError("the name of the node is not a partition number", path=node)
@@ -90,7 +90,7 @@ def offset_in(data: bytes | None, node: str) -> int:
     """Parses the bytes of an offset's node.
 
     Raises:
-        CorruptionError: the bytes are not a decimal number from 0 to 2**63 - 1; the error's `path` is the node.
+        CorruptionError: the bytes are not a decimal number from 0 to 2**63 - 1; `path` names the node.
     """
     if data is None or not _NUMBER.fullmatch(data) or int(data) > OFFSET_MAX:
         shown = "null" if data is None else f"{len(data)} bytes, {data[:40]!r}"
@@ -99,7 +99,7 @@ def offset_in(data: bytes | None, node: str) -> int:
 
 
 def text_of(data: bytes | None) -> str | None:
-    """Returns the bytes of a node as text, shortened if too long for an offset; None for null."""
+    """Returns the bytes of a node as text, shortened if they are too long for an offset; None for null."""
     return None if data is None else data[:_TEXT_BYTES_MAX].decode("utf-8", "replace")
 
 
@@ -151,11 +151,11 @@ def settled(
     """Yields (key, answer) in the order of the questions; the answer may be the error of a node.
 
     Args:
-        questions: a key of the caller's, and the call that asks.
-        in_flight: most outstanding answers.
+        questions: pairs of a key of the caller's and the call that sends the question.
+        in_flight: the largest number of outstanding answers.
 
     Raises:
-        ZooKeeperUnavailableError: no server answers, which concerns all nodes.
+        ZooKeeperUnavailableError: no server answers, so no node can be read.
     """
     waiting: deque[tuple[K, Answer[T]]] = deque()
 
@@ -171,8 +171,8 @@ def settled(
     some = in_flight // 8
     for key, ask in questions:
         if len(waiting) >= in_flight:
-            # Some at once, since one wait for many answers costs less than many waits; not more, so that the ensemble
-            # always has questions to answer.
+            # Some answers are awaited at once, because one wait for many answers costs less than many waits; not all of
+            # them, so that the ensemble always has questions to answer.
             waiting[some][1].wait()
             yield next_answer()
             while waiting and waiting[0][1].done():
@@ -183,10 +183,10 @@ def settled(
 
 
 def pipelined(questions: Iterable[tuple[K, Callable[[], Answer[T]]]], in_flight: int) -> Iterator[tuple[K, T | None]]:
-    """Yields (key, answer) in the order of the questions, None for a missing node; arguments as `settled`.
+    """Yields (key, answer) in the order of the questions, with None for a missing node; arguments as in `settled`.
 
     Raises:
-        ZooKeeperError: as the answers, but for NoNodeError.
+        ZooKeeperError: the errors of the answers, except NoNodeError.
     """
     for key, found in settled(questions, in_flight):
         if isinstance(found, NoNodeError):
@@ -201,8 +201,8 @@ def groups_in(connection: ZooKeeperConnection) -> list[str]:
     """Returns the names below /consumers, sorted.
 
     Raises:
-        InvalidArgumentError: /consumers does not exist, though old Kafka always made it: the root is wrong.
-        ZooKeeperError: ZooKeeper does not give it.
+        InvalidArgumentError: /consumers does not exist, so the root is wrong: old Kafka always created this node.
+        ZooKeeperError: ZooKeeper refuses to return the names.
     """
     try:
         return connection.children(CONSUMERS)
@@ -216,15 +216,15 @@ def groups_in(connection: ZooKeeperConnection) -> list[str]:
 def read_offsets(connection: ZooKeeperConnection, groups: Iterable[str], in_flight: int = 64) -> Iterator[OffsetNode]:
     """Yields the offset nodes of groups; leaves out nodes that are removed meanwhile.
 
-    Call `connection.sync_async()` before it, to see what other clients were answered before.
+    Call `connection.sync_async()` first, to see the writes of other clients that were answered before.
 
     Args:
-        connection: started.
-        groups: names of groups; those that do not exist, or cannot, have no nodes.
-        in_flight: most outstanding answers of each kind (topics, partitions, offsets).
+        connection: a started connection.
+        groups: names of groups; groups that do not exist have no nodes, nor do names that no node can have.
+        in_flight: the largest number of outstanding answers of each kind (topics, partitions, offsets).
 
     Raises:
-        ZooKeeperError: ZooKeeper does not give a node.
+        ZooKeeperError: ZooKeeper refuses to return a node.
     """
 
     def topics() -> Iterator[tuple[str, Callable[[], Answer[list[str]]]]]:

@@ -1,4 +1,4 @@
-"""Reads the nodes of whole groups below /consumers, as needed before an atomic write."""
+"""Reads all nodes of groups below /consumers, for example before an atomic write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offsetlog.zookeeper.many_reads import ManyReads
 from offsetlog.zookeeper.nodes import Node, NodeStat
 from offsetlog.zookeeper.requests import Found, Read, ReadListing, ReadNames, ReadNode
 
-#: So often a group is read that others change while it is read.
+#: The number of times that a group is read while other clients change it.
 PASSES = 20
 
 
@@ -28,8 +28,8 @@ class GroupNodes:
         has_consumers: whether consumers are alive: ephemeral nodes below `ids`.
         topics: the topics that have a node.
         offsets: the nodes of its positions.
-        not_given: nodes that ZooKeeper refuses to return, for example for lack of permission.
-        stood_together: whether the positions are a snapshot of one moment, so that no commit is half read.
+        not_given: the errors of nodes that ZooKeeper refuses to return, for example because a permission is missing.
+        stood_together: whether the positions are a snapshot of one moment, so that no commit was read in part.
     """
 
     group: str
@@ -45,7 +45,7 @@ class GroupNodes:
 
 
 class _Key(NamedTuple):
-    """The node that a question is about: a group, its `ids`, a topic, or a position."""
+    """The node to which a question refers: a group, its `ids`, a topic, or a position."""
 
     group: GroupNodes
     topic: str | None = None
@@ -53,15 +53,15 @@ class _Key(NamedTuple):
 
 
 def read_groups(connection: ZooKeeperConnection, groups: Iterable[str], in_flight: int = 64) -> Iterator[GroupNodes]:
-    """Yields the groups in the given order; those that do not exist, or cannot, have no nodes.
+    """Yields the groups in the given order; groups that do not exist, or cannot exist, have no nodes.
 
     A group that changes while it is read is read again, up to 20 times in all; after that, its positions may be from
     different moments.  Wait for `connection.sync_async()` first, to see earlier writes of other clients.
 
     Args:
-        connection: started.
-        groups: which.
-        in_flight: most reads of each kind under way.
+        connection: a started connection.
+        groups: the names of the groups.
+        in_flight: the largest number of reads of each kind under way.
 
     Raises:
         ZooKeeperUnavailableError: no server answers.
@@ -80,8 +80,8 @@ def _settled(connection: ZooKeeperConnection, reads: ManyReads, nodes: GroupNode
 
 
 def _read(connection: ZooKeeperConnection, reads: ManyReads, groups: Iterable[str]) -> Iterator[GroupNodes]:
-    # Four floors of questions, each asked with the answers of the one above; a key with nothing to ask goes down with
-    # them, so that a group comes after everything that is known of it.
+    # Four levels of questions; each level asks with the answers of the level above.  A key without a question passes
+    # through all levels, so that a group is yielded after all answers about it.
 
     def whole_groups() -> Iterator[tuple[GroupNodes, Read | None]]:
         for group in groups:
@@ -134,7 +134,7 @@ def _read(connection: ZooKeeperConnection, reads: ManyReads, groups: Iterable[st
 
 
 def _names(nodes: GroupNodes, found: Found | ZooKeeperError | None) -> list[str]:
-    """Returns the names below a node, none for one that is not there; keeps what ZooKeeper does not give."""
+    """Returns the names below a node, or an empty list if it does not exist; records a refusal by ZooKeeper."""
     if isinstance(found, ZooKeeperError):
         if not isinstance(found, NoNodeError):
             nodes.not_given.append(found)
@@ -143,7 +143,7 @@ def _names(nodes: GroupNodes, found: Found | ZooKeeperError | None) -> list[str]
 
 
 def _listed(nodes: GroupNodes, found: Found | ZooKeeperError | None) -> list[str]:
-    """Returns the names below a node, and notes whether any was made or removed since the group was begun."""
+    """Returns the names below a node; records if one was created or removed after the read of the group began."""
     if isinstance(found, ZooKeeperError):
         _not_given(nodes, found)
         return []
@@ -155,7 +155,7 @@ def _listed(nodes: GroupNodes, found: Found | ZooKeeperError | None) -> list[str
 
 def _not_given(nodes: GroupNodes, failure: ZooKeeperError) -> None:
     if isinstance(failure, NoNodeError):
-        # It was there when the node above it was read.
+        # The node existed when the node above it was read.
         nodes.stood_together = False
     else:
         nodes.not_given.append(failure)

@@ -1,7 +1,8 @@
-"""The JSON of Kafka's nodes: read with bounds and errors by path, written with the fields in Kafka's order.
+"""The JSON of Kafka's nodes.
 
-Kafka writes the maps of Scala 2.13 as they stand, so the order of the fields is that of their hash tables.  Readers
-must not depend on it; writing it has a node keep its bytes, whichever of the two writes it.
+Nodes are read with limits, and errors name the path of the node.  Fields are written in Kafka's order: Kafka writes the
+maps of Scala 2.13 in the order of their hash tables.  Readers must not depend on this order.  It is kept so that a node
+has the same bytes whether Kafka or offsetlog writes it.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from typing import Any, NoReturn
 
 from offsetlog.errors import CorruptionError, InvalidArgumentError
 
-#: More than any node of Kafka: with its default `jute.maxbuffer` ZooKeeper keeps no more than 1 MiB in one.
+#: More than any node of Kafka needs.  With the default `jute.maxbuffer`, ZooKeeper keeps at most 1 MiB in a node.
 RECORD_BYTES_MAX = 4 << 20
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-#: Up to here an immutable map of Scala keeps the order in which it was made.
+#: Up to this size, an immutable map of Scala keeps the order in which it was created.
 _IN_ORDER_MAX = 4
 
 
@@ -41,7 +42,7 @@ class Fields:
         """Reads the bytes of a node.
 
         Raises:
-            CorruptionError: they are not a JSON object, or too many; has the node's path.
+            CorruptionError: the bytes are not a JSON object, or too many; `path` names the node.
         """
         if data is None:
             raise corrupt("the node is empty, but must hold JSON", node)
@@ -72,14 +73,14 @@ class Fields:
         return self._encodable(value, name)
 
     def number_in_text(self, name: str, default: int | None = None) -> int:
-        """Returns a number stored as a string or a number, as times are.  Raises CorruptionError."""
+        """Returns a number that is stored as a string or a number, like the times in nodes.  Raises CorruptionError."""
         value = self._value(name, default)
         if isinstance(value, str) and value.isascii() and value.removeprefix("-").isdecimal() and len(value) < 20:
             value = int(value)
         return self._checked_integer(value, f"the field {name!r}", -1, LONG_MAX)
 
     def objects(self, name: str) -> Fields:
-        """Returns an object, empty if it is missing.  Raises CorruptionError."""
+        """Returns an object; an empty one if the field is missing.  Raises CorruptionError."""
         value = self._value(name, {})
         if not isinstance(value, dict):
             raise corrupt(f"the field {name!r} must be an object, not {_shown(value)}", self.node)
@@ -99,7 +100,7 @@ class Fields:
         return tuple(self._encodable(each, name) for each in values)
 
     def _encodable(self, text: str, name: str) -> str:
-        # JSON can escape half a surrogate pair, which can be neither printed nor written again.
+        # JSON can escape half of a surrogate pair.  Such a text can be neither printed nor written again.
         if _SURROGATE.search(text):
             raise corrupt(f"the field {name!r} has half a surrogate pair in {_shown(text)}", self.node)
         return text
@@ -125,7 +126,7 @@ class Fields:
 
 
 def corrupt(text: str, node: str) -> CorruptionError:
-    """Makes the CorruptionError of a node."""
+    """Creates the CorruptionError of a node."""
     return CorruptionError(text, path=node)
 
 
@@ -151,7 +152,7 @@ def mutable_map(entries: Iterable[tuple[str, Any]], buckets: int = 16) -> dict[s
         if 4 * size >= 3 * buckets:
             buckets *= 2
 
-    # Within a bucket they stand by their hash, as a signed number.
+    # Within a bucket, entries are in the order of their hash, as a signed number.
     def place(name: str) -> tuple[int, int]:
         code = _java_hash(name)
         code ^= code >> 16
@@ -161,7 +162,10 @@ def mutable_map(entries: Iterable[tuple[str, Any]], buckets: int = 16) -> dict[s
 
 
 def immutable_map(entries: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns entries in the order of an immutable map of Scala 2.13: as given, or of a trie of hashes above four."""
+    """Returns entries in the order of an immutable map of Scala 2.13.
+
+    Up to four entries keep the given order; more entries are in the order of a trie of their hashes.
+    """
     given = dict(entries)
     if len(given) <= _IN_ORDER_MAX:
         return given
@@ -169,12 +173,12 @@ def immutable_map(entries: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _trie(names: list[str], shift: int) -> list[str]:
-    if shift > 30:  # equal hashes: as given
+    if shift > 30:  # equal hashes keep the given order
         return names
     groups: dict[int, list[str]] = {}
     for name in names:
         groups.setdefault((_trie_hash(name) >> shift) & 31, []).append(name)
-    # Each floor has its own entries before those of the floors below.
+    # Each level has its own entries before those of the levels below.
     ordered = [groups[mask] for mask in sorted(groups)]
     own = [group[0] for group in ordered if len(group) == 1]
     return own + [name for group in ordered if len(group) > 1 for name in _trie(group, shift + 5)]

@@ -10,14 +10,14 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 
-#: Given to the threads of a client to end, once its connection is broken; they end later by themselves.
+#: The seconds to wait for the threads of a client whose connection is broken; after that they end by themselves.
 END_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
 
 class Secret(str):
-    """A credential; kazoo writes the repr of each request into its log."""
+    """A credential with a repr that hides it, because kazoo logs the repr of each request."""
 
     __slots__ = ()
 
@@ -29,7 +29,7 @@ class _Requests(deque[Any]):
     """Requests in their order.
 
     Attributes:
-        taken: the result object of the request taken out last, or None.
+        taken: the result object of the request that was taken out last, or None.
     """
 
     taken: Any = None
@@ -43,8 +43,9 @@ class _Requests(deque[Any]):
 class Client(KazooClient):  # type: ignore[misc]
     """A client whose requests are all answered when its connection ends.
 
-    kazoo takes a request out of its lists before it reads the answer.  An answer that it cannot parse, such as one
-    with an unknown error number, ends its thread, and this request would get no answer: it is in no list any more.
+    kazoo takes a request out of its lists before it reads the answer.  An answer that kazoo cannot parse, for example
+    because of an unknown error number, ends its thread.  The request would then get no answer, because it is in no list
+    any more.
     """
 
     def _reset(self) -> None:
@@ -56,7 +57,7 @@ class Client(KazooClient):  # type: ignore[misc]
         taken = self._queue.taken, self._pending.taken
         super()._notify_pending(state)
         for result in taken:
-            # The others were answered, as a rule with what the server said.
+            # Requests that are ready were answered, usually by the server.
             if result is not None and not result.ready():
                 result.set_exception(ConnectionLoss())
 
@@ -72,9 +73,10 @@ class Client(KazooClient):  # type: ignore[misc]
             _log.exception("the resources of a ZooKeeper client could not be freed")
 
     def end(self, patience: float) -> None:
-        """Ends the client, without its session's consent where no server gives that within `patience` seconds.
+        """Ends the client.  If the session has not ended after `patience` seconds, breaks the connection.
 
-        A thread of the client's own, as one that runs a callback, is not held up: the end comes once it is done.
+        A call by a thread of the client, for example in a callback, returns at once; the client ends after the
+        callback.
         """
         thread = threading.Thread(target=self.discard, name="offsetlog-zookeeper-end", daemon=True)
         thread.start()

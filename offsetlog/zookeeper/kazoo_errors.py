@@ -1,4 +1,4 @@
-"""Translates kazoo's errors to ours, and knows which of them mean that a write was not applied."""
+"""Translates kazoo's errors to those of offsetlog, and tells which of them mean that a write was not applied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from offsetlog.errors import (
     ZooKeeperUnavailableError,
 )
 
-#: Errors that not every kazoo has a name for.
+#: Error numbers for which not every version of kazoo has a class.
 REQUEST_TIMEOUT, QUOTA_EXCEEDED, THROTTLED = -122, -125, -127
 
 
@@ -31,8 +31,8 @@ class KazooErrors:
     def is_refusal(self, failure: BaseException) -> bool:
         """Whether an error means that a server did not apply a write.
 
-        An error of the connection, or within the server, says nothing of that: where two clients had one session, a
-        server of 3.9 has answered a write that it made with MarshallingError.
+        An error of the connection, or within the server, does not show whether the write was applied: when two clients
+        had the same session, a server of version 3.9 applied a write and answered with MarshallingError.
         """
         kinds = self._kinds
         return isinstance(
@@ -52,11 +52,11 @@ class KazooErrors:
         )
 
     def _numbered(self, code: int) -> Any:
-        """Returns kazoo's error of a number, and nothing that an error could be where this kazoo does not know it."""
+        """Returns kazoo's error class of a number, or an empty tuple if this version of kazoo does not know it."""
         return self._kinds.EXCEPTIONS.get(code, ())
 
     def refusal_of(self, failure: BaseException, node: str) -> ZooKeeperError:
-        """Returns our error for an error of kazoo.
+        """Returns offsetlog's error for an error of kazoo.
 
         Args:
             failure: kazoo's error.
@@ -78,7 +78,7 @@ class KazooErrors:
             (
                 self._numbered(QUOTA_EXCEEDED),
                 ZooKeeperError,
-                "the write would exceed a quota that holds for node {0}",
+                "the write would exceed a quota of node {0}",
             ),
             (kinds.AuthFailedError, ZooKeeperError, "ZooKeeper refuses the credentials of this connection"),
             (kinds.NoAuthError, ZooKeeperError, "the ACL of {0} does not permit this operation to this connection"),
@@ -89,6 +89,6 @@ class KazooErrors:
                 return ours(text.format(node), node=node)
         reason = str(failure) or type(failure).__name__
         if not isinstance(failure, kinds.ZookeeperError):
-            # No server has said that: the client met something that it does not know, and ends.
+            # The error is not a server's: the client met something that it does not know, and ends.
             return ZooKeeperUnavailableError(f"the connection to ZooKeeper broke: {reason}", node=node)
         return ZooKeeperError(f"ZooKeeper refuses {node}: {reason}", node=node)

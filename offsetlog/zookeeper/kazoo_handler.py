@@ -1,4 +1,4 @@
-"""The threads and sockets of one kazoo client: they block no caller, and end when closed."""
+"""The threads and sockets of one kazoo client, which block no caller and end when they are closed."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ _log = logging.getLogger(__name__)
 
 
 class Doorbell:
-    """Wakes the thread that sends requests, at least once for each; it never has the caller wait.
+    """Wakes the thread that sends requests, at least once for each request, and never blocks the caller.
 
-    kazoo takes both ends of a socket pair for that, and writes a byte for each request.  The pair holds 278 of them:
-    with no server connected nobody reads, and the caller of the next request would wait until there is one.  Here the
-    bytes that do not fit are put off, and written as others are read.  It takes the place of both ends, without a lock:
-    those who ask would wait for each other.
+    kazoo uses both ends of a socket pair, and writes a byte for each request.  The pair has a capacity of 278 bytes.
+    While no server is connected, the bytes are not read, and the caller of the next request would block until a server
+    is connected.  A doorbell replaces both ends.  It puts off bytes that do not fit, and writes them when others are
+    read.  It has no lock, because callers would wait for each other.
     """
 
     def __init__(self) -> None:
         self._reading, self._writing = socket.socketpair()
         self._writing.setblocking(False)
         self._reading.setblocking(False)
-        #: Calls that were put off, one byte each.
+        #: The bytes that were put off, one for each request.
         self._rest: deque[bytes] = deque()
 
     def fileno(self) -> int:
-        """Returns what to wait on: it is readable while a request was not taken."""
+        """Returns the descriptor to wait for; it is readable while a request has not been taken."""
         return self._reading.fileno()
 
     def send(self, data: bytes) -> int:
-        """Rings for a request.  Raises OSError where it is closed."""
+        """Rings for a request.  Raises OSError if the doorbell is closed."""
         try:
             return self._writing.send(data)
         except BlockingIOError:
             self._rest.append(data)
-        # All may have been read before it was put off, and nobody would look for it then.  One byte more than there are
-        # requests does no harm; without room for it, there is something to read.
+        # All bytes may have been read before this one was put off, and then no read would write it.  So it is also
+        # tried now: an extra byte does no harm, and if it does not fit, there are bytes to read.
         with contextlib.suppress(BlockingIOError):
             self._writing.send(data)
         return len(data)
 
     def recv(self, size: int) -> bytes:
-        """Takes a request; returns nothing where there is none.  For one thread."""
+        """Takes a request; returns an empty result if there is none.  Only one thread may call this."""
         try:
             found = self._reading.recv(size)
         except BlockingIOError:
@@ -65,15 +65,15 @@ class Doorbell:
         return found
 
     def close(self) -> None:
-        """Frees it.  A second call does nothing."""
+        """Frees the sockets.  A second call does nothing."""
         self._reading.close()
         self._writing.close()
 
 
 class _TlsSocket(ssl.SSLSocket):
-    """A connection that keeps what the server said when it ended it: kazoo makes another, and says nothing of it.
+    """A connection that reports the TLS error with which the server ended it; kazoo reconnects without a report.
 
-    In TLS 1.3 a server refuses the certificate of a client, or its lack, after the handshake.
+    In TLS 1.3, a server refuses a client's certificate, or a missing one, only after the handshake.
     """
 
     note: Callable[[ssl.SSLError], object]
@@ -92,12 +92,13 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """Runs the threads of a client, and opens its connections.
 
     Args:
-        connect_seconds: that one server has to take a connection, the TLS handshake included.
-        tls: with which connections are made, None for plain ones.
-        ended: called with this, by the first thread of the client that ends, as its last act.
+        connect_seconds: the seconds in which one server must accept a connection, including the TLS handshake.
+        tls: the TLS context of the connections; None for plain connections.
+        ended: called with this object, at its end, by the thread of the client that ends first.
 
     Attributes:
-        failure: why the last connection could not be made, None where it was; also that a server refused it within TLS.
+        failure: why the last connection could not be made, or was refused by the server within TLS; None if it was
+            made.
         has_ended: whether a thread has ended.
     """
 
@@ -120,11 +121,11 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
     # ------------------------------------------------------------------------------------------------------ threads
 
     def start(self) -> None:
-        """Starts the threads that call back: both, or neither."""
+        """Starts the two threads that run callbacks: both, or neither."""
         try:
             super().start()
         except BaseException:
-            # The stop does nothing for a handler that did not come so far.
+            # `stop` does nothing unless `_running` is set, and a failed start may not have set it.
             self._running = True
             self.stop()
             raise
@@ -152,7 +153,7 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
     # ------------------------------------------------------------------------------------------------------ sockets
 
     def create_socket_pair(self) -> tuple[Doorbell, Doorbell]:
-        """Returns what a caller wakes the sending thread with; see Doorbell."""
+        """Returns the two ends with which a caller wakes the sending thread; see Doorbell."""
         bell = Doorbell()
         return bell, bell
 
@@ -161,8 +162,8 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
     ) -> socket.socket:
         """Connects with a server.
 
-        kazoo's own does not end before its time, and its TLS trusts the certificates of the system beside those that it
-        is given.
+        kazoo's own method cannot be ended early.  With TLS, it also trusts the system's certificates, beside the given
+        ones.
 
         Raises:
             OSError: the connection failed or timed out, or the client is shutting down.
@@ -195,13 +196,13 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self.failure = failure
 
     def break_connection(self) -> None:
-        """Ends the connection, whatever is waited for there, and makes no other: for a client that is being ended."""
+        """Ends the connection, whatever waits for it, and prevents another one; for a client that is being ended."""
         with self._lock:
             self._is_broken = True
             connection = self._connection
         if connection is not None:
-            with contextlib.suppress(OSError):  # it is closed already
-                # Not the one of a TLS socket, which would change what the client's thread reads with.
+            with contextlib.suppress(OSError):  # the connection is closed already
+                # Not the method of the TLS socket: it would change the object from which the client's thread reads.
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
     def select(
@@ -209,7 +210,7 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Waits for sockets; returns those to read from and those to write to.
 
-        One whose TLS has deciphered more than was read is ready, which the system cannot know.
+        A TLS socket with decrypted bytes that were not read yet is ready, too; the system does not know of them.
         """
         deciphered = [] if self._tls is None else [each for each in reading if _is_deciphered(each)]
         readable, writable, _ = wait_for_sockets(reading, writing, failing, 0 if deciphered else timeout)

@@ -1,4 +1,4 @@
-"""Reads many nodes concurrently, and several by one request if the servers support it."""
+"""Reads many nodes concurrently, several in one request if the servers support this."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from offsetlog.zookeeper.requests import Found, Read, ReadListing, ReadNames, Re
 
 K = TypeVar("K")
 
-#: The reads under way are divided among this many requests, so that the ensemble always has one to answer.
+#: The reads under way are divided among this many requests, so that the ensemble always has a request to answer.
 REQUESTS = 4
-#: Reads in one request, at most: with the longest names their bytes stay far below what servers take.
+#: The largest number of reads in one request; even with the longest names, servers accept far larger requests.
 TOGETHER_MAX = 64
 
 
 class _Asked(NamedTuple, Generic[K]):
-    """Questions with the answer of the request that asks them; None where there was nothing to ask."""
+    """Questions with the answer of their request; the answer is None if none of them needs a read."""
 
     questions: list[tuple[K, Read | None]]
     answer: Answer[list[Found | ZooKeeperError]] | Answer[Found] | None
@@ -49,11 +49,11 @@ class ManyReads:
     """Reads of one connection.
 
     Args:
-        connection: started.
-        in_flight: most reads under way in each call of `answers`.
+        connection: a started connection.
+        in_flight: the largest number of reads under way in each call of `answers`.
 
     Raises:
-        ZooKeeperUnavailableError: nobody answers.
+        ZooKeeperUnavailableError: no server answers.
     """
 
     def __init__(self, connection: ZooKeeperConnection, in_flight: int) -> None:
@@ -65,14 +65,14 @@ class ManyReads:
         """Yields (key, result) in the order of the questions; the result may be the error of a node.
 
         Args:
-            questions: a key of the caller's, and the read; None reads nothing and gives None.
+            questions: pairs of a key of the caller's and a read; if the read is None, so is the result.
 
         Raises:
-            ZooKeeperUnavailableError: no server answers, which concerns all nodes.
+            ZooKeeperUnavailableError: no server answers, so no node can be read.
         """
         waiting: deque[_Asked[K]] = deque()
-        # Some at once, since one wait for many answers costs less than many waits; not more, so that the ensemble
-        # always has something to answer.
+        # Some answers are awaited at once, because one wait for many answers costs less than many waits; not all of
+        # them, so that the ensemble always has a request to answer.
         some = self._requests // 8
         for batch in self._batches(questions):
             if len(waiting) >= self._requests:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from offsetlog.errors import NodeExistsError, UnknownOutcomeError
 from offsetlog.zookeeper.connection import ZooKeeperConnection
 
-#: How often a node is made whose answer was lost.
+#: The number of tries to create a node while the answers are lost.
 TRIES = 10
 
 _log = logging.getLogger(__name__)
@@ -44,10 +44,10 @@ def make_with_parents(connection: ZooKeeperConnection, node: str) -> None:
 def ensure_root(connection: ZooKeeperConnection) -> None:
     """Creates the root of a connection if it does not exist, as Kafka does at its start.
 
-    A connection sees nothing above its root, so this opens another one temporarily.
+    A connection cannot see above its root, so this function opens another one temporarily.
 
     Raises:
-        ZooKeeperError: ZooKeeper does not permit it to this connection.
+        ZooKeeperError: ZooKeeper does not permit this connection to create the root.
         ZooKeeperUnavailableError, UnknownOutcomeError: no server answers.
     """
     if connection.exists("/") is not None:

@@ -11,16 +11,16 @@ _PATH = re.compile(r"/|(?:/(?!\.\.?(?:/|\Z))[^/]+)+")
 
 
 class NodeStat(NamedTuple):
-    """The state of a node beside its bytes.
+    """The state of a node, without its bytes.
 
     Attributes:
         version: the number of changes of its bytes.
-        modified_ms: the time of the last change of its bytes, ms since 1970.
+        modified_ms: the time of the last change of its bytes, in ms since 1970.
         created_zxid: the transaction that created this node; a later node of the same path has another.
-        ephemeral_owner: the session with which it ends, 0 for none.
+        ephemeral_owner: the session with which the node ends; 0 for none.
         children: the number of nodes below it.
-        modified_zxid: the transaction that changed its bytes last, or made it.
-        children_zxid: the one that made or removed a node directly below it last, or made it.
+        modified_zxid: the last transaction that changed its bytes, or else created the node.
+        children_zxid: the last transaction that created or removed a node directly below it, or else created the node.
     """
 
     version: int
@@ -33,7 +33,7 @@ class NodeStat(NamedTuple):
 
 
 class Node(NamedTuple):
-    """The bytes of a node, None where they are null, and its state."""
+    """The bytes of a node (None for null) and its state."""
 
     data: bytes | None
     stat: NodeStat
@@ -42,10 +42,11 @@ class Node(NamedTuple):
 def path_bytes(path: str) -> bytes:
     """Returns a path as encoded in requests.
 
-    The caller encodes it: kazoo's thread, which would do it later, ends over a path that cannot be.
+    The path is encoded here, by the caller, because kazoo's thread would end with an error if it could not encode the
+    path later.
 
     Raises:
-        InvalidArgumentError: it is not UTF-8.
+        InvalidArgumentError: the path is not UTF-8.
     """
     try:
         return path.encode()
@@ -54,12 +55,12 @@ def path_bytes(path: str) -> bytes:
 
 
 def check_path(path: str) -> None:
-    """Checks a path that is given to kazoo's own calls, which would ask for another node than an odd one names.
+    """Checks a path for kazoo's own calls, which would change some paths, and so read another node.
 
     Raises:
-        InvalidArgumentError: no node can have it: a name in it is empty, "." or "..", or it is not UTF-8.
+        InvalidArgumentError: no node can have the path: a name in it is empty, "." or "..", or the path is not UTF-8.
     """
-    # As nearly all are; each read is checked.
+    # The quick check that nearly all paths pass, because each read is checked.
     if path.isascii() and path[:1] == "/" != path[-1:] and "//" not in path and "/." not in path:
         return
     path_bytes(path)

@@ -1,10 +1,10 @@
-"""Writes to nodes as values, applied alone or several all or none."""
+"""Writes to nodes, as values; a write is applied alone, or several are applied all or none."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-#: A write that names no version is made whatever the node's version is.
+#: The version that matches every version of a node.
 ANY_VERSION = -1
 
 
@@ -14,7 +14,7 @@ class Create(NamedTuple):
     Attributes:
         node: its path.
         data: its bytes.
-        ephemeral: whether it ends with the session.
+        ephemeral: whether the node ends with the session.
     """
 
     node: str

@@ -1,7 +1,7 @@
-"""The wait for sockets that a client of ZooKeeper makes several times for each request.
+"""The wait for sockets, which a client of ZooKeeper makes several times for each request.
 
-kazoo's own wait creates, fills, polls and closes an epoll each time: five system calls where one is enough, and most
-of the processor time of a small request.
+Each time, kazoo's own wait creates, fills, polls and closes an epoll object: five system calls where one is enough, and
+most of the processor time of a small request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _READABLE, _WRITABLE = select.POLLIN | select.POLLPRI, select.POLLOUT
 def wait_for_sockets(
     readers: Sequence[Any], writers: Sequence[Any], _: Iterable[Any] = (), timeout: float | None = None
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """Waits until one of the sockets is ready or broken; as `select.select`, for descriptors of any number.
+    """Waits until one of the sockets is ready or broken, like `select.select`, but for descriptors above 1023, too.
 
     Raises:
         ValueError: a socket is closed, or the timeout is negative.
@@ -35,7 +35,7 @@ def wait_for_sockets(
     found = dict(waiting.poll(None if timeout is None else math.ceil(timeout * 1000)))
     if any(event & select.POLLNVAL for event in found.values()):
         raise ValueError("a socket is closed")
-    # One that is broken is ready for everything, which then raises.
+    # A broken socket counts as ready for everything; its use then raises the error.
     return (_ready(readers, found, ~_WRITABLE), _ready(writers, found, ~_READABLE), [])
 
 

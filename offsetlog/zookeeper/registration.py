@@ -1,6 +1,6 @@
-"""Keeps a broker registered in /brokers/ids as long as it lives, over expired sessions.
+"""Keeps a broker registered in /brokers/ids while its process lives, even if sessions expire.
 
-The node is ephemeral: it ends with the session, and shows other brokers which brokers live.
+The node is ephemeral: it ends with the session, and shows other brokers which brokers are alive.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from offsetlog.zookeeper.connection import Answer, Node, ZooKeeperConnection
 from offsetlog.zookeeper.operations import Delete
 from offsetlog.zookeeper.watches import Watch, Watcher, read_node
 
-#: Seconds between two tries to make the node while the connection breaks.
+#: The seconds between two tries to create the node after the connection broke.
 RETRY_SECONDS = 0.1
 
 _log = logging.getLogger(__name__)
@@ -42,13 +42,13 @@ class BrokerRegistration:
 
     Args:
         connection: the started connection, which must outlive the registration.
-        record: the broker's data; each registration carries its own time.
-        wait: seconds to wait until a node with the same endpoints is gone: a broker that was killed and starts again
-            finds its own former node until the former session expires.
-        on_failure: called once, by a thread of its own, where the registration was lost for good: with
-            BrokerIdTakenError where another broker has the id, or with what ZooKeeper refuses.  Nothing is tried any
-            more then, and the broker should stop.
-        clock: the time of day in ms.
+        record: the broker's data; each registration gets its own time.
+        wait: seconds to wait until a node with the same endpoints is removed.  A broker that was killed and starts
+            again finds its own earlier node until the earlier session expires.
+        on_failure: called once, on a separate thread, if the registration is lost for good: with BrokerIdTakenError if
+            another broker has the id, or with the error of ZooKeeper's refusal.  After that nothing is tried any more,
+            and the broker should stop.
+        clock: returns the time of day in milliseconds.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class BrokerRegistration:
 
         Raises:
             BrokerIdTakenError: the id was lost to another broker.
-            TimeoutError: none came within `timeout` seconds.
+            TimeoutError: the broker was not registered within `timeout` seconds.
         """
 
         def is_over() -> bool:
@@ -107,12 +107,13 @@ class BrokerRegistration:
     def start(self) -> None:
         """Registers the broker, and keeps it registered from now on.
 
-        If it fails, it leaves no node.
+        A call that fails leaves no node.
 
         Raises:
-            BrokerIdTakenError: another broker has the id, or its former process still has it after `wait`.
-            ClosedError: it was closed during the call.
-            ZooKeeperError: the servers refuse the credentials, or do not allow it.
+            BrokerIdTakenError: another broker has the id, or an earlier process of this broker still has it after
+                `wait`.
+            ClosedError: the registration was closed during the call.
+            ZooKeeperError: the servers refuse the credentials or the registration.
             ZooKeeperUnavailableError: no server answers.
         """
         ClusterClient(self._connection).make_directories()
@@ -128,7 +129,7 @@ class BrokerRegistration:
     def close(self) -> None:
         """Removes the node, and ends the registration.  A second call does nothing.
 
-        Without a connection, the node is removed once there is one, or ends with its session.
+        If no server is connected, the node is removed once one is, or ends with its session.
         """
         if self._closed.is_set():
             return
@@ -139,7 +140,7 @@ class BrokerRegistration:
             self._watcher.close()
         with self._condition:
             epoch, self._epoch = self._epoch, None
-        # Also where it is not registered: the node may have been made, and the watch not have seen it yet.
+        # Even if no registration was seen: the node may have been created without the watch having seen it.
         self._remove(epoch)
 
     def __enter__(self) -> Self:
@@ -174,7 +175,7 @@ class BrokerRegistration:
                 raise self._taken(node)
 
     def _is_former(self, node: Node) -> bool:
-        """Whether a node looks like that of a former process of this broker."""
+        """Whether a node looks like that of an earlier process of this broker."""
         try:
             found = BrokerRecord.from_json(self.record.broker_id, node.data)
         except CorruptionError:
@@ -195,16 +196,16 @@ class BrokerRegistration:
             self._registered(node)
         elif node.stat.ephemeral_owner not in self._sessions:
             self._lost(self._taken(node))
-        # Else it is that of an expired session of ours, and goes.
+        # Otherwise the node belongs to one of this object's expired sessions, and will be removed.
 
     def _create(self, until: float = math.inf) -> bool:
-        """Makes the node, unless another is there first; the watch sees whose it is.
+        """Creates the node, unless one exists; the watch shows to whom the node belongs.
 
         Returns:
-            Whether there is one, as far as anybody answered until this time.
+            Whether a node exists; False if that was not known by the time `until`.
         """
-        # The same bytes in each try: one whose answer was lost may have been made.  And before the first: the watch may
-        # see it before its answer.
+        # All tries write the same bytes, because a try whose answer was lost may have succeeded.  The bytes are set
+        # before the first try, because the watch may see the node before the answer comes.
         self._data = data = replace(self.record, timestamp_ms=self._clock()).to_json()
         while not self._closed.is_set():
             self._sessions.add(self._connection.session_id)
@@ -213,7 +214,7 @@ class BrokerRegistration:
             except NodeExistsError:
                 return True
             except NoNodeError:
-                # Its parent was removed; if that is the root, this raises.
+                # The parent was removed; if it is the root, this call raises.
                 ClusterClient(self._connection).make_directories(root=False)
             except (UnknownOutcomeError, ZooKeeperUnavailableError):
                 if self._stands(data):
@@ -226,7 +227,7 @@ class BrokerRegistration:
         return False
 
     def _stands(self, data: bytes) -> bool:
-        """Whether the node was made by the write of these bytes whose answer was lost."""
+        """Whether the write of these bytes created the node although its answer was lost."""
         try:
             self._connection.sync_async().result()
             found = self._connection.get(self.node)
@@ -261,9 +262,9 @@ class BrokerRegistration:
         except CorruptionError:
             holder = None
         text = (
-            f"the broker id {broker_id} is taken by {holder or 'a node that is no registration'} at {self.node}, with "
-            f"session {stat.ephemeral_owner:#x}, since {_moment_of(stat.modified_ms)}; stop that one, or give this one "
-            "another id"
+            f"the broker id {broker_id} is taken by {holder or 'a node without a registration'} at {self.node}, with "
+            f"session {stat.ephemeral_owner:#x}, since {_moment_of(stat.modified_ms)}; stop its owner, or give this "
+            "broker another id"
         )
         return BrokerIdTakenError(
             text,
@@ -275,10 +276,10 @@ class BrokerRegistration:
         )
 
     def _remove(self, epoch: int | None) -> None:
-        """Removes the node of this registration, if there is one; its connection may go on.
+        """Removes the node of this registration, if it exists; the connection may stay open.
 
         Args:
-            epoch: of the registration, None where it was not seen yet.
+            epoch: the epoch of the registration; None if it was not seen yet.
         """
         if not self._data:
             return
@@ -295,7 +296,8 @@ class BrokerRegistration:
         try:
             answer = self._connection.get_async(self.node)
             if not self._connection.is_connected:
-                # No wait: the client asks the next server, and its request ends with the session, as the node does.
+                # Do not wait: the client sends the request to the next server, or the request ends with the session,
+                # like the node.
                 answer.add_done_callback(found)
                 return
             answer.wait()

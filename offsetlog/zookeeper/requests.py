@@ -1,7 +1,7 @@
 """Requests to ZooKeeper with many operations, kept in their encoded form.
 
-kazoo's client sends them like its own.  It would make a value of each operation and of each result, and take the path
-of each node apart and join it again, which costs more than everything else that a write of many nodes does here.
+kazoo's client sends them like its own requests.  Its own classes would create an object for each operation and each
+result, and split and join the path of each node.  That costs more than everything else in a write of many nodes.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ OP_ERROR = -1
 _EPHEMERAL = 1
 
 _NUMBER = struct.Struct("!i")
-#: The header of each operation and each result: its number, whether it is the end, an error.
+#: The header of each operation and each result: its number, whether it marks the end, an error.
 HEADER = struct.Struct("!iBi")
-#: The same with the length of the path, with which each of these operations begins.
+#: A header and the length of the path: the beginning of each operation used here.
 _BEGIN = struct.Struct("!iBii")
 END = HEADER.pack(-1, True, -1)
 
-#: The bytes that an operation takes beside its path and its data: header, lengths, version, flags, the open ACL.
+#: The bytes that an operation needs beyond its path and its data: header, lengths, version, flags, the open ACL.
 OPERATION_BYTES = 64
-#: Those of the request itself.
+#: The bytes that the request itself needs.
 REQUEST_BYTES = 64
 
 _OPEN_ACL = encoded(OPEN)
 
-#: Transactions that made a node and changed it last, times of these, versions of bytes, of what is below, of the ACL,
-#: the owner, the length, how many are below, the transaction that changed that last.
+#: The state of a node: the transactions that created it and changed it last, the times of the two, the versions of its
+#: bytes, its children and its ACL, the owner, the length, the number of children, and the transaction that changed the
+#: children last.
 _STAT = struct.Struct("!qqqqiiiqiiq")
 
 
@@ -45,11 +46,11 @@ class Multi:
     Args:
         root: the root of the connection, "" for none.
         acl: the encoded ACL of created nodes.
-        acl_bytes_more: by how much a server may keep more for these than for the open ACL.
+        acl_bytes_more: the additional bytes that a server may need for this ACL compared with the open ACL.
 
     Attributes:
         nodes: the node of each operation, without the root.
-        size: an upper bound of the bytes of the request, also in the servers' own form.
+        size: an upper bound of the bytes of the request, in its own form and in the servers' internal form.
     """
 
     type = OP_MULTI
@@ -65,7 +66,7 @@ class Multi:
         self._sizes: list[int] = []
 
     def create(self, node: str, data: bytes = b"", *, is_ephemeral: bool = False) -> None:
-        """Makes a node."""
+        """Creates a node."""
         path = _path(self._root, node)
         head = _BEGIN.pack(OP_CREATE, False, -1, len(path))
         self._operations.append(
@@ -81,7 +82,7 @@ class Multi:
         self._count(node, OPERATION_BYTES + 1 + len(path) + len(data))
 
     def delete(self, node: str, version: int = ANY_VERSION) -> None:
-        """Removes a node that has none below it."""
+        """Removes a node that has no children."""
         self._versioned(OP_DELETE, node, version)
 
     def check(self, node: str, version: int) -> None:
@@ -101,7 +102,7 @@ class Multi:
             self.check(operation.node, operation.version)
 
     def parts(self, most: int) -> Iterator[Multi]:
-        """Splits it into requests of limited size that apply everything in order; one operation always fits."""
+        """Splits the writes, in order, into requests of limited size, each with at least one operation."""
         first, size = 0, REQUEST_BYTES
         for number, more in enumerate(self._sizes):
             if number > first and size + more > most:
@@ -143,7 +144,7 @@ class Multi:
             kind, is_end, _ = HEADER.unpack_from(answer, offset)
             if is_end and not codes:
                 raise ValueError("the answer has no result for any of the writes")
-            # A server answers either that all were made, or each with an error.
+            # A server answers either that all writes were applied, or with an error for each.
             if is_end or kind != OP_ERROR:
                 return codes
             offset += HEADER.size
@@ -159,19 +160,19 @@ def _path(root: str, node: str) -> bytes:
 
 
 class ReadNode(NamedTuple):
-    """Reads the bytes and the state of a node, which is found as a `Node`."""
+    """Reads the bytes and the state of a node; the result is a `Node`."""
 
     node: str
 
 
 class ReadNames(NamedTuple):
-    """Reads the names below a node, which are found sorted."""
+    """Reads the names below a node; the result is sorted."""
 
     node: str
 
 
 class ReadListing(NamedTuple):
-    """Reads the names below a node, sorted, and then its own state: nothing below it was made or removed since."""
+    """Reads the names below a node, sorted, then the state of the node, which shows later changes of the names."""
 
     node: str
 
@@ -191,10 +192,10 @@ class MultiRead:
 
     Args:
         root: the root of the connection, "" for none.
-        reads: at least one.
+        reads: the reads; at least one.
 
     Raises:
-        InvalidArgumentError: the path of one of them is not UTF-8.
+        InvalidArgumentError: the path of a read is not UTF-8.
     """
 
     type = OP_MULTI_READ
@@ -215,7 +216,7 @@ class MultiRead:
         return b"".join(self._pieces)
 
     def deserialize(self, answer: bytes, offset: int) -> list[Found | int]:
-        """Returns what each read finds, or the number of its error.
+        """Returns the result of each read, or the number of its error.
 
         Raises:
             struct.error, ValueError: the answer does not fit these reads.
@@ -231,7 +232,7 @@ class MultiRead:
                 found.append(names)
             if isinstance(each, ReadListing):
                 node, offset = _node_in(answer, offset)
-                # Where the node goes between the two, only this one fails.
+                # If the node is removed between the two parts, only this read fails.
                 if not isinstance(names, int):
                     found.append(node if isinstance(node, int) else (names, node.stat))
         if HEADER.unpack_from(answer, offset) != HEADER.unpack(END):
@@ -243,7 +244,7 @@ class MultiRead:
 
 
 def _begin(kind: int, answer: bytes, offset: int) -> tuple[int | None, int]:
-    """Returns the error of a result or None, and the offset of the rest of it."""
+    """Returns the error of a result, or None, and the offset after that part."""
     found, is_end, _ = HEADER.unpack_from(answer, offset)
     offset += HEADER.size
     if is_end or found not in (kind, OP_ERROR):

@@ -1,4 +1,4 @@
-"""The TLS of a connection with ZooKeeper, from files in PEM."""
+"""The TLS settings of a connection to ZooKeeper, with files in PEM."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class TlsSettings:
     """How servers and this client authenticate each other.
 
     Attributes:
-        truststore: a file with the CA certificates for the servers, None for the system's.
+        truststore: a file with the CA certificates for the servers; None for the system's.
         keystore: a file with this client's private key and certificate chain, or None.
-        keystore_password: the password of the encrypted key, None for a plain one.
+        keystore_password: the password of the encrypted key; None for an unencrypted one.
         checks_hostname: whether a server's certificate must match its name in the list of hosts.
     """
 
@@ -32,15 +32,15 @@ class TlsSettings:
         """
         try:
             context = ssl.create_default_context(cafile=self.truststore)
-        except (OSError, ValueError) as failure:  # as of a path with a zero byte
+        except (OSError, ValueError) as failure:  # for example for a path with a zero byte
             text = f"the truststore {self.truststore!r} has no certificate in PEM that can be read: {failure}"
             raise ConfigError(text) from failure
         if self.keystore is not None:
             try:
-                # Given even where there is none: otherwise the terminal is asked for it.
+                # A password is passed even if none is set: otherwise OpenSSL would ask for it on the terminal.
                 context.load_cert_chain(self.keystore, password=self.keystore_password or "")
             except UnicodeEncodeError:
-                # Not with its cause, which has the password in it.
+                # Raised without its cause, which contains the password.
                 raise ConfigError(f"the password of the keystore {self.keystore!r} is not UTF-8") from None
             except (OSError, ValueError) as failure:
                 text = (

@@ -1,7 +1,8 @@
-"""Permanent watches: they deliver the latest state after changes, over reconnects and expired sessions.
+"""Permanent watches, which deliver the latest state after changes, even over reconnects and expired sessions.
 
-ZooKeeper's own watches fire once and end with the connection.  Here, each one is followed by a read of the node that
-also sets the next watch, so that no change is missed.  States that are replaced before they are read are skipped.
+ZooKeeper's own watches fire once and end with the connection.  Here, after each watch that fires, the node is read, and
+the read also sets the next watch, so that no change is missed.  States that are replaced before they are read are
+skipped.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ _log = logging.getLogger(__name__)
 class Watch(Generic[T]):
     """The successive states of one thing in ZooKeeper, beginning with the current one.
 
-    `next` and the iterator are for one thread; `close` can be called from any.  One that is not closed stays with its
-    connection.
+    Only one thread may use `next` and the iterator; any thread may call `close`.  A watch that is not closed is kept
+    alive by its connection.
 
     Args:
-        connection: started.
-        read: reads the state, and sets the given watch in ZooKeeper.
+        connection: a started connection.
+        read: reads the state, and sets the given function as ZooKeeper's watch.
     """
 
     def __init__(self, connection: ZooKeeperConnection, read: Callable[[Callable[[Any], object]], T]) -> None:
@@ -47,11 +48,11 @@ class Watch(Generic[T]):
         """Waits for a state that differs from the one before, and returns it.
 
         Raises:
-            TimeoutError: none came within `timeout` seconds; a running read is awaited.
+            TimeoutError: no such state came within `timeout` seconds; a read that has begun is still awaited.
             ClosedError: the watch, or its connection, is closed.
             CorruptionError: the node has wrong content; the next call waits for its next change.
-            ZooKeeperError: ZooKeeper refuses the read, or the credentials of the connection; the next call waits for
-                what changes that.
+            ZooKeeperError: ZooKeeper refuses the read, or the credentials of the connection; the next call waits for a
+                change of the node or the connection.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -66,7 +67,7 @@ class Watch(Generic[T]):
             try:
                 state = self._read(self._changed)
             except ZooKeeperUnavailableError:
-                # The watch that it left with ZooKeeper is lost, and the event as well.
+                # The watch that the read set in ZooKeeper is lost, and so is its event.
                 self._retry_later(deadline)
                 continue
             except OffsetLogError:
@@ -77,7 +78,7 @@ class Watch(Generic[T]):
                 return state
 
     def __iter__(self) -> Iterator[T]:
-        """Yields each state until the watch is closed; raises as `next`."""
+        """Yields each state until the watch is closed; raises the errors of `next`."""
         while True:
             try:
                 state = self.next()
@@ -105,7 +106,7 @@ class Watch(Generic[T]):
                 raise TimeoutError("nothing changed within the timeout")
             if self._is_closed:
                 raise ClosedError("the watch is closed")
-            # Before the read: a change after it is due again.
+            # Reset before the read, so that a later change sets it again.
             self._is_due = False
 
     def _retry_later(self, deadline: float | None) -> None:
@@ -122,7 +123,7 @@ class Watch(Generic[T]):
             self._condition.notify_all()
 
     def _state_changed(self, state: str) -> None:
-        # A lost session, too: its connection may be closed, which the next read says.
+        # A lost session counts, too: the connection may be closed, and the next read raises that.
         if state != "suspended":
             self._changed()
 
@@ -132,7 +133,8 @@ class Watcher(Generic[T]):
 
     Args:
         watch: the watch, which is closed together with this object.
-        callback: called with each state, one call at a time.  An error in it is logged, and the next state comes.
+        callback: called with each state, one call at a time.  If it raises an error, the error is logged, and the next
+            state is awaited.
         failed: called with each error of a read, such as CorruptionError; by default errors are logged.
     """
 
@@ -149,7 +151,7 @@ class Watcher(Generic[T]):
         self._thread.start()
 
     def close(self) -> None:
-        """Ends it, and waits for a running callback, unless called by that callback."""
+        """Ends the watch, and waits for a running callback, unless that callback makes this call."""
         self._watch.close()
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -175,18 +177,18 @@ class Watcher(Generic[T]):
 
 
 def read_node(connection: ZooKeeperConnection, node: str, watch: Callable[[Any], object]) -> Node | None:
-    """Reads a node, None if it does not exist, and sets a watch for its next change or creation."""
+    """Reads a node (None if it does not exist), and sets a watch for its next change or its creation."""
     while True:
         try:
             return connection.get_async(node, watch).result()
         except NoNodeError:
-            # A read of what is not there leaves no watch.
+            # A read of a missing node sets no watch.
             if connection.exists_async(node, watch).result() is None:
                 return None
 
 
 def read_children(connection: ZooKeeperConnection, node: str, watch: Callable[[Any], object]) -> list[str]:
-    """Reads the names of a node's children, none if it does not exist, and sets a watch for their next change."""
+    """Reads the names of a node's children (none if it does not exist), and sets a watch for their next change."""
     while True:
         try:
             return connection.children_async(node, watch).result()

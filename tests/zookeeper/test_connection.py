@@ -291,7 +291,7 @@ def test_a_write_over_a_quota_is_refused_and_names_its_node(tmp_path):
             connection.create(f"/zookeeper/quota/few/zookeeper_{name}", text.encode())
         connection.create("/few/0")
         connection.create("/few/1")
-        with pytest.raises(errors.ZooKeeperError, match="a quota that holds for node /few/3") as caught:
+        with pytest.raises(errors.ZooKeeperError, match="a quota of node /few/3") as caught:
             connection.multi([SetData("/few/0", b""), Create("/few/3")])
         assert (type(caught.value), caught.value.retriable) == (errors.ZooKeeperError, False)
         assert connection.children("/few") == ["0", "1"]

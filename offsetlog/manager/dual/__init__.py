@@ -1,1 +1,1 @@
-"""The manager that keeps positions in a log and in ZooKeeper, for moving from ZooKeeper to the log."""
+"""The manager that keeps positions both in a log and in ZooKeeper, for a migration to the log."""

@@ -1,6 +1,10 @@
-"""Changes both a log and ZooKeeper, so that fetches, which return the larger position, see each change at once.
+"""Changes positions in a log and in ZooKeeper.
 
-All calls but `may_go_back` block.  The caller must serialize calls that touch the same positions.
+A fetch returns the larger position of the two.  The changes are made in an order in which fetches see each change at
+once.
+
+All calls but `may_go_back` block.  The caller must serialize calls that touch the same positions: each call has its
+turn (`offsetlog.manager.turns`).
 """
 
 from __future__ import annotations
@@ -24,9 +28,9 @@ from offsetlog.manager.dual.zookeeper_queue import ZooKeeperQueue
 from offsetlog.manager.interface import Capability, OffsetManager
 from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
 
-#: So often a group is looked at again, because another client of ZooKeeper committed meanwhile.
+#: The number of tries to catch up a group while another client of ZooKeeper commits to it.
 CATCH_UP_TRIES = 5
-#: Most positions of deleted topics in one request, which has room for as many with the longest names.
+#: The most positions of deleted topics in one request; that many fit even with the longest names.
 DELETED_TOGETHER = 500
 Values = Mapping[TopicPartition, OffsetAndMetadata]
 
@@ -35,11 +39,11 @@ class Both:
     """Two storages of the same positions.
 
     Args:
-        log: decides when a change takes effect.
-        zookeeper: follows the log.
-        differences: records where they were seen to differ.
-        queue: sends forward commits to ZooKeeper.
-        patience: seconds that a call waits for writes on their way to ZooKeeper.
+        log: the log; a change takes effect when the log has it.
+        zookeeper: the other storage, which follows the log.
+        differences: records positions that were seen to differ between the two.
+        queue: sends commits that lower no position to ZooKeeper.
+        patience: seconds that a call waits for writes that are being sent to ZooKeeper.
     """
 
     def __init__(
@@ -62,12 +66,14 @@ class Both:
     def fetch_beside(
         self, group: str, keys: list[TopicPartition] | None, is_busy: Callable[[], bool]
     ) -> dict[TopicPartition, OffsetAndMetadata] | None:
-        """Returns the larger positions; None if a rewind ran meanwhile, which may have been seen in part.
+        """Returns the larger positions; None if a position may have been lowered meanwhile.
+
+        In that case, this read may have seen the change in one storage only.
 
         Args:
             group: the consumer group.
-            keys: the positions, None for all.
-            is_busy: returns whether a commit is under way, which may be in only one storage yet.
+            keys: the positions; None for all.
+            is_busy: returns whether a commit is under way, so that only one storage may have it.
         """
         with self.looks.at(group) as look:
             is_seen_in_part = look.went_back
@@ -80,14 +86,14 @@ class Both:
             return None if look.went_back else _there(found)
 
     def fetch(self, group: str, keys: list[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns the larger positions of the keys that have one, or of all; in the turn of these keys."""
+        """Returns the larger position of each key, or of all keys; call it in the turn of these keys."""
         return _there(self._fetched(group, keys)[2])
 
     def _fetched(
         self, group: str, keys: list[TopicPartition] | None
     ) -> tuple[Values, Values, dict[TopicPartition, OffsetAndMetadata | None]]:
         """Returns the positions of the log, those of ZooKeeper, and the larger of both."""
-        # Positions that differed may be gone in both.
+        # Positions that differed before may now be missing in both storages.
         before = self._differences.keys(group) if keys is None else ()
         log, zookeeper = self._log.fetch(group, keys), self._zookeeper.fetch(group, keys)
         every = dict.fromkeys((*before, *log, *zookeeper))
@@ -103,7 +109,7 @@ class Both:
     # ------------------------------------------------------------------------------------------------------- commits
 
     def may_go_back(self, group: str, values: Values) -> bool:
-        """Whether a commit lowers a position, or only ZooKeeper can say whether it does."""
+        """Whether a commit lowers a position, or may lower one that was not yet read from ZooKeeper."""
         in_zookeeper = self._differences.last_in_zookeeper(group, values)
         if in_zookeeper is None:
             return True
@@ -116,10 +122,10 @@ class Both:
     def commit(
         self, group: str, values: Values, given: Mapping[str, Any]
     ) -> tuple[Position, dict[TopicPartition, int]]:
-        """Commits to the log, after committing to ZooKeeper the positions that are lowered.
+        """Commits to ZooKeeper the positions that are lowered, then commits all positions to the log.
 
         Returns:
-            The commit's position in the log, and the offsets that go forward, which ZooKeeper should get now.
+            The commit's position in the log, and the offsets that are not lowered, which ZooKeeper should get now.
 
         Raises:
             DifferenceError: positions were lowered in ZooKeeper, but not, or not certainly, in the log.
@@ -145,9 +151,9 @@ class Both:
         return position, forward
 
     def _note_unfollowed(self, group: str, keys: Iterable[TopicPartition], zookeeper: Values) -> None:
-        """Records ZooKeeper's positions that the log did not take, or not in time."""
+        """Records ZooKeeper's positions that the log did not take, or not within the timeout."""
         asked = list(keys)
-        with suppress(OffsetLogError):  # it is not led here any more, or failed: nothing is answered from it
+        with suppress(OffsetLogError):  # the log is not led here any more, or failed: no fetch is answered
             self._differences.note(group, asked, self._log.fetch(group, asked), zookeeper)
 
     def _lower_zookeeper(
@@ -156,7 +162,7 @@ class Both:
         """Commits to ZooKeeper the positions that are lowered.
 
         Returns:
-            The lowered positions with the log's values, which fetches return.
+            The positions that are lowered, each with the value that fetches returned before.
         """
         while True:
             keys = list(values)
@@ -182,7 +188,7 @@ class Both:
             return back
 
     def _raise_log(self, group: str, keys: Iterable[TopicPartition], log: Values, zookeeper: Values) -> int:
-        """Commits to the log the positions that are larger in ZooKeeper; returns their number."""
+        """Commits to the log those positions that are larger in ZooKeeper; returns their number."""
         larger_there = {
             key: zookeeper[key].offset
             for key in keys
@@ -225,10 +231,10 @@ class Both:
         return raised, self.compare(group)
 
     def level(self, group: str) -> None:
-        """Raises each position that both storages have to the larger value; positions missing in one stay missing.
+        """Raises each position that both storages have to the larger value; adds no missing position.
 
         Raises:
-            RewindError: another client of ZooKeeper commits meanwhile.
+            RewindError: another client of ZooKeeper committed a larger position meanwhile.
         """
         self._queue.settle(group, self._patience)
         log, zookeeper, _ = self._fetched(group, None)
@@ -243,7 +249,7 @@ class Both:
     # ------------------------------------------------------------------------------------------------------- deletes
 
     def delete(self, group: str, keys: list[TopicPartition], timeout: float | None) -> int:
-        """Deletes positions in both; returns how many existed in at least one of them."""
+        """Deletes positions in both storages; returns how many existed in at least one of them."""
         with self._back(group, keys) as lowered:
             log, zookeeper, larger_of = self._fetched(group, keys)
             found = _there(larger_of)
@@ -261,7 +267,10 @@ class Both:
             return len(found)
 
     def delete_group(self, group: str, timeout: float | None) -> int:
-        """Deletes a group in both; returns the larger of the log's written records and ZooKeeper's positions."""
+        """Deletes a group in both storages.
+
+        Returns the number of records written to the log, or of positions deleted in ZooKeeper if that is larger.
+        """
         with self._back(group, None) as lowered:
             log, zookeeper, larger_of = self._fetched(group, None)
             found = _there(larger_of)
@@ -277,16 +286,18 @@ class Both:
             return max(removed, written)
 
     def delete_topics(self, group: str, topics: Collection[str], timeout: float | None) -> int:
-        """Deletes a group's positions of topics in both, in the turn of the group; returns their number.
+        """Deletes a group's positions of topics in both storages; returns their number.
 
-        It is tried even while ZooKeeper is known not to answer, since nothing retries it later.
+        Call it in the turn of the group.  The deletion is tried even while ZooKeeper is known not to answer, because
+        nothing retries it later.
 
         Raises:
-            DifferenceError: they are deleted in ZooKeeper, but not, or not certainly, in the log.
+            DifferenceError: the positions are deleted in ZooKeeper, but not, or not certainly, in the log.
         """
-        # The queue first: offsets that it brings to ZooKeeper meanwhile are among these or found there.
+        # The queue is read first: an offset that it sends to ZooKeeper meanwhile is then among its keys, or found in
+        # ZooKeeper.
         known = [*self._queue.keys(group), *self._differences.keys(group), *self._log.fetch(group)]
-        with suppress(CorruptionError):  # only a sweep finds what else is there
+        with suppress(CorruptionError):  # the later sweep of ZooKeeper finds the positions that cannot be read here
             known += self._zookeeper.fetch(group)
         keys = [key for key in dict.fromkeys(known) if key[0] in topics]
         if not keys:
@@ -305,7 +316,10 @@ class Both:
             return deleted
 
     def _delete_each(self, group: str, keys: list[TopicPartition], timeout: float | None) -> int:
-        """Deletes positions in ZooKeeper, whatever their nodes hold; returns how many.  The log has at least them."""
+        """Deletes positions in ZooKeeper, whatever their nodes contain; returns their number.
+
+        Before that, the log gets every position that is larger in ZooKeeper.
+        """
         log = self._log.fetch(group, keys)
         self._raise_log(group, keys, log, self._readable(group, keys))
         deleted = 0
@@ -313,12 +327,12 @@ class Both:
             for start in range(0, len(keys), DELETED_TOGETHER):
                 deleted += self._zookeeper.delete(group, keys[start : start + DELETED_TOGETHER], timeout=timeout)
         except OffsetLogError:
-            self._bring_back(group, keys)  # those before are gone
+            self._bring_back(group, keys)  # the requests before the failed one deleted positions
             raise
         return deleted
 
     def _readable(self, group: str, keys: list[TopicPartition]) -> Values:
-        """Returns ZooKeeper's positions, except those whose nodes do not hold an offset."""
+        """Returns ZooKeeper's positions, except those whose nodes do not contain an offset."""
         try:
             return self._zookeeper.fetch(group, keys)
         except CorruptionError:
@@ -329,27 +343,27 @@ class Both:
             return found
 
     def _bring_back(self, group: str, keys: Iterable[TopicPartition]) -> None:
-        """Sends the log's values of positions to ZooKeeper, in their turn."""
+        """Sends the log's values of positions to ZooKeeper; call it in their turn."""
         found = self._log.fetch(group, list(keys))
         offsets = {key: value.offset for key, value in found.items() if value.offset >= 0}
         if offsets:
             self._queue.add_unsure(group, offsets)
 
     def has_topics(self, group: str, topics: Collection[str]) -> bool:
-        """Whether this process leads the log and it has a position of one of these topics."""
+        """Whether this process leads the group's log partition, and the log has a position of one of these topics."""
         try:
             return any(key[0] in topics for key in self._log.fetch(group))
         except OffsetLogError:
             return False
 
     def follow_topics(self, group: str, topics: Collection[str]) -> int:
-        """Sends the log's positions of topics to ZooKeeper, in the turn of the group; returns 0."""
+        """Sends the log's positions of topics to ZooKeeper; returns 0.  Call it in the turn of the group."""
         self._bring_back(group, [key for key in self._log.fetch(group) if key[0] in topics])
         return 0
 
     @contextmanager
     def _back(self, group: str, keys: Collection[TopicPartition] | None) -> Iterator[set[TopicPartition]]:
-        """Holds positions (None: all) while they may be lowered; see `ZooKeeperQueue.held` for its value."""
+        """Keeps the queue from sending positions (None: all) while they may be lowered; see `ZooKeeperQueue.held`."""
         if self._queue.is_away:
             text = f"group {group!r}: ZooKeeper does not answer, but this call must reach it first"
             raise ZooKeeperUnavailableError(f"{text}; nothing was written; try again once it does", node="/")
@@ -359,7 +373,7 @@ class Both:
 
 
 def differing(group: str, log: Values, zookeeper: Values) -> list[Difference]:
-    """Returns the positions of a group that differ between both, sorted."""
+    """Returns the positions of a group that differ between the two storages, sorted."""
     found = {key: (offset_or_none(log.get(key)), offset_or_none(zookeeper.get(key))) for key in {**log, **zookeeper}}
     return sorted(Difference(group, key[0], key[1], *each) for key, each in found.items() if each[0] != each[1])
 

@@ -19,7 +19,7 @@ class Calls:
     """Runs calls on its own threads.  Thread-safe.
 
     Args:
-        threads: most calls at a time.
+        threads: the largest number of calls that run at a time.
         name: the name of the threads.
     """
 
@@ -36,7 +36,7 @@ class Calls:
         return len(self._waiting) >= self._threads
 
     def begin(self, call: Callable[[], T]) -> Completion[T]:
-        """Starts a call; the answer is its result or error."""
+        """Starts a call; returns an answer that completes with its result or error."""
         answer: Completion[T] = Completion()
         with self._lock:
             if self._stopped:
@@ -73,7 +73,7 @@ class Calls:
         give()
 
     def stop(self) -> None:
-        """Waits for running calls, and answers the rest with NotCoordinatorError."""
+        """Waits for running calls, and fails the calls that have not begun with NotCoordinatorError."""
         with self._lock:
             self._stopped = True
         self._executor.stop()

@@ -1,4 +1,4 @@
-"""Brings groups to the same positions in both storages, one after the other."""
+"""Raises the positions of groups to the same values in both storages, one group after the other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from offsetlog.errors import ClosedError, CoordinatorLoadingError, OffsetLogError, ZooKeeperUnavailableError
 from offsetlog.manager.dual.differences import Difference
 
-#: After this many groups in a row without an answer of ZooKeeper, the rest are not tried.
+#: If ZooKeeper does not answer for this many groups in a row, the remaining groups are not tried.
 UNANSWERED_MAX = 3
 
 
@@ -19,8 +19,9 @@ class CaughtUp(NamedTuple):
         raised: number of raised positions.
         differences: the positions that still differ, sorted.
         failures: the errors of groups that failed, by name, sorted.
-        partitions: the reasons for log partitions that this process did not lead during the whole call, by number,
-            sorted.  Groups that exist only in their logs are not among the failures.
+        partitions: the log partitions that this process did not lead during the whole call, by number, each with the
+            reason; sorted.  Groups that exist only in the logs of these partitions are unknown, so they are not in
+            `failures`.
     """
 
     raised: int
@@ -30,9 +31,9 @@ class CaughtUp(NamedTuple):
 
     @property
     def is_equal(self) -> bool:
-        """Whether both storages had the same positions of every group when it was compared.
+        """Whether both storages had the same positions of every group when that group was compared.
 
-        Always false in a process that does not lead all log partitions: it does not know all groups.
+        False in every process that does not lead all log partitions, because it does not know all groups.
         """
         return not (self.differences or self.failures or self.partitions)
 
@@ -41,8 +42,8 @@ class Leadership(NamedTuple):
     """The leadership of a log partition at one moment.
 
     Attributes:
-        epochs: the newest leader epoch before and after `failure` was determined.
-        failure: the error of calls for its groups; None if this process leads it and it is loaded.
+        epochs: the newest leader epochs, read before and after `failure` was determined.
+        failure: the error that calls for its groups get; None if this process leads the partition and has loaded it.
     """
 
     epochs: tuple[int, int]
@@ -50,10 +51,10 @@ class Leadership(NamedTuple):
 
 
 def unknown_partitions(before: Sequence[Leadership], after: Sequence[Leadership]) -> dict[int, OffsetLogError]:
-    """Returns the partitions that this process did not lead throughout, from two snapshots, and why.
+    """Compares two reads of the leadership: returns the partitions that were not led throughout, with the reason.
 
-    A partition led in both may have been given up and led again in between, which its epoch shows.  Its groups may be
-    missing from a list made meanwhile; only repeating the call finds them.
+    A partition that was led at both reads may have been given up and led again in between: then its epoch differs.  The
+    groups of such a partition may be missing from a list made in between; only another call finds them.
     """
     found: dict[int, OffsetLogError] = {}
     for number, (first, second) in enumerate(zip(before, after, strict=True)):

@@ -1,4 +1,4 @@
-"""Records where the two storages of a dual manager were seen to differ, and how often.  No I/O."""
+"""Records which positions were seen to differ between the storages of a dual manager, and how often.  No I/O."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
-#: As many positions are known of ZooKeeper, and as many differences listed, at most.
+#: The largest number of ZooKeeper's positions that are kept.
 KNOWN_MAX = 100_000
+#: The largest number of differences that are listed.
 LISTED_MAX = 100_000
 
 
@@ -22,8 +23,8 @@ class Difference(NamedTuple):
         group: the consumer group.
         topic: the topic.
         partition: its partition.
-        log: the offset in the log, None for none.
-        zookeeper: the offset in ZooKeeper, None for none; the last known one if ZooKeeper did not answer.
+        log: the offset in the log; None for none.
+        zookeeper: the offset in ZooKeeper, or the last known one if ZooKeeper did not answer; None for none.
     """
 
     group: str
@@ -60,7 +61,7 @@ def offset_or_none(value: OffsetAndMetadata | None) -> int | None:
 
 
 def larger(log: OffsetAndMetadata | None, zookeeper: OffsetAndMetadata | None) -> OffsetAndMetadata | None:
-    """Returns the larger position, the log's if they are equal; None if there is none."""
+    """Returns the larger position, or the log's if the two are equal; None if neither exists."""
     in_log, in_zookeeper = offset_or_none(log), offset_or_none(zookeeper)
     if in_zookeeper is not None and (in_log is None or in_log < in_zookeeper):
         return zookeeper
@@ -70,12 +71,12 @@ def larger(log: OffsetAndMetadata | None, zookeeper: OffsetAndMetadata | None) -
 class Differences:
     """The positions last seen to differ, and the last seen values of ZooKeeper.  Thread-safe.
 
-    Both are bounded.  Positions in ZooKeeper of groups not used recently are dropped, and ZooKeeper is asked again
-    for them; differences beyond the bound are only counted.
+    The number of both is limited.  Beyond the limit, the values of ZooKeeper are dropped, the least recently used group
+    first, and read from ZooKeeper again when they are needed.  Differences beyond the limit are only counted.
 
     Args:
-        known_max: most positions of ZooKeeper kept, unless the last call alone has more.
-        listed_max: most differences listed.
+        known_max: the largest number of ZooKeeper's values kept, unless the last call alone has more.
+        listed_max: the largest number of differences listed.
     """
 
     def __init__(self, known_max: int = KNOWN_MAX, listed_max: int = LISTED_MAX) -> None:
@@ -141,13 +142,13 @@ class Differences:
             self._know(group, seen)
 
     def note_lagging(self, group: str, offsets: Mapping[TopicPartition, int], *, is_failure: bool = True) -> None:
-        """Records a commit that, as far as is known, only the log took.
+        """Records a commit that the log took, but that ZooKeeper is not known to have.
 
         Args:
             group: the consumer group.
             offsets: the offsets that the log took.
-            is_failure: whether to count it as a failure of ZooKeeper; false if it was counted already, or if the
-                log may lack the commit too.
+            is_failure: whether to count the commit as a failure of ZooKeeper; false if it was counted already, or if
+                even the log may not have it.
         """
         with self._lock:
             self._counters.zookeeper_failures += is_failure
@@ -158,7 +159,7 @@ class Differences:
     def note_equal(
         self, group: str, offsets: Mapping[TopicPartition, int | None], lagging: Collection[TopicPartition] = ()
     ) -> None:
-        """Notes what both storages have now; only ZooKeeper of those that lag, of which the log has more."""
+        """Records offsets that both storages have now; for the keys in `lagging`, only ZooKeeper has them."""
         with self._lock:
             for key, offset in offsets.items():
                 if key not in lagging:
@@ -199,7 +200,7 @@ class Differences:
             self._known_count = len(offsets)
 
     def last_in_zookeeper(self, group: str, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int | None] | None:
-        """Returns ZooKeeper's last seen values (None: no position); None if any key was never seen."""
+        """Returns the last seen values of ZooKeeper (None: no position); None if any of the keys was never seen."""
         with self._lock:
             known = self._in_zookeeper.get(group, {})
             wanted = list(keys)

@@ -1,9 +1,9 @@
 """Expiry in two storages that never lowers a position.
 
-Each storage expires positions by its own time.  If the newer of two offsets expired first, fetches would return the
-older one again.  Therefore a group with positions to expire is first levelled: a position that both storages have gets
-the larger offset in both.  In the storage that is raised, the position counts as just changed, and stays for the whole
-retention.  A group that cannot be levelled keeps everything in both.
+Each storage expires positions by its own retention.  If the larger of two offsets expired first, fetches would return
+the smaller one again.  Therefore a group with positions to expire is first levelled: a position that both storages have
+gets the larger offset in both.  In the storage that is raised, the position counts as just changed, so it stays there
+for the whole retention.  A group that cannot be levelled keeps all its positions in both storages.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Expiry:
     """Expires positions in both storages.  Thread-safe; the calls block.
 
     Args:
-        log: if it is a log manager, it no longer expires positions on its own.
-        zookeeper: likewise.
-        level: levels a group in its turn, and runs the call in the same turn.
+        log: the first storage; a log manager no longer expires positions on its own.
+        zookeeper: the second storage; a ZooKeeper manager no longer expires positions on its own.
+        level: levels a group in its turn, and runs a call in the same turn.
     """
 
     def __init__(
@@ -36,10 +36,12 @@ class Expiry:
             zookeeper.leave_expiry()
 
     def attach(self, expire_async: Callable[[float | None], Pending[int]]) -> None:
-        """Takes over the expiry of the log, which must be started and lead nothing yet.
+        """Takes over the expiry of the log.
+
+        The log must be started, and must not lead any partition yet.
 
         Args:
-            expire_async: starts the expiry in both; `LogManager.expire` calls it from now on.
+            expire_async: starts the expiry in both storages; `LogManager.expire` calls it from now on.
         """
         if isinstance(self._log, LogManager):
             self._log.group_expiry.leave_to(_Coordinator(expire_async))
@@ -56,12 +58,12 @@ class Expiry:
         return min(intervals, default=None)
 
     def expire(self, timeout: float | None) -> int:
-        """Expires positions in both; returns the larger of the two numbers of expired positions.
+        """Expires positions in both storages; returns the larger of the two numbers of expired positions.
 
         Raises:
             ClockError: the clock cannot be right; nothing was deleted.
-            ZooKeeperUnavailableError: groups cannot be levelled now; the rest was not tried.
-            OffsetLogError: the first failure; everything else has been expired.
+            ZooKeeperUnavailableError: groups cannot be levelled now; the remaining groups were not tried.
+            OffsetLogError: the first failure; every group that did not fail has been expired.
         """
         failures: list[OffsetLogError] = []
         of_log = of_zookeeper = 0
@@ -98,7 +100,8 @@ class Expiry:
                 self._one(failures, group, partial(zookeeper.expire_group, group, timeout=timeout))
                 for group in groups
             )
-        # Another storage knows expiry of all its groups only, and waits until each of them is level.
+        # Any other storage can only expire all its groups together, so it expires none unless every group could be
+        # levelled.
         unlevel: list[OffsetLogError] = []
         for group in zookeeper.groups():
             self._one(unlevel, group, lambda: 0)
@@ -109,7 +112,7 @@ class Expiry:
         try:
             return self._level(group, expire).result()
         except NotCoordinatorError:
-            return 0  # another process has it expire
+            return 0  # the process that leads the group expires it
         except (ClosedError, ZooKeeperUnavailableError):
             raise
         except OffsetLogError as failure:

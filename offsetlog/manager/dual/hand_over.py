@@ -1,4 +1,4 @@
-"""Changes of leadership that end once they have ended in both storages."""
+"""Changes of leadership that are complete once both storages have completed them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from offsetlog.manager.work import Awaited
 class Transitions:
     """The last change of each partition in both storages.  Thread-safe.
 
-    A leader that gives a partition up waits for the log and for its writes on the way to ZooKeeper: a write arriving
-    there after the next leader's write would lower that position again.  It also waits for work that has begun but sent
-    nothing yet: the values it has read could reach ZooKeeper once this process leads again.
+    A leader that gives up a partition waits for the log, and for its writes that are being sent to
+    ZooKeeper: a write that arrived there after the next leader's write would lower the position
+    again.  The leader also waits for calls that have begun but have not sent anything yet: the
+    values that they have read could otherwise reach ZooKeeper when this process leads again.
     """
 
     def __init__(self) -> None:
@@ -24,14 +25,16 @@ class Transitions:
         self._last: dict[int, tuple[Transition, Transition, PartitionTransition]] = {}
 
     def of(self, log: Transition, zookeeper: Transition, begun: Sequence[Awaited] = ()) -> Transition:
-        """Returns the change that ends when both have ended; the same object for the same changes.
+        """Returns a change that completes when the changes in both storages have completed.
 
-        Its result is that of the log.  It fails with the first failure of either; a later change supersedes it.
+        The result is that of the log.  The change fails with the first failure of either storage.
+        A later change supersedes it.  For the same two changes, the same object is returned.
 
         Args:
             log: the change in the log.
             zookeeper: the change in ZooKeeper.
-            begun: work that began before them, and ends by itself with success or failure.
+            begun: work that began before the two changes, and that ends by itself, successfully or
+                not.
         """
         with self._lock:
             before = self._last.get(log.partition)

@@ -1,4 +1,4 @@
-"""Tracks reads of both storages, and changes that such a read may have seen in only one of them."""
+"""Tracks running reads of both storages, to find changes that a read may have seen in only one of them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ class Look:
     """One read of a group.
 
     Attributes:
-        is_disturbed: whether a commit began during the read, so that the storages may rightly differ.
-        went_back: whether a position was lowered during the read: the larger value may be the old one.
+        is_disturbed: whether a commit began during the read, so that a difference between the
+            storages is no error.
+        went_back: whether a position was lowered during the read, so that the larger value may be
+            out of date.
     """
 
     __slots__ = ("is_disturbed", "went_back")
@@ -22,9 +24,9 @@ class Look:
 
 
 class Looks:
-    """The running reads, which changes of their groups mark.  Thread-safe.
+    """The running reads.  A change marks the running reads of its group.  Thread-safe.
 
-    Only running reads are kept; a count of changes by group would grow with the number of groups.
+    Only running reads are kept, so the memory does not grow with the number of groups.
     """
 
     def __init__(self) -> None:
@@ -57,13 +59,13 @@ class Looks:
 
     def disturb(self, group: str) -> None:
         """Marks the reads of a group because a commit begins."""
-        if self._under_way:  # without the lock: a read that begins now finds the commit under way
+        if self._under_way:  # needs no lock: a read that begins from now on sees that the commit is under way
             with self._lock:
                 for look in self._under_way.get(group, ()):
                     look.is_disturbed = True
 
     def disturb_all(self, is_meant: Callable[[str], bool]) -> None:
-        """Marks the reads of groups whose known values are dropped now."""
+        """Marks the reads of all groups for which `is_meant` is true, because their known values are dropped."""
         with self._lock:
             for group, looks in self._under_way.items():
                 if is_meant(group):
@@ -72,7 +74,7 @@ class Looks:
 
     @contextmanager
     def going_back(self, group: str) -> Iterator[None]:
-        """Marks the reads of a group that overlap a change that lowers positions."""
+        """Marks the reads of a group that overlap the block, which lowers positions."""
         with self._lock:
             self._going_back[group] = self._going_back.get(group, 0) + 1
             self._mark_back(group)

@@ -1,13 +1,13 @@
 """The manager that keeps positions in a log and in ZooKeeper; the entry point "dual" of `offsetlog.managers`.
 
-A fetch answers the larger of both, and every change takes effect at once, when the log is written:
+A fetch returns the larger of the two positions.  Every change takes effect at once, when it is written to the log:
 
-* A commit that goes forward is written to the log, then to ZooKeeper.  Its turn ends once the log has it, so that a
-  slow ZooKeeper does not delay commits to the log.  `zookeeper_queue` sends it to ZooKeeper, and the commit is answered
-  once ZooKeeper has it, its timeout is over, or ZooKeeper is known not to answer.
-* A commit that lowers a position, and a delete, change ZooKeeper first, while the log still has the value that fetches
-  return, so that a crash between the two changes nothing for fetches.  They take the positions out of the queue, and
-  keep their turns until both storages have the change.
+* A commit that lowers no position is written to the log, then to ZooKeeper.  Its turn ends once the log has it, so that
+  a slow ZooKeeper does not delay commits to the log.  `zookeeper_queue` sends it to ZooKeeper.  The commit is answered
+  once ZooKeeper has it, once its timeout has passed, or once ZooKeeper is known not to answer.
+* A commit that lowers a position (a rewind) and a delete change ZooKeeper first, while the log still has the value that
+  fetches return.  A crash between the two writes therefore changes nothing for fetches.  A rewind or a delete takes its
+  positions out of the queue, and keeps its turn until both storages have the change.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ def _no_steps(_: Work[None]) -> Steps[None]:
 
 _log = logging.getLogger(__name__)
 _NOTHING = OffsetAndMetadata(-1)
-#: Most fetches that wait for ZooKeeper at a time while it is known not to answer.
+#: The largest number of fetches that wait for ZooKeeper at a time while it is known not to answer.
 FETCHES_AWAY_MAX = 64
-#: Capabilities of the log that it has here too.
+#: The capabilities of the log that a dual manager keeps.
 _KEPT = frozenset({Capability.METADATA, Capability.EPOCHS, Capability.TIMESTAMPS, Capability.HISTORY})
 
 
 def create(properties: Mapping[str, Setting]) -> DualManager:
-    """Makes a dual manager from a broker's properties: those of the log manager, and of the ZooKeeper manager.
+    """Creates a dual manager from a broker's properties: those of the log manager and of the ZooKeeper manager.
 
     Raises:
         ConfigError: a value is not allowed, or `dual.commit.enabled` is false.
@@ -102,20 +102,24 @@ def create(properties: Mapping[str, Setting]) -> DualManager:
 class DualManager(BaseOffsetManager):
     """Keeps positions in ZooKeeper and in a log, for moving to the log; see OffsetManager for every call.
 
-    The log decides who leads.  All calls are safe from any thread.  A commit that goes forward waits on no thread; one
-    that goes back, the first one of a position that was not fetched here, and deletes, are made by threads of the
-    manager.  A call that has not begun when its timeout is over is not made.  One that changes ZooKeeper first, and has
+    The log decides who leads.  All calls are safe from any thread.
+
+    Most commits wait without a thread.  Threads of the manager carry out deletes, commits that lower a position, and
+    the first commit of a position that was not read from ZooKeeper before.
+
+    A call that has not begun when its timeout has passed is not made.  A call that changes ZooKeeper first, and has
     begun, gives each storage the whole timeout.
 
     Args:
-        log: the manager whose log it is, not started.
-        zookeeper: the other one, not started.
-        metadata_max_units: the UTF-16 units that the metadata of a commit may have; those of the log.
-        commit_timeout: seconds that a call waits which names no timeout; those of the log.
+        log: the manager of the log, not started.
+        zookeeper: the manager of the positions in ZooKeeper, not started.
+        metadata_max_units: the largest number of UTF-16 units in the metadata of a commit; the same as in the log
+            manager.
+        commit_timeout: seconds that a call without a timeout waits; the same as in the log manager.
 
     Attributes:
-        log: as given; nothing may be written to it but through this manager.
-        zookeeper: as given; others write to ZooKeeper as well.
+        log: as given; only this manager may write to it.
+        zookeeper: as given; other clients may write to ZooKeeper, too.
     """
 
     fetch_waits = True
@@ -130,7 +134,8 @@ class DualManager(BaseOffsetManager):
         self._differences = Differences()
         self._commit_timeout = commit_timeout
         self._calls = Calls()
-        # Apart, so that those who wait for a storage without an answer leave the others their threads.
+        # Sweeps have their own thread: while they wait for a storage that does not answer, other calls still find
+        # threads.
         self._sweeps = Calls(1, "offsetlog-dual-sweeps")
         self._turns = Turns()
         self._queue = ZooKeeperQueue(log, zookeeper, self._differences, self._calls.call_later)
@@ -145,8 +150,8 @@ class DualManager(BaseOffsetManager):
         """Starts both.
 
         Raises:
-            ConfigError: they have different numbers of partitions.
-            Also the errors of both.
+            ConfigError: the two have different numbers of partitions.
+            Also the errors of both managers.
         """
         self.zookeeper.start()
         self.log.start()
@@ -163,13 +168,13 @@ class DualManager(BaseOffsetManager):
         with self._lock:
             is_first = not self._stopped
             self._stopped = True
-        # Without the lock: work under way may ask who leads before it ends.  Also after a start that failed, which may
-        # have started one of them.
+        # Without the lock, because work under way may ask who leads before it ends.  Even a failed start may have
+        # started one of the two managers.
         if is_first:
             self._hooked(self.close)
 
     def close(self) -> None:
-        """Stops both, which answers calls under way."""
+        """Stops both; calls under way are answered."""
         try:
             self.log.stop()
         finally:
@@ -186,13 +191,13 @@ class DualManager(BaseOffsetManager):
     def become_follower(self, partition: int, epoch: int) -> Transition:
         """Leaves a partition to another process; see OffsetManager.become_follower.
 
-        The transition ends once no write is on its way to either storage.
+        The transition completes once no write is being sent to either storage.
         """
         change_log, change_zookeeper = self.log.become_follower, self.zookeeper.become_follower
         return self._change_both(partition, epoch, change_log, change_zookeeper, waits=True)
 
     def resign(self, partition: int, epoch: int) -> Transition:
-        """Leads no more; see OffsetManager.resign, and `become_follower`."""
+        """Stops leading; see OffsetManager.resign, and `become_follower`."""
         return self._change_both(partition, epoch, self.log.resign, self.zookeeper.resign, waits=True)
 
     def _change_both(
@@ -205,7 +210,7 @@ class DualManager(BaseOffsetManager):
         waits: bool = False,
     ) -> Transition:
         with self._running():
-            # The log first: offsets that it refuses never come to ZooKeeper.
+            # The log changes first: offsets that it refuses never reach ZooKeeper.
             of_log, of_zookeeper = change_log(partition, epoch), change_zookeeper(partition, epoch)
 
         def is_of(group: str) -> bool:
@@ -216,7 +221,7 @@ class DualManager(BaseOffsetManager):
         return self._transitions_of_both.of(of_log, of_zookeeper, self._begun(is_of) if waits else ())
 
     def _begun(self, is_of: Callable[[str], bool]) -> list[Awaited]:
-        """Returns work that ends once no earlier call for these groups is under way, nor in the queue."""
+        """Returns work that completes once no earlier call for these groups is under way, in a turn or in the queue."""
         groups = filter(is_of, self._turns.groups())
         ends = [self._begin(group, None, Work(_no_steps, self._ended)) for group in groups]
         return [*ends, *self._queue.landings(is_of)]
@@ -269,16 +274,16 @@ class DualManager(BaseOffsetManager):
             if not is_first and isinstance(work, TimedWork):
                 self._order_end(work)
         except BaseException:
-            self._ended(work)  # an interrupt of the caller, too, must not leave others waiting for it
+            self._ended(work)  # even after an interrupt, later work must not wait for this work
             raise
         if is_first:
             work.go_on()
         return work
 
     def _order_end(self, work: TimedWork[Any]) -> None:
-        """Schedules the end of work at its deadline, if it is still waiting then."""
+        """Schedules the end of work at its deadline, in case it still waits at that time."""
         if work.timer is None:
-            with suppress(CapacityError):  # it waits longer then
+            with suppress(CapacityError):  # without a timer the work waits longer
                 work.timer = self._calls.call_later(work.left, partial(self._end_overdue, work))
 
     def _end_overdue(self, work: TimedWork[Any]) -> None:
@@ -286,7 +291,7 @@ class DualManager(BaseOffsetManager):
         if following is not None:
             self._turns.begin(following)
         if isinstance(work, _PendingCommit) and work.followed is not None:
-            # The log has it.
+            # The log has the commit.
             self._queue.note_overdue(work.followed)
             work.succeed(work.position)
         else:
@@ -343,16 +348,16 @@ class DualManager(BaseOffsetManager):
     ) -> Position:
         """Commits to both; see OffsetManager.commit, whose Position is that in the log.
 
-        A commit that goes forward, and that the log took and ZooKeeper did not, has succeeded: fetches answer it.  It
-        is among `differences` until ZooKeeper has the same.  ZooKeeper is waited for as long as the timeout goes, and
-        not at all while it is known not to answer.
+        A commit that lowers no position succeeds once the log has it, even if ZooKeeper does not: fetches return it.
+        Until ZooKeeper has the same offsets, they are among `differences`.  The call waits for ZooKeeper until the
+        timeout has passed, but not at all while ZooKeeper is known not to answer.
 
         Raises:
-            CommitTimeoutError: its turn did not come, and nothing was written; or the log did not answer, and may have
-                it, which is a difference then.
-            DifferenceError: a commit that goes back was made in ZooKeeper, and the log did not take it, or not
-                surely.  Fetches answer as before where it did not; the same call again makes it.
-            ZooKeeperUnavailableError: ZooKeeper did not answer, and has to be asked whether the commit goes back;
+            CommitTimeoutError: the commit's turn did not come, and nothing was written; or the log did not answer, and
+                may have the commit, which is then among `differences`.
+            DifferenceError: a commit that lowers a position was made in ZooKeeper, but not, or not certainly, in the
+                log.  If the log did not take it, fetches answer as before.  Repeat the call to complete it.
+            ZooKeeperUnavailableError: ZooKeeper did not answer, and only it knows whether the commit lowers a position;
                 nothing was written.
         """
         return self.commit_async(
@@ -382,7 +387,7 @@ class DualManager(BaseOffsetManager):
     ) -> PendingCommit:
         """Commits without waiting; see `commit` and OffsetManager.commit_async.
 
-        The log is written once it has the commits before it that touch the same positions.
+        The commit is written to the log once the log has the earlier commits of the same positions.
         """
         with self._running():
             if expected is not None or monotonic:
@@ -417,7 +422,7 @@ class DualManager(BaseOffsetManager):
         """Commits to the log; returns the offsets that ZooKeeper should get."""
         work.take()
         self._both.looks.disturb(group)
-        if work.timer is not None:  # it has waited
+        if work.timer is not None:  # the work has waited for its turn
             given = {**given, "timeout": work.left}
         offsets = {key: value.offset for key, value in values.items()}
         pending = self.log.commit_async(group, values, **given)
@@ -432,13 +437,13 @@ class DualManager(BaseOffsetManager):
         return offsets
 
     def _follow(self, work: _PendingCommit, group: str, offsets: Mapping[TopicPartition, int]) -> Steps[None]:
-        """Passes a commit that the log has to the queue for ZooKeeper, which keeps the order; ends its turn."""
+        """Passes a commit that the log has to the queue for ZooKeeper, and ends its turn; the queue keeps the order."""
         work.followed = self._queue.add(group, offsets)
         self._turns.pass_on(work)
         if work.followed.done():
             return
         if work.left > 0:
-            # A timer that was ordered before may have found nothing to end, as it had begun.
+            # An earlier timer may have fired without effect, because the work had begun.
             if work.timer is not None:
                 work.timer.cancel()
                 work.timer = None
@@ -457,10 +462,10 @@ class DualManager(BaseOffsetManager):
         A position that is larger in ZooKeeper has no metadata and no leader epoch.
 
         Raises:
-            ZooKeeperUnavailableError: ZooKeeper does not answer, and may have the larger one.  While it is known not
-                to, `FETCHES_AWAY_MAX` fetches wait for it at a time, and others are refused at once.
-            CommitTimeoutError: a rewind or a delete of the same positions took too long.
-            CorruptionError: as the ZooKeeper manager.
+            ZooKeeperUnavailableError: ZooKeeper does not answer, and may have the larger position.  While it is known
+                not to answer, at most `FETCHES_AWAY_MAX` fetches wait for it at a time; others are refused at once.
+            CommitTimeoutError: a rewind or delete of the same positions took too long.
+            CorruptionError: see `ZooKeeperManager.fetch`.
         """
         keys = None if partitions is None else arguments.listed_keys(partitions)
         with self._running():
@@ -471,7 +476,7 @@ class DualManager(BaseOffsetManager):
             raise ZooKeeperUnavailableError(text, node="/")
         found = self._both.fetch_beside(group, asked, lambda: self._turns.is_busy(group) or self._queue.is_busy(group))
         if found is None:
-            # Something goes back meanwhile, and would be seen in one storage and not in the other.
+            # A position may be lowered meanwhile, and this read may have seen that in one storage only.
             found = self._called(group, asked, lambda: self._both.fetch(group, asked)).result()
         return found if asked is None else {key: found.get(key, _NOTHING) for key in asked}
 
@@ -481,7 +486,8 @@ class DualManager(BaseOffsetManager):
         """Deletes positions in ZooKeeper, then in the log; see OffsetManager.delete.
 
         Raises:
-            DifferenceError: they are deleted in ZooKeeper, but not, or not certainly, in the log; repeat the call.
+            DifferenceError: the positions are deleted in ZooKeeper, but not, or not certainly, in the log; repeat the
+                call.
         """
         return self.delete_async(group, partitions, timeout=timeout).result()
 
@@ -501,7 +507,7 @@ class DualManager(BaseOffsetManager):
 
         Raises:
             GroupNotEmptyError: the group has consumers in ZooKeeper.
-            DifferenceError: it is removed in ZooKeeper, but not, or not certainly, in the log.
+            DifferenceError: the group is removed in ZooKeeper, but not, or not certainly, in the log.
         """
         return self.delete_group_async(group, timeout=timeout).result()
 
@@ -513,10 +519,10 @@ class DualManager(BaseOffsetManager):
         return self._called(group, None, lambda: self._both.delete_group(group, timeout), timeout)
 
     def expire(self, *, timeout: float | None = None) -> int:
-        """Expires positions in each storage by its own retention, lowering none; see OffsetManager.expire.
+        """Expires positions in each storage by its own retention; see OffsetManager.expire.
 
-        A fetch returns a position until it has expired in both.  A group that cannot be levelled, for example while
-        ZooKeeper does not answer, keeps its positions.
+        No position is lowered: a fetch returns a position until it has expired in both storages.  A group that cannot
+        be levelled (`offsetlog.manager.dual.expiry`), for example while ZooKeeper does not answer, keeps its positions.
 
         Returns:
             The larger of the two numbers of expired positions.
@@ -553,7 +559,7 @@ class DualManager(BaseOffsetManager):
             with suppress(ClosedError):
                 self._expire_later()
 
-        with suppress(ClosedError):  # it is being stopped
+        with suppress(ClosedError):  # the manager is being stopped
             self.expire_async().add_done_callback(done)
 
     def expire_async(self, *, timeout: float | None = None) -> Pending[int]:
@@ -565,15 +571,15 @@ class DualManager(BaseOffsetManager):
     def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
         """Deletes the positions of deleted topics in both; see OffsetManager.on_topic_deleted.
 
-        Each group is handled in its turn.  A concurrent commit is deleted in both or in neither.
+        Each group is handled in its turn.  A concurrent commit is deleted in both storages or in neither.
 
         Args:
             topics: their names.
             timeout: seconds to wait for each group and for each storage.
 
         Raises:
-            ZooKeeperUnavailableError: ZooKeeper does not answer; the rest was not tried.
-            DifferenceError: positions are deleted in ZooKeeper, but not, or not certainly, in the log; repeat it.
+            ZooKeeperUnavailableError: ZooKeeper does not answer; the remaining groups were not tried.
+            DifferenceError: positions are deleted in ZooKeeper, but not, or not certainly, in the log; repeat the call.
         """
         gone = list(arguments.listed_topics(topics))
         with self._running():
@@ -595,11 +601,11 @@ class DualManager(BaseOffsetManager):
     # --------------------------------------------------------------------------------------------------- differences
 
     def differences(self) -> list[Difference]:
-        """Returns the positions that were last seen to differ, sorted: by fetches, commits and `compare`.
+        """Returns the positions that fetches, commits and `compare` last saw to differ, sorted.
 
-        They are those seen since this process leads: none after a start and after a change of leadership, whatever
-        differs; `catch_up_all` reads everything.  At most `LISTED_MAX` of `offsetlog.manager.dual.differences` are
-        listed; `counters().unlisted` counts the others.
+        Only positions seen while this process leads are listed: after a start or a change of leadership the list is
+        empty, whatever differs.  `catch_up_all` reads everything.  At most `LISTED_MAX` differences
+        (`offsetlog.manager.dual.differences`) are listed; `counters().unlisted` counts the others.
         """
         return self._differences.listed()
 
@@ -618,13 +624,13 @@ class DualManager(BaseOffsetManager):
         return self._called(group, None, lambda: self._both.compare(group)).result()
 
     def catch_up(self, group: str) -> int:
-        """Raises each position of a group to the larger of both; returns the number raised.
+        """Raises each position of a group to the larger of the two; returns the number of raised positions.
 
-        Use it before ZooKeeper is shut down: it copies positions to the log that no consumer commits any more.
+        Use it before ZooKeeper is shut down: it copies to the log even positions that no consumer commits any more.
 
         Raises:
             RewindError: another client of ZooKeeper commits the same positions again and again.
-            Also as `commit` and `compare`.
+            Also the errors of `commit` and `compare`.
         """
         return self._catch_up(group)[0]
 
@@ -634,25 +640,30 @@ class DualManager(BaseOffsetManager):
         return self._called(group, None, lambda: self._both.catch_up(group)).result()
 
     def catch_up_all(self) -> CaughtUp:
-        """Raises the positions of every group of the log and of ZooKeeper to the larger of both.
+        """Raises the positions of every group of the log and of ZooKeeper to the larger of the two.
 
-        It takes one group after the other, waits for both storages, and goes on after a group that fails: one that
-        another process leads (NotCoordinatorError), that has a node without an offset (CorruptionError), that another
-        client of ZooKeeper moves (RewindError).  Once no ZooKeeper has answered for three groups in a row the rest are
-        not tried.  It can be repeated.
+        The groups are done one after the other, and the call waits for both storages.  It continues after a group that
+        fails, for example because another process leads it (NotCoordinatorError), because a node has no offset
+        (CorruptionError), or because another client of ZooKeeper keeps changing it (RewindError).  If ZooKeeper does
+        not answer for three groups in a row, the remaining groups are not tried.  The call can be repeated.
 
-        A log names the groups of the partitions that this process leads and has loaded.  The others are among
-        `partitions` of the result: those that are being loaded (CoordinatorLoadingError), as after a start, that failed
-        (PartitionFailedError), that another process leads (NotCoordinatorError), where the same call does them, or that
-        were not led here all the time (CoordinatorLoadingError).  A call of each process has done all groups once each
-        partition is missing in `partitions` of one of them.
+        The log names only the groups of the log partitions that this process leads and has loaded.  The attribute
+        `partitions` of the result names the other partitions, each with an error that says why:
+
+        * CoordinatorLoadingError: the partition is still being loaded, for example after a start, or this process did
+          not lead it during the whole call.
+        * PartitionFailedError: the partition failed.
+        * NotCoordinatorError: another process leads the partition.  Make the same call there.
+
+        Make this call in every process.  All groups are done once each partition is missing from `partitions` in the
+        result of at least one process.
 
         Returns:
-            The positions that still differ, and the groups and log partitions that were not done and why.  Where all of
-            them are empty, and nobody has committed since, both storages have the same.
+            The positions that still differ, and the groups and log partitions that were not done, with the reasons.  If
+            all of these are empty, and no client has committed since, both storages have the same positions.
 
         Raises:
-            ZooKeeperUnavailableError: ZooKeeper does not say which groups there are; nothing was done.
+            ZooKeeperUnavailableError: ZooKeeper did not answer with its list of groups; nothing was done.
             ClosedError: the manager was stopped.
         """
         with self._running():
@@ -660,5 +671,5 @@ class DualManager(BaseOffsetManager):
         return catch_up_groups(self._groups, self._catch_up, self._look)
 
     def _groups(self) -> set[str]:
-        """Returns the groups of ZooKeeper, of the log partitions that are led and loaded here, and with differences."""
+        """Returns the groups of ZooKeeper, of the log partitions led and loaded here, and of known differences."""
         return {*self.zookeeper.groups(), *self.log.groups(), *self._differences.groups()}

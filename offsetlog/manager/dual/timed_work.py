@@ -1,4 +1,4 @@
-"""Work that respects its caller's timeout while it waits for its turn, a thread, or ZooKeeper."""
+"""Work that respects its caller's timeout while it waits for its turn, for a thread or for ZooKeeper."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class TimedWork(Work[T]):
-    """Work with a deadline; it either begins before the deadline or is given up.
+    """Work with a deadline: work that has not begun by its deadline is given up.
 
     Args:
-        seconds: how long its caller waits.
+        seconds: the time that its caller waits, in seconds.
         given: arguments of Work.
 
     Attributes:
@@ -37,14 +37,14 @@ class TimedWork(Work[T]):
 
     @property
     def left(self) -> float:
-        """Seconds until its deadline."""
+        """The seconds that are left until the deadline."""
         return max(0.0, self._deadline - time.monotonic())
 
     def take(self) -> None:
-        """Marks it as begun: from now on it may write.
+        """Marks the work as begun: from now on, it may write.
 
         Raises:
-            CommitTimeoutError: it had been given up.
+            CommitTimeoutError: the work was given up before.
         """
         with self._lock:
             if self._is_given_up:
@@ -52,14 +52,14 @@ class TimedWork(Work[T]):
             self._is_begun = True
 
     def give_up(self) -> None:
-        """Answers with a timeout, unless it has begun."""
+        """Answers the work with a timeout, unless it has begun."""
         with self._lock:
             self._is_given_up = not self._is_begun
         if self._is_given_up:
             self.fail(self.overdue())
 
     def overdue(self) -> OffsetLogError:
-        """Returns the error of work that was not begun in time."""
+        """Returns the error of work that did not begin in time."""
         text = f"earlier calls for the same positions took longer than {self.seconds:g} s"
         return CommitTimeoutError(f"{text}; nothing was written or will be; try again")
 

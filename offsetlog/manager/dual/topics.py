@@ -1,11 +1,12 @@
 """Deletes the positions of deleted topics in both storages, so that neither brings them back.
 
-A commit, a rewind or a catch-up beside the deletion brings positions from one storage to the other.  Were each storage
-swept by itself, ZooKeeper could get one after its own sweep that the log then loses, and fetches would answer it, also
-for a topic of the same name that is made later.  Therefore each group is done in its turn, in both storages.
+A commit, a rewind or a catch-up during the deletion copies positions from one storage to the other.  If each storage
+were swept separately, ZooKeeper could get a copy after its own sweep, before the log's sweep deletes the original.
+Fetches would then return that position, even for a topic of the same name that is created later.  Therefore both
+storages of a group are changed in the same turn.
 
-ZooKeeper is swept after that, which takes away what has no offset: the nodes above the positions, and those that hold
-none.  Positions that the log has by then were committed after the deletion of their group, and follow again.
+After that, ZooKeeper is swept.  The sweep removes the nodes above the positions, and nodes that contain no offset.
+Positions that the log has at that time were committed after their group was done, so they are sent to ZooKeeper again.
 """
 
 from __future__ import annotations
@@ -45,12 +46,15 @@ class TopicDeletion:
         self._groups, self._in_turn, self._look = groups, in_turn, look
 
     def delete(self, topics: Sequence[str], timeout: float | None) -> int:
-        """Deletes the positions; returns their number, which counts those committed again meanwhile twice.
+        """Deletes the positions; returns their number.
+
+        A position that was committed again meanwhile, and deleted again, counts twice.
 
         Raises:
-            ZooKeeperUnavailableError: ZooKeeper does not answer; the rest was not tried.
-            CoordinatorLoadingError: a partition loads or was not led throughout, and may have been skipped.
-            OffsetLogError: the first failure; everything else was deleted.
+            ZooKeeperUnavailableError: ZooKeeper does not answer; the remaining groups were not tried.
+            CoordinatorLoadingError: a partition is being loaded or was not led throughout, so some of its groups may
+                have been skipped.
+            OffsetLogError: the first failure; the positions of every group that did not fail were deleted.
         """
         gone, before = frozenset(topics), self._look()
         failures: list[OffsetLogError] = []
@@ -83,7 +87,7 @@ class TopicDeletion:
         try:
             return self._in_turn(group, call, timeout).result()
         except NotCoordinatorError:
-            return 0  # another process deletes them
+            return 0  # the process that leads the group deletes them
         except (ClosedError, ZooKeeperUnavailableError):
             raise
         except OffsetLogError as failure:

@@ -1,21 +1,22 @@
-"""The queue of positions from the log to ZooKeeper: the newest of each, being sent or waiting.
+"""The queue from the log to ZooKeeper: the newest offset of each position that waits or is being sent.
 
-A commit that goes forward is done once the log has it.  ZooKeeper follows, and a slow write there delays no commit to
-the log:
+A commit that lowers no position is final once the log has it.  ZooKeeper follows, and a slow write to ZooKeeper delays
+no commit to the log.  Writes to ZooKeeper are in one of three states:
 
 * **Prompt.**  While ZooKeeper answers, the positions of a commit are sent at once, in one plain write.  At most one
-  write of a position is being sent.  A write that waits for it loses the positions that a newer commit brings; once it
-  has none left, its commit is answered.
-* **Late.**  If a prompt write gets no certain answer, its positions are late.  Only their names are kept: the log is
-  the queue, and has the newest value when they are sent.  Other clients may have committed to ZooKeeper meanwhile, so
-  a late write never lowers a position there (`monotonic`, by the versions of the nodes).
-* **Away.**  If no server answered within the commit timeout, nothing is sent: each new commit is late at once, and
-  costs nothing.  One late write is tried after `PROBE_SECONDS`, and again after each failure.  The first that is
-  answered ends the outage, and the rest follow, one group at a time.
+  write of a position is being sent at a time; others wait for it.  A newer commit takes over its positions from the
+  waiting write.  A waiting write that has no positions left is not sent, and its commit is answered.
+* **Late.**  If a prompt write gets no certain answer, its positions become late.  Only their names are kept: when they
+  are sent, their newest values are read from the log.  Other clients may have committed to ZooKeeper meanwhile, so a
+  late write never lowers a position there (`monotonic`, by the versions of the nodes).
+* **Away.**  If no server answers within the commit timeout, prompt writes stop: the positions of each new commit become
+  late at once, at no cost.  One late write is tried after `PROBE_SECONDS`, and again after each failure.  The first one
+  that is answered ends the outage, and the others follow, one group at a time.
 
-A rewind or a delete holds its positions (`held`): waiting writes of them are withdrawn, those being sent are awaited,
-and no commit adds them meanwhile, since their turns are taken.  So no forward commit arrives later and undoes it.  If
-it fails and the log was not written, they become late: ZooKeeper may have the lower value, and gets the log's again.
+A rewind (a commit that lowers a position) or a delete holds its positions (`held`), so that no earlier commit arrives
+later and undoes it.  Waiting writes of these positions are withdrawn, and writes that are being sent are awaited.  No
+commit adds such writes meanwhile, because the rewind or delete has the turn for its positions.  If it fails before the
+log is written, the positions become late: ZooKeeper may have the lower value, and gets the value of the log again.
 
 A crash loses only the knowledge of which positions are late: the log has them all, and fetches return the larger value.
 """
@@ -49,11 +50,12 @@ from offsetlog.manager.interface import Capability, OffsetManager, Pending
 from offsetlog.manager.work import Steps, Work
 from offsetlog.types import Position, TopicPartition
 
-#: The time from the last failure to the next try while ZooKeeper does not answer.
+#: The seconds from the last failure to the next try while ZooKeeper does not answer.
 PROBE_SECONDS = 1.0
-#: Most late positions kept; those beyond are differences that `catch_up` finds.
+#: The largest number of late positions kept; `catch_up` finds those beyond it.
 LATE_MAX = 100_000
-#: A late write that has one of these is sent again position by position, for the sake of the others.
+#: After one of these errors, a late write is sent again position by position, so that only the position that causes the
+#: error fails.
 _OF_ONE_POSITION = (RewindError, CorruptionError, TooLargeError)
 
 _log = logging.getLogger(__name__)
@@ -64,7 +66,7 @@ def _unsent(failure: BaseException) -> StorageError:
 
 
 def is_outage(failure: OffsetLogError) -> bool:
-    """Whether an error means that ZooKeeper did not answer, but may when asked again."""
+    """Whether an error means that ZooKeeper did not answer, but may answer another request."""
     return isinstance(failure, (CommitTimeoutError, ZooKeeperUnavailableError))
 
 
@@ -73,13 +75,13 @@ class Write(Completion[None]):
 
     Attributes:
         group: the consumer group.
-        offsets: the offsets to write; newer commits remove their positions while this waits.
-        keys: positions that no other write may send while this one is being sent.
-        landed: completes once it is no longer being sent.
+        offsets: the offsets to write; while this write waits, newer commits remove their positions from it.
+        keys: the positions that no other write may send while this one is being sent.
+        landed: completes once this write is no longer being sent.
         waiting: commits that wait for the same positions.
-        is_counted: whether it has been counted as a failure.
-        is_dropped: whether its outcome no longer matters for the positions.
-        has_answer: whether ZooKeeper's answer ended it, if it has not failed.
+        is_counted: whether this write has been counted as a failure.
+        is_dropped: whether the outcome no longer matters for the positions.
+        has_answer: whether this write, if it did not fail, ended with an answer from ZooKeeper.
     """
 
     def __init__(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -103,15 +105,15 @@ class _Late:
 
 
 class ZooKeeperQueue:
-    """Makes ZooKeeper follow the log; see the module.  Thread-safe; only `held` blocks.
+    """Makes ZooKeeper follow the log, as the module describes.  Thread-safe.  Only `held` and `settle` block.
 
     Args:
-        log: has the newest offsets.
-        zookeeper: follows the log.
-        differences: records positions that do not follow.
+        log: the manager that has the newest offsets.
+        zookeeper: the manager that follows the log.
+        differences: records positions that ZooKeeper does not have.
         call_later: schedules a short call after a number of seconds.
-        late_max: most late positions kept.
-        probe_seconds: time from a failure to the next try.
+        late_max: the largest number of late positions kept.
+        probe_seconds: seconds from a failure to the next try.
     """
 
     def __init__(
@@ -128,7 +130,7 @@ class ZooKeeperQueue:
         self._call_later = call_later
         self._late_max, self._probe_seconds = late_max, probe_seconds
         self._lock = threading.Lock()
-        # By group and position; a write appears once for each of its positions.
+        # By group and position.  A write appears once for each of its positions.
         self._waiting: dict[str, dict[TopicPartition, Write]] = {}
         self._flying: dict[str, dict[TopicPartition, Write]] = {}
         self._late: OrderedDict[str, _Late] = OrderedDict()
@@ -151,14 +153,14 @@ class ZooKeeperQueue:
             return list(dict.fromkeys((*waiting, *flying, *self._late_keys(group))))
 
     def landings(self, is_meant: Callable[[str], bool]) -> list[Completion[None]]:
-        """Returns what is answered once each write of these groups that is on its way now is so no more."""
+        """Returns, for each write of these groups that is being sent now, a completion of its end."""
         with self._lock:
             return [each.landed for group in self._flying if is_meant(group) for each in self._on_its_way(group, None)]
 
     # ----------------------------------------------------------------------------------------------------- to the queue
 
     def add(self, group: str, offsets: Mapping[TopicPartition, int]) -> Write:
-        """Sends a commit of the log to ZooKeeper; call it in the commit's turn.  Returns the write to wait for."""
+        """Sends a commit that the log has to ZooKeeper; returns the write.  Call it in the commit's turn."""
         write = Write(group, offsets)
         with self._lock:
             if self._is_away:
@@ -172,7 +174,7 @@ class ZooKeeperQueue:
         return write
 
     def add_unsure(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Sends a commit to ZooKeeper that the log may have taken, if the log has it."""
+        """Sends a commit to ZooKeeper if the log has it, which is not certain."""
         with self._lock:
             self._differences.note_lagging(group, offsets, is_failure=False)
             answered = self._keep_late(group, offsets)
@@ -180,16 +182,17 @@ class ZooKeeperQueue:
         self._send_late()
 
     def note_overdue(self, write: Write) -> None:
-        """Records as differences the positions that a commit no longer waits for."""
+        """Records as differences the positions of a commit that no longer waits for ZooKeeper."""
         with self._lock:
             if not write.done():
                 self._note_failure(write)
 
     def _replace(self, write: Write) -> tuple[list[Write], list[Write]]:
-        """Replaces the same positions of waiting writes by a new write.
+        """Adds a new write, and removes its positions from the writes that wait.
 
         Returns:
-            The writes left without positions, and those that need not wait any longer.
+            The writes that are left without positions, and those that may be sent now unless one of their positions is
+            being sent.
         """
         waiting = self._waiting.setdefault(write.group, {})
         late = self._withdraw_late(write.group, write.offsets)[1]
@@ -201,7 +204,7 @@ class ZooKeeperQueue:
     def _taken_out(
         keys: Iterable[TopicPartition], waiting: dict[TopicPartition, Write]
     ) -> tuple[list[Write], list[Write]]:
-        """Takes positions from writes that wait; returns those of which nothing is left, and the others."""
+        """Takes positions out of waiting writes; returns the writes that are left without positions, and the others."""
         touched = {}
         for key in keys:
             write = waiting.pop(key)
@@ -211,7 +214,7 @@ class ZooKeeperQueue:
         return emptied, [each for each in touched.values() if each.offsets]
 
     def _ready(self, group: str, writes: Iterable[Write]) -> list[Write]:
-        """Takes out of those that wait what has no position on its way."""
+        """Takes out the waiting writes that may be sent now, since none of their positions is being sent."""
         waiting, flying = self._waiting.get(group, {}), self._flying.get(group, {})
         ready = []
         for write in writes:
@@ -232,7 +235,7 @@ class ZooKeeperQueue:
 
     def _note_failure(self, write: Write) -> None:
         if not write.is_dropped:
-            # Where something newer is late, that is the difference.
+            # If a newer value of a position is late, that newer value is the difference.
             late = self._late_keys(write.group) if write.keys else ()
             offsets = {key: offset for key, offset in write.offsets.items() if key not in late}
             self._differences.note_lagging(write.group, offsets, is_failure=False)
@@ -257,7 +260,7 @@ class ZooKeeperQueue:
                 self._send_one(left[0])
                 del left[0]
         except BaseException as failure:
-            # Others would wait for its positions for ever.
+            # Otherwise other writes would wait for these positions for ever.
             for write in (each for each in left if not each.landed.done()):
                 self._end(write, _unsent(failure))
             raise
@@ -287,7 +290,7 @@ class ZooKeeperQueue:
                 self._note_success(write)
                 answered = [write, *write.waiting]
             elif isinstance(failure, UnknownOutcomeError) and not (was_late or self._is_away or write.is_dropped):
-                # Made or not: the late work finds out, and its commit waits for that.
+                # It is unknown whether the write was made.  The late write finds out, and the commit waits for that.
                 self._differences.note_lagging(write.group, write.offsets, is_failure=False)
                 answered = self._keep_late(write.group, write.offsets, [write])
             else:
@@ -315,10 +318,10 @@ class ZooKeeperQueue:
             self._differences.note_equal(write.group, write.offsets, self._late_keys(write.group))
 
     def _fail(self, write: Write, failure: OffsetLogError, *, was_late: bool) -> list[Write]:
-        """Records a write that ZooKeeper did not take; returns others that need not wait any longer."""
+        """Records a write that ZooKeeper did not take; returns other writes that need not wait any longer."""
         self._note_failure(write)
         if is_outage(failure):
-            # A broken connection after a commit was sent does not prove that no server answers.
+            # If the connection broke after a commit was sent, that does not prove that no server answers.
             is_proof = was_late or not isinstance(failure, UnknownOutcomeError)
             kept = [] if write.is_dropped else self._keep_late(write.group, write.offsets)
             return [*kept, *(self._go_away() if is_proof else [])]
@@ -329,14 +332,14 @@ class ZooKeeperQueue:
     # ------------------------------------------------------------------------------------------------------------- away
 
     def _go_away(self) -> list[Write]:
-        """Begins or continues an outage; returns the commits that wait no longer."""
+        """Begins or continues an outage; returns the writes whose commits no longer wait."""
         was_away, self._is_away = self._is_away, True
         answered = [] if was_away else self._give_up_waiting()
         self._order_probe()
         return answered
 
     def _give_up_waiting(self) -> list[Write]:
-        """Makes all waiting writes late; returns their commits, which wait no longer."""
+        """Makes all waiting writes late; returns them, because their commits no longer wait."""
         answered = list({id(each): each for of_group in self._waiting.values() for each in of_group.values()}.values())
         self._waiting.clear()
         for write in answered.copy():
@@ -354,20 +357,20 @@ class ZooKeeperQueue:
         self._is_probe_ordered = True
         try:
             self._call_later(self._probe_seconds, self._probe)
-        except OffsetLogError:  # the system has no thread for it: the next commit is the try
+        except OffsetLogError:  # the system cannot start a thread: the next commit is the try
             self._is_probe_ordered = self._is_away = False
 
     def _probe(self) -> None:
         with self._lock:
             self._is_probe_ordered = False
             if not self._late:
-                self._is_away = False  # there is nothing to try it with but the next commit
+                self._is_away = False  # without a late position to send, the next commit is the try
         self._send_late(is_probe=True)
 
     # ------------------------------------------------------------------------------------------------------------- late
 
     def _keep_late(self, group: str, keys: Iterable[TopicPartition], waiting: Iterable[Write] = ()) -> list[Write]:
-        """Makes positions late; returns the commits that cannot wait because too many positions are late."""
+        """Makes positions late; returns writes whose commits cannot wait, because too many positions are late."""
         late = self._late.setdefault(group, _Late())
         for key in keys:
             if key not in late.keys and self._late_count < self._late_max:
@@ -382,7 +385,7 @@ class ZooKeeperQueue:
     def _withdraw_late(
         self, group: str, keys: Collection[TopicPartition] | None
     ) -> tuple[list[TopicPartition], list[Write]]:
-        """Takes out late positions; returns them, and the commits that waited where nothing of the group is left."""
+        """Takes out late positions; returns them, and the writes that waited if the group has no late position left."""
         late = self._late.get(group)
         if late is None:
             return [], []
@@ -396,7 +399,7 @@ class ZooKeeperQueue:
         return found, late.waiting
 
     def _send_late(self, *, is_probe: bool = False) -> None:
-        """Begins to send late positions, unless that is already running."""
+        """Begins to send late positions, unless they are being sent already."""
         with self._lock:
             if self._is_sending_late or not self._late or (self._is_away and not is_probe):
                 return
@@ -426,14 +429,14 @@ class ZooKeeperQueue:
                 self._order_probe()
 
     def _next_late(self) -> Write | None:
-        """Takes the late positions of one group of which none is on its way."""
+        """Takes the late positions of one group, except those that are being sent."""
         with self._lock:
             for group, late in self._late.items():
                 flying = self._flying.get(group, {})
                 if free := [key for key in late.keys if key not in flying]:
                     break
             else:
-                # In one step with the look: work that ends on its way from now on begins again.
+                # Under the same lock as the search, so that a write that ends from now on starts the late writes again.
                 self._is_sending_late = False
                 if self._is_away:
                     self._order_probe()
@@ -446,7 +449,7 @@ class ZooKeeperQueue:
             return write
 
     def _bring(self, write: Write) -> Steps[None]:
-        """Sends the log's values of late positions to ZooKeeper, except those that it refuses.
+        """Sends the log's values of late positions to ZooKeeper; those that ZooKeeper refuses are recorded.
 
         Positions that the log no longer has were deleted or have expired, and are not sent.
         """
@@ -484,13 +487,14 @@ class ZooKeeperQueue:
     ) -> Iterator[set[TopicPartition]]:
         """Keeps positions of a group (None: all) from being sent while some of them are lowered.
 
-        The caller has their turn, and waits.  It adds to the set that it is given what it took back in ZooKeeper: where
-        the log does not follow (DifferenceError), that is not late again, as the log may follow yet.
+        The caller has the turn for these positions, and waits.  It adds the positions that it lowered or deleted in
+        ZooKeeper to the set that the `with` block gets.  If the log does not follow (DifferenceError), these positions
+        do not become late again, because the log may still follow.
 
         Args:
             group: the consumer group.
             keys: the positions.
-            timeout: seconds to wait for writes that are being sent.
+            timeout: seconds to wait for the writes that are being sent.
 
         Raises:
             ZooKeeperUnavailableError: ZooKeeper does not answer; nothing was written.
@@ -499,18 +503,18 @@ class ZooKeeperQueue:
         withdrawn: dict[TopicPartition, int | None] = {}
         lowered: set[TopicPartition] = set()
         try:
-            # In one step with the look at what is on its way: a write that ends between the two would be late, and
-            # come while something is taken back.
+            # `_withdraw` looks for writes that are being sent under the same lock.  Otherwise a write that ended in
+            # between could become late, and be sent while a position is lowered.
             while flying := self._withdraw(group, keys, withdrawn):
                 self._wait(flying, deadline, timeout)
             yield lowered
         except NotCoordinatorError:
-            raise  # nothing follows what another process leads
+            raise  # ZooKeeper does not follow a log that another process leads
         except DifferenceError:
             self._late_again(group, withdrawn.keys() - lowered, withdrawn)
             raise
         except UnknownOutcomeError:
-            # ZooKeeper may have gone back, and the log has not.
+            # ZooKeeper may have the lower value, and the log does not.
             self._late_again(group, self._in_log(group) if keys is None else keys, withdrawn)
             raise
         except BaseException:
@@ -520,7 +524,7 @@ class ZooKeeperQueue:
     def _late_again(
         self, group: str, keys: Iterable[TopicPartition], withdrawn: Mapping[TopicPartition, int | None]
     ) -> None:
-        """Keeps positions for later; the commits of those that waited were answered, and they are differences."""
+        """Makes positions late.  Those of waiting writes are differences, because their commits were answered."""
         again = list(keys)
         waited = {key: offset for key in again if (offset := withdrawn.get(key)) is not None}
         with self._lock:
@@ -532,18 +536,19 @@ class ZooKeeperQueue:
     def _in_log(self, group: str) -> Collection[TopicPartition]:
         try:
             return self._log.fetch(group).keys()
-        except OffsetLogError:  # it is led here no more
+        except OffsetLogError:  # this process does not lead the group any more
             return ()
 
     def _withdraw(
         self, group: str, keys: Collection[TopicPartition] | None, withdrawn: dict[TopicPartition, int | None]
     ) -> list[Write]:
-        """Takes what waits or is late out of the queue; returns what is on its way.
+        """Takes positions that wait or are late out of the queue; returns the writes that are being sent.
 
         Args:
             group: the consumer group.
-            keys: which positions, None for all.
-            withdrawn: gets what was taken: the offset of what waited, None for what was late, and is a difference.
+            keys: the positions; None for all.
+            withdrawn: gets the positions that were taken out: with its offset if the position waited, with None if it
+                was late, and therefore is a difference already.
         """
         with self._lock:
             late, answered = self._withdraw_late(group, keys)
@@ -575,7 +580,7 @@ class ZooKeeperQueue:
                 raise ZooKeeperUnavailableError(f"{text}; nothing was written", node="/") from None
 
     def settle(self, group: str, timeout: float) -> None:
-        """Waits, in its turn, until no write of a group is being sent; late positions of an outage stay late.
+        """Waits until no write of a group is being sent; late positions stay late.  Call it in the group's turn.
 
         Raises:
             ZooKeeperUnavailableError: ZooKeeper does not answer.

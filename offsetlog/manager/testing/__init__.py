@@ -1,15 +1,15 @@
 """The contract suite: tests everything that OffsetManager promises, for any manager.
 
-It needs pytest, which offsetlog itself does not.  A harness creates the managers.  The capabilities
-that it declares decide which tests run; for a missing one, the suite tests that calls are refused.
+The suite needs pytest, which offsetlog itself does not need.  A harness creates the managers.  The
+capabilities that the harness declares decide which tests run.  For a missing capability, the suite
+tests that the calls are refused.
 
-On the command line, for a class or an instance, or a list of several::
+On the command line, name a harness class, an instance, or a list of these::
 
     pytest -p offsetlog.manager.testing.plugin --offset-manager package.module:MyHarness
         --pyargs offsetlog.manager.testing
 
-In tests of one's own, the plugin is a line of conftest.py, and a module of two lines has the
-suite::
+In your own tests, add the plugin to conftest.py, and write a module of two lines::
 
     pytest_plugins = ["offsetlog.manager.testing.plugin"]
 

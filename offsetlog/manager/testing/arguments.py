@@ -25,7 +25,7 @@ from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 CARRIED = {Capability.METADATA, Capability.EPOCHS}
 
-#: By what is wrong: a key, its value, and the error.
+#: By the name of the fault: a key, its value, and the error.
 WRONG: dict[str, tuple[Any, Any, type[InvalidArgumentError]]] = {
     "an offset below 0": (KEYS[1], -1, OffsetError),
     "an offset above 63 bits": (KEYS[1], 2**63, OffsetError),
@@ -93,7 +93,7 @@ class TestArguments:
     ) -> None:
         manager = manager_site.leader()
         manager.commit(GROUP, {KEYS[0]: 7})
-        # A manager that keeps no metadata, or no leader epochs, need not look at them.
+        # A manager that keeps no metadata, or no leader epochs, need not check them.
         others = () if manager.capabilities >= CARRIED else (CapabilityError,)
         for wrong, (key, value, kind) in WRONG.items():
             given = {KEYS[0]: 8, key: value, KEYS[2]: 9}

@@ -18,7 +18,8 @@ def _offsets(manager: OffsetManager) -> dict[tuple[str, int], int]:
 
 
 def _answer(site: ManagerSite, answered: Position | PendingCommit) -> None:
-    # A storage that is asked for what is committed knows whether a condition holds once it has answered.
+    # If the storage must be read first, it is known only after its answer whether a condition
+    # holds.
     if isinstance(answered, PendingCommit):
         answered.result(site.harness.patience)
 

@@ -147,6 +147,6 @@ class TestQuotas:
         assert failure.seconds > 0
         assert manager.throttle(GROUP, "client") > 0
         assert _offsets(manager) == {KEYS[0]: admitted}
-        # Fetches are not limited, nor are others.
+        # Neither fetches nor other groups and clients are limited.
         assert manager.throttle("another", "another") == 0.0
         manager.commit("another", {KEYS[0]: 1}, client="another")

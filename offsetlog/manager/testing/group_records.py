@@ -1,4 +1,4 @@
-"""The record of a group with members, as a coordinator writes it into the log of the group."""
+"""The record of a group with members, as a coordinator writes it to the group's log."""
 
 from __future__ import annotations
 

@@ -10,10 +10,11 @@ from offsetlog.types import TopicPartition
 
 
 class ManagerHarness:
-    """Makes managers of one kind for the tests.  Only `create` has no default.
+    """Creates managers of one kind for the tests.  Only `create` has no default.
 
-    A test makes several managers, each in its own directory, and sometimes another in the same
-    directory, which must find what was committed.  A harness keeps no state of a test.
+    A test creates several managers, each in its own directory.  Some tests then create another
+    manager in the same directory; that manager must find the committed positions.  A harness keeps
+    no state of a test.
 
     Attributes:
         name: part of the names of the tests.
@@ -26,28 +27,28 @@ class ManagerHarness:
     patience: float = 15.0
 
     def create(self, directory: Path) -> OffsetManager:
-        """Makes a manager that keeps everything in a directory; does not start it.
+        """Creates a manager that keeps everything in a directory; does not start it.
 
-        Its commits must be answered without help of the tests, and its topic must have two partitions or
-        more.  The directory may not exist yet.
+        The manager must answer commits without help from the tests, and its offsets topic must have
+        at least two partitions.  The directory may not exist yet.
         """
         raise NotImplementedError
 
     def create_replica(self, directory: Path) -> OffsetManager:
-        """Makes a manager whose W only the tests move; required with REPLICATION."""
+        """Creates a manager whose W moves only when a test moves it; required with REPLICATION."""
         raise NotImplementedError(f"{type(self).__name__} has no create_replica")
 
     def create_limited(self, directory: Path, commits_per_second: int) -> OffsetManager | None:
-        """Makes a manager with a quota of positions per second for every group and client.
+        """Creates a manager with a quota of positions per second for every group and client.
 
-        Return None for managers without quotas, whose `throttle` must always return 0.0.
+        Return None if the managers have no quotas; their `throttle` must always return 0.0.
         """
         return None
 
     def create_expiring(self, directory: Path) -> OffsetManager | None:
-        """Makes a manager in which a position expires a day after its commit timestamp.
+        """Creates a manager in which a position expires a day after its commit timestamp.
 
-        Return None for managers in which nothing expires, whose `expire` must always return 0.
+        Return None if nothing expires in the managers; their `expire` must always return 0.
         """
         return None
 
@@ -56,20 +57,21 @@ class ManagerHarness:
         return True
 
     def lead(self, manager: OffsetManager, partition: int, epoch: int) -> None:
-        """Makes a manager of `create` lead a partition, and waits until it answers."""
+        """Makes a manager from `create` lead a partition, and waits until the partition answers."""
         manager.become_leader(partition, epoch).result(self.patience)
 
     def abandon(self, manager: OffsetManager) -> None:
-        """Ends a manager as if its process had ended; the default only stops it."""
+        """Ends a manager as if its process had ended.  The default only stops the manager."""
         manager.stop()
 
     def set_generation(
         self, manager: OffsetManager, group: str, generation: int, members: int
     ) -> None:
-        """Brings a group into a generation with a number of members, as its coordinator would.
+        """Brings a group into a generation with a number of members, like its coordinator.
 
-        The manager leads the group's partition before and afterwards.  Needed with GENERATIONS; the
-        default also needs REPLICATION: it appends the group's record as if it came from a leader.
+        The manager leads the group's partition before and afterwards.  Needed with GENERATIONS.
+        The default also needs REPLICATION, because it appends the group's record as if it came from
+        a leader.
         """
         partition = manager.partition_for(group)
         epoch = manager.leader_epoch(partition) + 1

@@ -14,7 +14,7 @@ from offsetlog.types import OffsetAndMetadata
 
 Call = Callable[[OffsetManager], object]
 
-#: Every call of the interface, but `start`, `stop` and `capabilities`.
+#: Every call of the interface except `start`, `stop` and `capabilities`.
 CALLS: dict[str, Call] = {
     "partitions": lambda manager: manager.partitions,
     "partition_for": lambda manager: manager.partition_for(GROUP),
@@ -47,7 +47,7 @@ CALLS: dict[str, Call] = {
 
 
 class TestLife:
-    """A manager is made, started and stopped; another one continues in its directory."""
+    """A manager is created, started and stopped; another one continues in its directory."""
 
     def test_it_is_a_manager_with_the_declared_capabilities(
         self, manager_site: ManagerSite
@@ -61,7 +61,7 @@ class TestLife:
     def test_before_start_a_call_raises_closed(self, manager_site: ManagerSite) -> None:
         manager = manager_site.harness.create(manager_site.directory())
         for name, call in CALLS.items():
-            # Whether a call can be made at all may be said first.
+            # A manager may first check whether the call can be made at all.
             with refused(ClosedError, CapabilityError, case=name):
                 call(manager)
 
@@ -76,7 +76,7 @@ class TestLife:
     def test_commits_and_fetches_of_a_stopped_manager_are_closed(
         self, manager_site: ManagerSite
     ) -> None:
-        # These need no capability, so that nothing else may be said.
+        # These calls need no capability, so no other error is allowed.
         manager = manager_site.leader()
         manager.stop()
         for name in ("commit", "commit_async", "fetch", "delete", "become_leader", "state"):

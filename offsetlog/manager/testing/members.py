@@ -24,7 +24,7 @@ def _with_members(site: ManagerSite, generation: int = 5, members: int = 2) -> O
 
 @pytest.mark.needs(Capability.GENERATIONS)
 class TestGenerations:
-    """`generation=` is compared with the group's own."""
+    """The argument `generation=` is compared with the group's generation."""
 
     def test_the_generation_of_the_group_is_accepted(self, manager_site: ManagerSite) -> None:
         manager = _with_members(manager_site, 5)

@@ -13,14 +13,14 @@ from offsetlog.manager.interface import Capability
 from offsetlog.manager.testing.harness import ManagerHarness
 from offsetlog.manager.testing.site import ManagerSite
 
-#: The variable of a module of tests that lists its harnesses.
+#: The variable with which a test module lists its harnesses.
 MODULE_VARIABLE = "offset_managers"
 _FIXTURE = "manager_harness"
 _harnesses = pytest.StashKey[list[ManagerHarness]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds `--offset-manager`, and the setting `offset_manager` of a configuration file."""
+    """Adds the option `--offset-manager`, and `offset_manager` in configuration files."""
     text = "a harness, its class, or a list of several, named as package.module:name"
     group = parser.getgroup("offsetlog", "the contract tests of offset managers")
     group.addoption("--offset-manager", action="append", default=[], metavar="NAME", help=text)
@@ -72,7 +72,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     own = getattr(metafunc.module, MODULE_VARIABLE, None)
     harnesses = metafunc.config.stash[_harnesses] if own is None else _listed(own, MODULE_VARIABLE)
     if not harnesses:
-        # As an error of collection it would be repeated for each test.
+        # An error of the collection would be repeated for each test, so pytest is stopped instead.
         pytest.exit(
             f"{metafunc.module.__name__}: no manager to test; name a harness with "
             f"--offset-manager, or list harnesses in {MODULE_VARIABLE}",
@@ -83,7 +83,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def is_chosen(item: pytest.Item) -> bool:
-    """Whether a test applies to the capabilities that its manager has or lacks."""
+    """Whether a test applies to a manager with these capabilities."""
     callspec = getattr(item, "callspec", None)
     if callspec is None or _FIXTURE not in callspec.params:
         return True
@@ -94,7 +94,7 @@ def is_chosen(item: pytest.Item) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselects the tests that are for other capabilities."""
+    """Deselects the tests that do not apply to their manager's capabilities."""
     left_out = [item for item in items if not is_chosen(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)

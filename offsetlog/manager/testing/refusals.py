@@ -12,7 +12,8 @@ from offsetlog.manager.testing.errors import refused
 from offsetlog.manager.testing.site import GROUP, KEYS, ManagerSite
 from offsetlog.types import OffsetAndMetadata
 
-#: By capability the calls that need it.  Calls about the past are the store's, not the manager's.
+#: By capability, the calls that need it.  Calls about the past belong to the store, not to the
+#: manager.
 NEEDING: dict[Capability, dict[str, Callable[[OffsetManager], object]]] = {
     Capability.METADATA: {
         "a commit with metadata": lambda manager: manager.commit(

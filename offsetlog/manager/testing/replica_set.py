@@ -1,4 +1,4 @@
-"""Replicas of one log partition, among which a test moves batches and W as brokers would."""
+"""Replicas of one log partition; a test copies batches and moves W, as brokers do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from offsetlog.types import TopicPartition
 
 
 def committed_bytes(manager: OffsetManager, partition: int, *, uncommitted: bool = True) -> bytes:
-    """Returns a log as its followers read it, from its start on."""
+    """Returns the bytes of a log that its followers read, from its start on."""
     offset = manager.positions(partition).log_start
     buffer = bytearray(1 << 16)
     read = bytearray()
@@ -108,7 +108,7 @@ class ReplicaSet:
         return {key: value.offset for key, value in found.items()}
 
     def restart(self, name: str) -> OffsetManager:
-        """Restarts a replica, which leads nothing afterwards."""
+        """Restarts a replica, which leads no partition afterwards."""
         self.site.stop(name)
         self.managers[name] = self.site.replica(name)
         return self.managers[name]

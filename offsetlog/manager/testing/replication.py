@@ -199,7 +199,7 @@ class TestFollowers:
         assert follower.truncate_to(replicas.partition, replicas.epoch, 3) == 3
         end = follower.positions(replicas.partition)
         assert (end.log_end, end.watermark <= 3) == (3, True)
-        # The other replica is gone: an unclean election.
+        # The other replica is gone, so this is an unclean election.
         replicas.managers.pop("one")
         replicas.elect("two")
         replicas.advance()

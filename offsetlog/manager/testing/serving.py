@@ -39,7 +39,7 @@ class Caller:
         return not self._answers
 
     def answer(self) -> object:
-        """Returns what the call returned; raises what it raised."""
+        """Returns the result of the call, or raises its error."""
         self._thread.join(self._patience)
         assert self._answers, "the call was not answered"
         if isinstance(self._answers[0], OffsetLogError):
@@ -58,7 +58,7 @@ def wait_until(is_so: Callable[[], bool], patience: float) -> None:
 
 
 def serve(replicas: ReplicaSet, call: Callable[[], T]) -> object:
-    """Makes a call that writes and waits for W, and moves W once it has written."""
+    """Makes a call that writes and then waits for W; moves W once the call has written."""
     leader, partition = replicas[replicas.leader], replicas.partition
     end = leader.positions(partition).log_end
     patience = replicas.site.harness.patience

@@ -1,4 +1,4 @@
-"""The managers of a contract test: made by the harness, stopped when the test ends."""
+"""The managers of a contract test: created by the harness, stopped when the test ends."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class ManagerSite:
     """The managers of one test, each in a directory with a name.
 
     Args:
-        harness: makes the managers.
-        root: holds the directories.
+        harness: creates the managers.
+        root: the directory that contains the managers' directories.
     """
 
     def __init__(self, harness: ManagerHarness, root: Path) -> None:
         self.harness = harness
         self._root = root
         self._managers: dict[str, OffsetManager] = {}
-        # Restarted managers may not know the epochs that they led in; a broker's controller does.
+        # A restarted manager may not know in which epochs it led; a broker's controller knows.
         self._epochs: dict[int, int] = {}
 
     def directory(self, name: str = "first") -> Path:
@@ -33,13 +33,13 @@ class ManagerSite:
         return self._root / name
 
     def keep(self, manager: OffsetManager, name: str = "first") -> OffsetManager:
-        """Starts a manager that the harness made, and stops it at the end of the test."""
+        """Starts a manager from the harness; stops it at the end of the test."""
         self._managers[name] = manager
         manager.start()
         return manager
 
     def started(self, name: str = "first") -> OffsetManager:
-        """Returns a new manager, which leads nothing."""
+        """Returns a new manager, which leads no partition."""
         return self.keep(self.harness.create(self.directory(name)), name)
 
     def leader(self, name: str = "first") -> OffsetManager:
@@ -59,7 +59,7 @@ class ManagerSite:
         return self.leader(name)
 
     def restarted_after_a_crash(self, name: str = "first") -> OffsetManager:
-        """Does the same as `restarted`, after the end of the process."""
+        """Does the same as `restarted`, but ends the manager as if its process had crashed."""
         self._remember(name)
         self.harness.abandon(self._managers.pop(name))
         return self.leader(name)
@@ -71,7 +71,7 @@ class ManagerSite:
             self._epochs[partition] = max(known, manager.leader_epoch(partition))
 
     def replica(self, name: str) -> OffsetManager:
-        """Returns a new manager whose W the test moves, which leads nothing."""
+        """Returns a new manager whose W the test moves; it leads no partition."""
         return self.keep(self.harness.create_replica(self.directory(name)), name)
 
     def stop(self, name: str = "first") -> None:

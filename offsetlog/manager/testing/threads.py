@@ -15,7 +15,7 @@ THREADS = 6
 
 
 def run_side_by_side(works: Sequence[Callable[[], object]], patience: float) -> None:
-    """Runs each call on its own thread, and raises the first error."""
+    """Runs each call on its own thread; raises the first error."""
     failures: list[BaseException] = []
 
     def run(work: Callable[[], object]) -> None:
@@ -135,5 +135,5 @@ class TestThreads:
         run_side_by_side([*works, stop], manager_site.harness.patience)
         manager = manager_site.leader()
         for group, offset in answered.items():
-            # The last one may have been written and not been answered.
+            # The last commit may have been written but not answered.
             assert manager.fetch(group)[KEYS[0]].offset - offset in (0, 1)

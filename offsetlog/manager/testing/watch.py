@@ -1,4 +1,4 @@
-"""Watches: changes come once, in log order, from a place that can be stored."""
+"""Watches: each change comes once, in log order, from a place that can be stored."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def poll_until(watch: Watch, count: int, patience: float) -> Changes:
 
 
 def beginning(manager: OffsetManager) -> dict[int, tuple[int, int]]:
-    """Returns the position of a watch of everything."""
+    """Returns the position from which a watch reports every change."""
     return dict.fromkeys(range(manager.partitions), (-1, 0))
 
 

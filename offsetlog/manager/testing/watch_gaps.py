@@ -1,4 +1,4 @@
-"""Watches of replicas: W, leadership that moves, and gaps that are reported."""
+"""Watches of replicas: W, changes of leadership, and reported gaps."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class TestWatchOfReplicas:
             position = watch.position
         replicas.elect("one")
         assert follower.truncate_to(replicas.partition, replicas.epoch, 3) == 3
-        # The other replica is gone: an unclean election.
+        # The other replica is gone, so this is an unclean election.
         replicas.managers.pop("one")
         replicas.lead("two")
         for offset in range(100, 105):

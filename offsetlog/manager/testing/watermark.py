@@ -23,7 +23,7 @@ from offsetlog.manager.testing.serving import Caller, wait_until
 from offsetlog.manager.testing.site import GROUP, KEYS, ManagerSite
 from offsetlog.types import Position
 
-#: How leadership ends, with commits that wait.
+#: The ways in which leadership can end while commits wait.
 ENDS: dict[str, Callable[[OffsetManager, int, int], object]] = {
     "become_follower": lambda manager, partition, epoch: manager.become_follower(
         partition, epoch + 1
@@ -331,7 +331,7 @@ class TestElections:
             with refused(CoordinatorLoadingError, case=name):
                 call()
         assert leader.positions(replicas.partition).log_end == 2
-        # A plain commit may be accepted: then the newest value is the one that counts.
+        # A plain commit may be accepted; in that case, the newest value counts.
         expected = {KEYS[0]: 1, KEYS[1]: 1}
         try:
             leader.commit(GROUP, {KEYS[0]: 9}, durability="process")

@@ -1,1 +1,1 @@
-"""The manager that keeps positions in ZooKeeper, where consumers of Kafka before 0.9 kept theirs."""
+"""The manager that keeps positions in ZooKeeper, where consumers before Kafka 0.9 kept theirs."""

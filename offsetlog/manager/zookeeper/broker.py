@@ -40,7 +40,7 @@ class BrokerSession:
         self.connection = connection
         self.cluster = ClusterClient(connection)
         self.cluster_id = self.cluster.ensure_cluster_id()
-        # A former process of this broker is there for as long as its session lives.
+        # The node of an earlier process of this broker exists until the session of that process expires.
         wait = 2 * connection.settings.session_timeout
         self.registration = BrokerRegistration(connection, record, wait=wait, on_failure=on_failure)
         self.registration.start()
@@ -67,15 +67,16 @@ def register_broker(
     Creates the root of ``zookeeper.connect`` if it does not exist, as Kafka does.
 
     Args:
-        properties: ``zookeeper.connect``, its timeouts, credentials and TLS, ``broker.id``, ``advertised.listeners`` or
-            ``listeners``, ``listener.security.protocol.map``, ``broker.rack``; others are ignored.
+        properties: the broker's properties: ``zookeeper.connect``, its timeouts, credentials and TLS, ``broker.id``,
+            ``advertised.listeners`` or ``listeners``, ``listener.security.protocol.map`` and ``broker.rack``.  Others
+            are ignored.
         on_failure: called once if the id is later lost to another broker; see BrokerRegistration.
 
     Raises:
         ConfigError: a property is missing or wrong; the message names it.
-        BrokerIdTakenError: another broker has the id, or its own former process still has it after twice the session
-            timeout.
-        ZooKeeperError: the credentials are refused, or do not permit it.
+        BrokerIdTakenError: another broker has the id, or an earlier process of this broker still has it after twice the
+            session timeout.
+        ZooKeeperError: the credentials are refused, or lack the permission.
         ZooKeeperUnavailableError: no server answers.
     """
     record = record_from_properties(properties)
@@ -90,7 +91,7 @@ def register_broker(
 
 
 def record_from_properties(properties: Mapping[str, Setting]) -> BrokerRecord:
-    """Makes a broker's record from its properties.  Raises ConfigError with the name of the property."""
+    """Creates a broker's record from its properties.  Raises ConfigError with the name of the property."""
     if "broker.id" not in properties:
         raise ConfigError("broker.id is missing: set it to the number of this broker in its cluster")
     name = "advertised.listeners" if "advertised.listeners" in properties else "listeners"
@@ -121,7 +122,7 @@ def _named(name: str, read: Callable[[], T]) -> T:
 
 
 def _reachable(name: str, endpoint: Endpoint) -> Endpoint:
-    """Returns an endpoint as clients can use it.  Without a host it gets the machine's name, as with Kafka."""
+    """Returns an endpoint that clients can use.  An empty host is replaced by the machine's name, as in Kafka."""
     if endpoint.security_protocol not in SECURITY_PROTOCOLS:
         raise ConfigError(
             f"{name}: the listener {endpoint.listener} has the unknown protocol {endpoint.security_protocol!r}; "

@@ -48,12 +48,12 @@ def commit(session: Session, commit: Commit, work: Work[Any]) -> Steps[None]:
     """Commits, and creates missing nodes above the positions.
 
     A plain commit is not sent again after UnknownOutcomeError: if it was applied, another client may have committed
-    since, and a second write would undo that.  A conditional commit is sent again if the version of a node shows that
-    it was not applied: the second try fails if the node was changed since.
+    since, and a second write would undo that commit.  A conditional commit is sent again if the version of a node shows
+    that it was not applied.  The second try fails if the node was changed since.
 
     Raises:
-        ExpectedOffsetError, RewindError: a condition does not hold.  Also as Session.write.
-        CorruptionError: a condition depends on a node that does not hold an offset.
+        ExpectedOffsetError, RewindError: a condition does not hold.  Also the errors of Session.write.
+        CorruptionError: a condition depends on a node that does not contain an offset.
     """
     if not commit.conditional:
         try:
@@ -69,12 +69,12 @@ def commit(session: Session, commit: Commit, work: Work[Any]) -> Steps[None]:
         try:
             yield from session.write(work, operations)
         except (NoNodeError, NodeExistsError, NodeVersionError):
-            continue  # others made, changed or removed a node meanwhile
+            continue  # another client created, changed or removed a node meanwhile
         except UnknownOutcomeError as unknown:
             try:
                 is_unmade = yield from _is_unmade(session, commit, work, found)
             except OffsetLogError as failure:
-                # A look that is refused leaves it unknown: the commit may have been made.
+                # If the nodes cannot be read, it stays unknown whether the commit was made.
                 raise unknown from failure
             if is_unmade:
                 continue
@@ -83,7 +83,7 @@ def commit(session: Session, commit: Commit, work: Work[Any]) -> Steps[None]:
 
 
 def _look(session: Session, commit: Commit, work: Work[Any]) -> Steps[dict[str, Node | None]]:
-    """Returns the existing nodes by path; those above positions without their bytes."""
+    """Returns the existing nodes by path; for a node above positions, the value is None."""
     connection = session.connection
     above = ["/", *nodes_above(commit.group, commit.offsets)]
     nodes = [offset_node(commit.group, key) for key in commit.offsets]
@@ -113,7 +113,8 @@ def _versions(commit: Commit, found: Mapping[str, Node | None]) -> dict[TopicPar
 def _is_unmade(session: Session, commit: Commit, work: Work[Any], before: Mapping[str, Node | None]) -> Steps[bool]:
     """Whether a conditional commit of unknown outcome was not applied: a node that it writes is unchanged.
 
-    Versions only grow, and a server that takes up the session again refuses what an earlier one still had of it.
+    Versions only grow.  A request that is still on its way to an earlier server is refused once another server has
+    taken over the session.
     """
     if not commit.conditional:
         return False

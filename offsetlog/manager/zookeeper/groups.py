@@ -16,21 +16,21 @@ _NOTHING = OffsetAndMetadata(-1)
 
 
 def kept_value(offset: int, stat: NodeStat) -> OffsetAndMetadata:
-    """Returns a position as a fetch returns it, with the time at which ZooKeeper wrote it."""
+    """Returns the value that a fetch returns for a position, with the time at which ZooKeeper wrote it."""
     return OffsetAndMetadata(offset, commit_timestamp=stat.modified_ms)
 
 
 def value_in(node: Node | None, path: str) -> OffsetAndMetadata:
-    """Returns the position in a node, with offset -1 if the node does not exist.
+    """Returns the position in a node; its offset is -1 if the node does not exist.
 
     Raises:
-        CorruptionError: the node does not hold an offset.
+        CorruptionError: the node does not contain an offset.
     """
     return _NOTHING if node is None else kept_value(offset_in(node.data, path), node.stat)
 
 
 def group_names(session: Session, work: Work[Any]) -> Steps[list[str]]:
-    """Returns the names below /consumers, sorted; none if the node does not exist."""
+    """Returns the names below /consumers, sorted; an empty list if that node does not exist."""
     yield from session.sync(work)
     (names,) = yield from session.read(work, lambda: [session.connection.children_async(CONSUMERS)])
     return names or []
@@ -40,7 +40,7 @@ def owners(session: Session, work: Work[Any], group: str) -> Steps[dict[TopicPar
     """Returns the consumer threads that own partitions.
 
     Raises:
-        CorruptionError: the name of a node is not a partition number, or its bytes are not text; has its path.
+        CorruptionError: the name of a node is not a partition number, or its bytes are not text; `path` names the node.
     """
     connection, above = session.connection, f"{group_node(group)}/owners"
     yield from session.sync(work)

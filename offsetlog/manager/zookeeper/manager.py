@@ -54,14 +54,14 @@ from offsetlog.zookeeper.consumer_offsets import check_group, check_topic, offse
 from offsetlog.zookeeper.missing_nodes import ensure_root
 
 T = TypeVar("T")
-#: A group, and the positions that work touches, None for all.
+#: A group, and the positions that work touches; None for all.
 _Turn = tuple[str, Iterable[TopicPartition] | None]
 _Read = tuple[dict[TopicPartition, OffsetAndMetadata], bool]
 _log = logging.getLogger(__name__)
 
 
 def create(properties: Mapping[str, Setting]) -> ZooKeeperManager:
-    """Makes a ZooKeeper manager from a broker's properties; the entry point "zookeeper" of `offsetlog.managers`."""
+    """Creates a ZooKeeper manager from a broker's properties; the entry point "zookeeper" of `offsetlog.managers`."""
     return ZooKeeperManager(from_properties(properties))
 
 
@@ -80,18 +80,18 @@ class _PendingCommit(Work[Position]):
 class ZooKeeperManager(BaseOffsetManager):
     """Keeps positions where consumers before Kafka 0.9 kept them; see OffsetManager for every call.
 
-    A commit is one transaction of ZooKeeper, and is answered once a majority of the servers has it on disk, whatever
-    durability was requested.  The timestamp of a position is when ZooKeeper wrote it.  Several processes may commit to
-    the same group; conditions see the commits of all of them.
+    A commit is one transaction of ZooKeeper.  It is answered once a majority of the servers has it on disk, whatever
+    durability was requested.  The timestamp of a position is the time at which ZooKeeper wrote it.  Several processes
+    may commit to the same group; conditions see the commits of all of them.
 
-    All calls are safe from any thread.  Many are under way at a time; those of one group that touch the same positions
-    are carried out in the order of their calls.  A call that raises UnknownOutcomeError was made as a whole or not at
-    all, and nobody knows which.  A transition that gives a partition up ends once the writes that were sent for it have
-    their answers, or lost their connection.
+    All calls are safe from any thread, and many can be under way at a time.  Calls for one group that touch the same
+    positions are carried out in the order in which they were made.  A call that raises UnknownOutcomeError was applied
+    as a whole or not at all; it is unknown which.  A transition that gives up a partition ends once each write that was
+    sent for the partition was answered or lost its connection.
 
     Args:
         settings: the manager's settings.
-        clock: returns the time of day in ms, by which positions expire.
+        clock: returns the time of day in milliseconds, by which positions expire.
     """
 
     capabilities = frozenset({Capability.CONDITIONS})
@@ -106,7 +106,7 @@ class ZooKeeperManager(BaseOffsetManager):
         self._turns = Turns()
         self._under_way: dict[Work[Any], Timer | None] = {}
         self._under_way_lock = threading.Lock()
-        #: Partitions that are given up, with the work whose writes are still on their way.
+        #: The transitions that give up a partition, each with the work whose writes are still being sent.
         self._given_up: dict[PartitionTransition, set[Work[Any]]] = {}
         self._closed = self._leaves_expiry = False
 
@@ -115,11 +115,11 @@ class ZooKeeperManager(BaseOffsetManager):
     def open(self) -> None:
         """Starts the session, and creates the root of `zookeeper.connect` if it does not exist, as Kafka does.
 
-        If it fails, nothing stays open, and it can be tried again.
+        If the start fails, nothing stays open, and it can be tried again.
 
         Raises:
             ZooKeeperUnavailableError: no server answers.
-            ZooKeeperError: the credentials are refused, or do not permit it.
+            ZooKeeperError: the credentials are refused, or lack the permission.
         """
         try:
             self._session.start()
@@ -136,12 +136,12 @@ class ZooKeeperManager(BaseOffsetManager):
     def stop(self) -> None:
         """Resigns everywhere, answers running calls, and ends the session; see OffsetManager.stop.
 
-        A callback may call it: the session then ends after the callback, on another thread.
+        A callback may call this method: the session then ends on another thread, after the callback.
         """
         with self._lock:
             is_open = self._started and not self._stopped
             self._stopped = True
-        # Without the lock: the client waits for its threads, which may ask who leads.
+        # Without the lock: `close` waits for threads of the client, and these may ask who leads.
         if is_open:
             self._hooked(self.close)
 
@@ -151,7 +151,7 @@ class ZooKeeperManager(BaseOffsetManager):
             self._closed = True
             unanswered = list(self._under_way)
         for work in unanswered:
-            work.fail(NotCoordinatorError("the manager was stopped before it was answered; it may or may not count"))
+            work.fail(NotCoordinatorError("the manager was stopped before it answered; the call may or may not count"))
         try:
             self._session.close()
         finally:
@@ -163,7 +163,7 @@ class ZooKeeperManager(BaseOffsetManager):
                 transition.fail(closed(stopped=True))
 
     def _settle(self, transition: PartitionTransition) -> None:
-        """Ends a transition; one that gives a partition up ends once none of its writes is being sent."""
+        """Ends a transition; one that gives up a partition ends once no write of the partition is being sent."""
         number = transition.partition
         writing: set[Work[Any]] = set()
         with self._under_way_lock:
@@ -178,7 +178,7 @@ class ZooKeeperManager(BaseOffsetManager):
     # ---------------------------------------------------------------------------------------------------------- work
 
     def _submit(self, call: Callable[[], object]) -> None:
-        # The executor is another one after a start that failed.
+        # Not a bound method of the executor: a start that fails replaces the executor.
         self._executor.submit(call)
 
     def _call_later(self, seconds: float, call: Callable[[], object]) -> None:
@@ -189,8 +189,8 @@ class ZooKeeperManager(BaseOffsetManager):
 
         Args:
             work: the work.
-            turn: the group and the positions it touches (None: all); None for work that needs no turn.
-            late: its timeout in seconds, and a function that makes the error after it; None for no timeout.
+            turn: the group and the positions that the work touches (None: all); None for work that needs no turn.
+            late: the timeout in seconds, and a function that returns the error after it; None for no timeout.
         """
         try:
             with self._under_way_lock:
@@ -199,14 +199,15 @@ class ZooKeeperManager(BaseOffsetManager):
                 self._under_way[work] = None
                 work.group = None if turn is None else turn[0]
                 is_first = turn is None or self._turns.add(*turn, work)
-                # After it has its place, which it leaves once its time is over.
+                # Set once the work is in the queue for its turn, because the work leaves that queue when its timeout
+                # passes.
                 if late is not None:
                     timeout, failure = late
                     self._under_way[work] = self._executor.call_later(
                         timeout, lambda: self._end_overdue(work, failure(work))
                     )
         except BaseException:
-            self._ended(work)  # an interrupt of the caller, too, must not leave others waiting for it
+            self._ended(work)  # even after an interrupt, later work must not wait for this work
             raise
         if is_first:
             work.go_on()
@@ -227,7 +228,7 @@ class ZooKeeperManager(BaseOffsetManager):
         self._turns.pass_on(work)
 
     def _end_overdue(self, work: Work[Any], failure: OffsetLogError) -> None:
-        """Answers work whose timeout is over, and removes it from the queues for turns and for a server."""
+        """Answers work whose timeout has passed, and removes it from the queues for turns and for a server."""
         following = self._turns.leave(work)
         if following is not None:
             self._turns.begin(following)
@@ -285,9 +286,9 @@ class ZooKeeperManager(BaseOffsetManager):
         The log offset of the Position is -1.
 
         Raises:
-            UnknownOutcomeError: the connection broke, or was silent, after the commit was sent.  A plain commit is
-                not sent again: another client may have committed since.
-            TooLargeError: it does not fit into a request of `jute.maxbuffer`.
+            UnknownOutcomeError: the connection broke, or no answer came, after the commit was sent.  A plain commit is
+                not sent again, because another client may have committed since.
+            TooLargeError: the commit does not fit into a request of `jute.maxbuffer` bytes.
             GroupError, TopicError: no node can have such a name.
         """
         return self.commit_async(
@@ -315,8 +316,8 @@ class ZooKeeperManager(BaseOffsetManager):
     ) -> PendingCommit:
         """Sends a commit without waiting; see OffsetManager.commit_async and `commit`.
 
-        It is sent when the call returns, unless no server is connected, or one of the same group that touches the
-        same positions is not answered yet.
+        When the call returns, the commit has been sent, unless no server is connected, or an earlier call for the same
+        positions of the group is not answered yet.
         """
         with self._running():
             if generation is not None:
@@ -344,11 +345,11 @@ class ZooKeeperManager(BaseOffsetManager):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Returns committed positions as a snapshot of one moment; see OffsetManager.fetch.
 
-        It waits for ZooKeeper, and sees every write that was answered earlier, to any client.
+        The call waits for ZooKeeper, and sees every write that was answered earlier, to any client.
 
         Raises:
-            CorruptionError: a node does not hold an offset, or its name is not a number; has its path.  Fetch the
-                other positions by their keys; a commit of this one repairs it.
+            CorruptionError: a node does not contain an offset, or its name is not a number; `path` names the node.  The
+                other positions can be fetched by their keys; a commit of this position repairs the node.
             ZooKeeperUnavailableError: no server answered within the commit timeout.
         """
         keys = None if partitions is None else arguments.listed_keys(partitions)
@@ -381,7 +382,7 @@ class ZooKeeperManager(BaseOffsetManager):
         return found
 
     def groups(self) -> list[str]:
-        """Returns all groups in ZooKeeper, with or without positions, sorted; not only those led here.
+        """Returns all groups in ZooKeeper, sorted, even those without positions or led by other processes.
 
         Raises:
             ZooKeeperUnavailableError, ClosedError.
@@ -406,7 +407,7 @@ class ZooKeeperManager(BaseOffsetManager):
         return self._ask(steps)
 
     def owners(self, group: str) -> dict[TopicPartition, str]:
-        """Returns the thread of a consumer that reads each partition now (`/consumers/GROUP/owners`).
+        """Returns, by partition, the consumer thread that reads it now (`/consumers/GROUP/owners`).
 
         Raises:
             CorruptionError: the name of a node is not a partition number, or its bytes are not text.
@@ -428,7 +429,8 @@ class ZooKeeperManager(BaseOffsetManager):
         """Deletes positions of a group, all or none; see OffsetManager.delete, and `commit` for what it raises.
 
         Raises:
-            GroupNotEmptyError: another process has committed one of them since it was read; nothing was deleted.
+            GroupNotEmptyError: another process has committed one of the positions since it was read; nothing was
+                deleted.
         """
         return self.delete_async(group, partitions, timeout=timeout).result()
 
@@ -449,9 +451,10 @@ class ZooKeeperManager(BaseOffsetManager):
         return self._begin(work, (group, asked), self._late(timeout))
 
     def delete_group(self, group: str, *, timeout: float | None = None) -> int:
-        """Removes a group with its empty nodes, in one transaction where it fits into a request.
+        """Removes a group and all its nodes; see OffsetManager.delete_group.
 
-        After a failure, repeat the call to remove the rest.  See OffsetManager.delete_group.
+        The group is removed in one transaction if that fits into a request.  After a failure, repeat the call to remove
+        the remaining nodes.
 
         Raises:
             GroupNotEmptyError: the group has a live consumer, or a commit came during the deletion.
@@ -479,8 +482,7 @@ class ZooKeeperManager(BaseOffsetManager):
         A group with live consumers keeps all its positions.  Without a retention time, nothing expires.
 
         Args:
-            timeout: seconds within which the groups are listed, and those within which each group is done; None for
-                the commit timeout.
+            timeout: the seconds to list the groups, and again the seconds for each group; None for the commit timeout.
 
         Raises:
             CommitTimeoutError: no server answered in time.  Positions deleted before that stay deleted.
@@ -495,11 +497,11 @@ class ZooKeeperManager(BaseOffsetManager):
         return self._sweep(None if retention_ms is None else self._expiry_of_group, timeout)
 
     def expire_group(self, group: str, *, timeout: float | None = None) -> int:
-        """Expires the positions of one group, for callers that must prepare each group first; see `expire`.
+        """Expires the positions of one group, for callers that prepare each group before that; see `expire`.
 
         Raises:
             NotCoordinatorError: another process leads the group's partition.
-            Also as `expire`.
+            Also the errors of `expire`.
         """
         with self._running():
             checked_timeout(timeout)
@@ -516,8 +518,8 @@ class ZooKeeperManager(BaseOffsetManager):
         """Deletes the positions of deleted topics; see OffsetManager.on_topic_deleted, and `expire` for the timeout.
 
         Raises:
-            GroupNotEmptyError: another process has committed one of them since it was read; the others are deleted, and
-                the same call again deletes this one.
+            GroupNotEmptyError: another process has committed a position since it was read.  The others are deleted;
+                repeat the call to delete this one.
             NodeNotEmptyError: a position has child nodes.
         """
         return self.on_topic_deleted_async(topics, timeout=timeout).result()
@@ -531,9 +533,9 @@ class ZooKeeperManager(BaseOffsetManager):
         return self._sweep(lambda group, work: delete_topics(self._session, work, group, gone), timeout)
 
     def _sweep(self, of_group: Callable[[str, Work[int]], Steps[int]] | None, timeout: float | None) -> Pending[int]:
-        """Runs work for one group after the other of those led here.
+        """Runs work for each group that this process leads, one after the other.
 
-        The timeout applies to each step; the run ends at the first step for which no server answered in time.
+        The timeout applies to each step.  The sweep ends at the first step for which no server answered in time.
         """
 
         def steps(work: Work[int]) -> Steps[int]:
@@ -570,7 +572,7 @@ class ZooKeeperManager(BaseOffsetManager):
         return True
 
     def leave_expiry(self) -> None:
-        """Turns off automatic expiry; call it before `start`, and then call `expire` yourself."""
+        """Turns off automatic expiry, so that the caller must call `expire`; call this method before `start`."""
         self._leaves_expiry = True
 
     def _expire_later(self) -> None:
@@ -585,10 +587,10 @@ class ZooKeeperManager(BaseOffsetManager):
                 _log.warning("the check for expired positions in ZooKeeper failed: %s", failure)
             self._expire_later()
 
-        with contextlib.suppress(ClosedError):  # it is being stopped
+        with contextlib.suppress(ClosedError):  # the manager is being stopped
             self.expire_async().add_done_callback(done)
 
 
 def _is_silence(failure: OffsetLogError) -> bool:
-    """Whether work was given up because no server answered, so that the next work would fail too."""
+    """Whether work was given up because no server answered, so that the next work would fail, too."""
     return isinstance(failure, CommitTimeoutError) and not isinstance(failure, UnknownOutcomeError)

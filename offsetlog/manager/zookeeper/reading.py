@@ -1,7 +1,8 @@
 """Reads the positions of a group as a snapshot of one moment.
 
-ZooKeeper reads one node after the other, and a commit can come in between.  If a reader notes the newest transaction
-before it reads, and finds no node changed by a later one, it has read the state as of that transaction.
+ZooKeeper reads one node after the other, and a commit can come in between.  A reader therefore notes the newest
+transaction before it reads the nodes.  If no node was changed by a later transaction, the reader has the state as of
+the noted one.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from offsetlog.types import TopicPartition
 from offsetlog.zookeeper.connection import Node, NodeStat
 from offsetlog.zookeeper.consumer_offsets import OffsetNode, offset_node, offsets_node, topic_node
 
-#: So often a group is read that is changed while it is read, before its own commits wait for that.
+#: The number of passes over a group that changes while it is read, before commits of this process wait for the read.
 PASSES_BESIDE = 4
-#: And so often then: other processes commit too.  After that each position is one that stood at some moment of the
-#: call; many clients that commit alone change something in a large group all the time.
+#: The number of passes while they wait, since other processes may commit, too.  After these passes the fetch returns
+#: what it has: each position had its value at some moment of the call.  Many clients that commit separately change a
+#: large group all the time.
 PASSES_ALONE = 40
 
-#: The partitions of topics, as their nodes are named.
+#: By topic, the names of the nodes of its partitions.
 Shape = dict[str, list[str]]
 
 
@@ -31,7 +33,7 @@ def read_group(
 ) -> Steps[tuple[list[OffsetNode], bool]]:
     """Returns the nodes of all positions of a group, and whether they are a snapshot of one moment.
 
-    Sees every write that was answered earlier, to any client.  A group that does not exist has no nodes.
+    The read sees every write that was answered earlier, to any client.  A group that does not exist has no nodes.
 
     Raises:
         ZooKeeperError: ZooKeeper refuses to return a node.
@@ -59,7 +61,7 @@ def _shape(session: Session, work: Work[Any], group: str, known: Shape) -> Steps
     if top is None:
         return {}, 0
     partitions = {topic: found for topic, found in zip(known, listed, strict=True) if found is not None}
-    # A topic that is new is listed by the next pass.
+    # The next pass lists the partitions of a new topic.
     shape = {topic: partitions[topic][0] if topic in partitions else [] for topic in top[0]}
     if any(topic not in known for topic in shape):
         return shape, _NEVER
@@ -83,7 +85,7 @@ def _nodes(session: Session, work: Work[Any], group: str, shape: Shape) -> Steps
 def read_positions(
     session: Session, work: Work[Any], group: str, keys: Sequence[TopicPartition], passes: int = PASSES_ALONE
 ) -> Steps[tuple[list[Node | None], bool]]:
-    """Returns the nodes of positions in order, None for a missing one; otherwise as `read_group`."""
+    """Returns the nodes of positions, in order, with None for a missing one; otherwise like `read_group`."""
     yield from session.sync(work)
     paths = [offset_node(group, key) for key in keys]
     questions = [partial(session.connection.get_async, path) for path in paths]
@@ -93,7 +95,7 @@ def read_positions(
         known = session.connection.last_zxid
         nodes = yield from session.read_many(work, questions)
         missing = [each is None for each in nodes]
-        # A node that is not there has no transaction to compare: it has to be missing twice.
+        # A missing node has no transaction to compare, so it must be missing in two passes.
         is_settled = all(missing) or not any(missing) or missing == missing_before
         if len(keys) < 2 or (is_settled and _newest(each.stat for each in nodes if each is not None) <= known):
             return nodes, True

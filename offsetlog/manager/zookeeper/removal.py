@@ -1,9 +1,11 @@
 """The steps of deletions: of positions, of topics' positions, of a whole group, of expired positions.
 
-A write names the version of each position that it removes, so that no concurrent commit is lost silently.  Removing a
-group, and expiry, check in the same transaction that the group has no live consumer (`/consumers/GROUP/ids` has no
-children), so that one that starts meanwhile loses nothing either.  One gap remains: a position that was removed and
-created again since it was read may have the same version, and ZooKeeper compares nothing else.
+A write names the version of each position that it removes, so that no concurrent commit is lost silently.  The removal
+of a group, and expiry, also check in the same transaction that the group has no live consumer (`/consumers/GROUP/ids`
+has no children), so that a consumer that starts meanwhile loses nothing.
+
+One gap remains: a position that was removed and created again since it was read may have the same version, and
+ZooKeeper compares nothing else.
 """
 
 from __future__ import annotations
@@ -30,11 +32,11 @@ from offsetlog.zookeeper.connection import NodeStat
 from offsetlog.zookeeper.consumer_offsets import group_node, offset_node, offsets_node, topic_node
 from offsetlog.zookeeper.operations import Create, Delete, Operation
 
-#: The deepest node that Kafka keeps of a group is `offsets/TOPIC/PARTITION`.
+#: The depth of a group's deepest nodes in Kafka, `offsets/TOPIC/PARTITION`.
 DEPTH_MAX = 8
-#: A change that is so much later than the clock says that the clock is wrong, in ms.
+#: If a change is this much later than the clock, the clock must be wrong; in milliseconds.
 CLOCK_TOLERANCE_MS = 3_600_000
-#: The transaction that made a node, and the number of changes of its bytes since.
+#: The transaction that created a node, and the number of changes of its bytes since.
 State = tuple[int, int]
 
 
@@ -44,13 +46,13 @@ def ids_node(group: str) -> str:
 
 
 def _unoccupied(group: str, has_ids: bool) -> list[Operation]:
-    """Returns writes that change nothing, but fail the transaction if the group has a live consumer."""
+    """Returns writes that change nothing but make the transaction fail if the group has a live consumer."""
     ids = ids_node(group)
     return [Delete(ids), Create(ids)] if has_ids else [Create(ids), Delete(ids)]
 
 
 def _parts(session: Session, operations: Sequence[Operation], fixed: Sequence[Operation]) -> Iterable[list[Operation]]:
-    """Yields the operations in parts; each fits into a request together with the fixed operations."""
+    """Yields the operations in parts; each part fits into a request together with the fixed operations."""
     limit = session.connection.settings.request_bytes_max - session.connection.request_size(fixed)
     part: list[Operation] = []
     size = 0
@@ -77,9 +79,9 @@ def delete_positions(session: Session, work: Work[Any], group: str, keys: Sequen
     """Deletes positions, all or none; returns how many existed.
 
     Raises:
-        GroupNotEmptyError: one of them was committed after they were read.
-        NodeNotEmptyError: one of them has child nodes.
-        Also as Session.write.
+        GroupNotEmptyError: one of the positions was committed after they were read.
+        NodeNotEmptyError: one of the positions has child nodes.
+        Also the errors of Session.write.
     """
     nodes = [offset_node(group, key) for key in keys]
     judged: Mapping[str, State] | None = None
@@ -92,7 +94,7 @@ def delete_positions(session: Session, work: Work[Any], group: str, keys: Sequen
         try:
             yield from session.write(work, [Delete(node, stat.version) for node, stat in there.items()])
         except NoNodeError:
-            continue  # another client deletes
+            continue  # another client deletes positions at the same time
         except NodeVersionError as failure:
             raise _changed(group, failure.node, 0) from failure
         return len(there)
@@ -108,10 +110,10 @@ def _stats(session: Session, work: Work[Any], nodes: Sequence[str]) -> Steps[dic
 def _judged(
     group: str, there: Mapping[str, NodeStat], before: Mapping[str, State] | None, deleted: int = 0
 ) -> Mapping[str, State]:
-    """Returns the states in which positions may be deleted: those of the first read.
+    """Returns the states in which positions may be deleted: the states of the first read.
 
     Raises:
-        GroupNotEmptyError: a second read finds one that was committed since.
+        GroupNotEmptyError: a second read finds that a position was committed since.
     """
     states = {node: state_of(stat) for node, stat in there.items()}
     if before is None:
@@ -130,7 +132,7 @@ def delete_topics(session: Session, work: Work[Any], group: str, topics: Iterabl
     Raises:
         GroupNotEmptyError: a position was committed after it was read; it stays.
         NodeNotEmptyError: a position has child nodes.
-        Also as Session.write.
+        Also the errors of Session.write.
     """
     deleted, first = 0, None
     for topic in topics:
@@ -153,7 +155,7 @@ def _delete_topic(session: Session, work: Work[Any], group: str, topic: str) -> 
         if names is None:
             return deleted
         there = yield from _stats(session, work, [f"{above}/{name}" for name in names])
-        # Positions that are made meanwhile go too: their topic is gone.
+        # Positions that are created meanwhile are deleted, too, because their topic is gone.
         judged = _judged(group, there, {node: state_of(stat) for node, stat in there.items()} | dict(judged), deleted)
         _check_empty(there)
         operations = [*(Delete(node, stat.version) for node, stat in there.items()), Delete(above)]
@@ -162,7 +164,7 @@ def _delete_topic(session: Session, work: Work[Any], group: str, topic: str) -> 
                 yield from session.write(work, part)
                 deleted += sum(each.node != above for each in part)
         except (NoNodeError, NodeNotEmptyError):
-            continue  # others commit or delete
+            continue  # other clients commit or delete at the same time
         except NodeVersionError as failure:
             raise _changed(group, failure.node, deleted) from failure
         return deleted
@@ -180,7 +182,7 @@ def _check_empty(positions: Mapping[str, NodeStat]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """All nodes of a group with their states, children before parents; none if the group does not exist.
+    """All nodes of a group with their states, children before parents; no nodes if the group does not exist.
 
     Attributes:
         group: its name.
@@ -203,7 +205,7 @@ class Tree:
             raise _occupied(self.group, f"{consumers[0]} exists")
 
     def removal(self) -> list[Operation]:
-        """Returns the writes that remove the group; they require each position to be unchanged."""
+        """Returns the writes that remove the group if each position is unchanged."""
         positions = set(self.positions())
         return [Delete(node, stat.version) if node in positions else Delete(node) for node, stat in self.nodes.items()]
 
@@ -229,7 +231,7 @@ def read_tree(session: Session, work: Work[Any], group: str) -> Steps[Tree]:
     paths = [group_node(group)]
     while paths:
         if len(levels) == DEPTH_MAX:
-            raise ZooKeeperError(f"{paths[0]} lies deeper than any node of a group; remove it by hand", node=paths[0])
+            raise ZooKeeperError(f"{paths[0]} is deeper than any node of a group; remove it by hand", node=paths[0])
         found = yield from session.read_many(work, [partial(connection.listing_async, path) for path in paths])
         listed = [(path, each) for path, each in zip(paths, found, strict=True) if each is not None]
         levels.append({path: stat for path, (_, stat) in listed})
@@ -249,11 +251,11 @@ def delete_group(
         session: the manager's session.
         work: the work whose steps these are.
         group: its name.
-        judged: the states of its positions in which they may be deleted; None for those found now.
+        judged: the states in which its positions may be deleted; None for their current states.
 
     Raises:
         GroupNotEmptyError: the group has a live consumer, or a commit came during the deletion.
-        Also as Session.write.
+        Also the errors of Session.write.
     """
     deleted = 0
     while True:
@@ -262,21 +264,21 @@ def delete_group(
             return deleted
         tree.check_unoccupied()
         positions = frozenset(tree.positions())
-        # A second read of positions that another client removes finds none that the first did not find.
+        # In a second pass, after another client removed positions, no position may be newer than in the first read.
         judged = _judged(group, {node: tree.nodes[node] for node in positions}, judged, deleted)
         try:
             for part in _removals(session, tree, positions):
                 yield from session.write(work, part)
                 deleted += sum(each.node in positions for each in part)
         except NoNodeError:
-            continue  # another client removes it too
+            continue  # another client removes the group, too
         except (NodeVersionError, NodeNotEmptyError, NodeExistsError) as failure:
             raise _changed(group, failure.node, deleted) from failure
         return deleted
 
 
 def _removals(session: Session, tree: Tree, positions: frozenset[str]) -> list[list[Operation]]:
-    """Returns the transactions that remove a group; the last one has all nodes above the positions."""
+    """Returns the transactions that remove a group; the last one removes all nodes above the positions."""
     everything = tree.removal()
     if session.connection.request_size(everything) <= session.connection.settings.request_bytes_max:
         return [everything]
@@ -295,12 +297,12 @@ def expire_group(
 ) -> Steps[int]:
     """Deletes positions of a group without consumers that have not changed for the retention; returns how many.
 
-    If nothing is left of the group, its nodes are removed too.
+    If no position is left, the group's nodes are removed, too.
 
     Raises:
-        ClockError: a position was changed at a time later than the clock's.
+        ClockError: a position was changed at a time that is in the future by the clock.
         NodeNotEmptyError: a position has child nodes; the others are deleted.
-        Also as Session.write.
+        Also the errors of Session.write.
     """
     while True:
         (consumers,) = yield from session.read(work, lambda: [session.connection.children_async(ids_node(group))])
@@ -323,7 +325,7 @@ def expire_group(
             for part in _parts(session, [Delete(each.node, each.stat.version) for each in removable], guard):
                 yield from session.write(work, [*guard, *part])
         except GroupNotEmptyError:
-            return 0  # a consumer came, or a commit: nothing of the group is idle
+            return 0  # a consumer or a commit came: the group is in use
         except (NoNodeError, NodeVersionError, NodeExistsError, NodeNotEmptyError):
             continue
         _check_empty({each.node: each.stat for each in old})

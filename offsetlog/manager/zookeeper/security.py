@@ -1,6 +1,6 @@
 """The credentials and TLS settings of a connection to ZooKeeper, under Kafka's names.
 
-Keys and certificates must be in PEM, which Kafka and ZooKeeper accept too, not in Java keystores.
+Keys and certificates must be in PEM, which Kafka and ZooKeeper also accept, not in Java keystores.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from offsetlog.zookeeper.tls import TlsSettings
 _PREFIX = "zookeeper.ssl."
 ENABLE = f"{_PREFIX}client.enable"
 HOSTNAME = f"{_PREFIX}endpoint.identification.algorithm"
-#: Kafka has none of this name: its brokers authenticate by a JAAS file.
+#: Kafka has no property with this name: its brokers authenticate with a JAAS file.
 DIGEST = "zookeeper.auth.digest"
-#: The ends of names of files that are no PEM.
+#: The endings of the names of files that are not PEM.
 _FILES_OF_JAVA = frozenset({".jks", ".p12", ".pfx", ".bcfks"})
 
 

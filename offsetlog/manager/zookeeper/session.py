@@ -18,21 +18,21 @@ T = TypeVar("T")
 #: How many answers one piece of work waits for at a time.
 IN_FLIGHT = 1000
 
-#: Before a question is asked again whose answer failed while a server is connected.
+#: The seconds before a read is repeated if it failed although a server is connected.
 ASK_AGAIN_SECONDS = 0.05
 
 
 class Session:
     """A connection for work.  Thread-safe.
 
-    No request is given to the client while no server is connected: the client would send it later, even after its
-    caller got a timeout, when another process may have written.  Only a request given at the very moment the
-    connection breaks may be kept by the client; it counts as sent.
+    While no server is connected, no request is given to the client.  The client would send it later, even after the
+    caller's timeout, when another process may have written.  If the connection breaks at the very moment a request is
+    given to the client, the client may keep the request; it counts as sent.
 
     Args:
         settings: the settings of the connection.
         submit: runs a call later, on a thread that does not belong to the connection.
-        call_later: the same, after a number of seconds.
+        call_later: runs a call like `submit`, but after a number of seconds.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Session:
         self._submit = submit
         self._call_later = call_later
         self._lock = threading.Lock()
-        #: Work that waits for a server, with its place there.
+        #: Work that waits for a server, with the completion that makes it continue.
         self._waiting: dict[Work[Any], Completion[None]] = {}
         self.connection.add_state_listener(self._changed)
 
@@ -54,12 +54,12 @@ class Session:
         self.connection.start()
 
     def close(self) -> None:
-        """Ends the session; work that waits for a server continues, and finds that it was answered."""
+        """Ends the session; work that waits for a server continues, and ends because it was answered."""
         self.connection.close()
         self._release()
 
     def _changed(self, state: str) -> None:
-        # Not here: this thread alone sends requests and reads answers.
+        # Not on this thread, which alone sends requests and reads answers.
         if state == "connected" or self.connection.refusal is not None:
             self._submit(self._release)
 
@@ -70,7 +70,7 @@ class Session:
             place.succeed(None)
 
     def leave(self, work: Work[Any]) -> None:
-        """Removes work from the queue for a server.  Work that was answered ends within the call."""
+        """Removes work from the queue for a server.  Work that was answered ends during the call."""
         with self._lock:
             place = self._waiting.pop(work, None)
         if place is not None:
@@ -78,7 +78,8 @@ class Session:
 
     def _until_connected(self, work: Work[Any]) -> Completion[None]:
         place = self._place(work)
-        # A server may have come back, or refused, before it had its place; or the work was answered, and has left.
+        # Before the work was in the queue, a server may have connected or refused the session, or the work may have
+        # been answered and have left.
         if self.connection.is_connected or self.connection.refusal is not None or work.done():
             self.leave(work)
         return place
@@ -107,12 +108,12 @@ class Session:
             work.check()
 
     def read(self, work: Work[Any], ask: Callable[[], Sequence[Answer[Any]]]) -> Steps[list[Any]]:
-        """Returns the answers, None for a missing node; repeats the reads if the connection broke.
+        """Returns the answers, with None for a missing node; repeats the reads if the connection broke.
 
-        If work has called `sync`, a read in a later session syncs first, since its server may lag.
+        If the work has called `sync`, a read in a later session syncs first, because its server may lag.
 
         Raises:
-            ZooKeeperError: ZooKeeper refuses it.
+            ZooKeeperError: ZooKeeper refuses the read.
         """
         while True:
             yield from self.connected(work)
@@ -125,12 +126,12 @@ class Session:
                     each.result()
                 found = [_found(each) for each in answers]
             except ZooKeeperUnavailableError:
-                # Without a server it waits for one.  With one, this may be an answer that nobody can read, or the
-                # next one will be refused as well.
+                # Without a server, the next pass waits for one.  With one, the answer may have been unreadable, so that
+                # the next read fails, too: pause first.
                 if self.connection.is_connected:
                     yield [self._pause(work)]
                 continue
-            # It may have begun between the two.  None is there where the connection broke after the answers.
+            # Another session may have begun during the reads.  The id is 0 if the connection broke after the answers.
             if self.connection.session_id not in (session, 0):
                 continue
             if syncs:
@@ -138,7 +139,7 @@ class Session:
             return found
 
     def read_many(self, work: Work[Any], questions: Iterable[Callable[[], Answer[T]]]) -> Steps[list[T | None]]:
-        """Returns the answers to any number of questions, in order; otherwise as `read`."""
+        """Returns the answers to any number of reads, in order; otherwise like `read`."""
         found: list[T | None] = []
         left = iter(questions)
         while several := list(itertools.islice(left, IN_FLIGHT)):
@@ -146,7 +147,7 @@ class Session:
         return found
 
     def sync(self, work: Work[Any]) -> Steps[None]:
-        """Makes later reads see every write that any client was answered before."""
+        """Makes later reads see every write that was answered earlier, to any client."""
         sessions: list[int] = []
 
         def ask() -> list[Answer[None]]:
@@ -158,15 +159,16 @@ class Session:
         work.synced_session = sessions[-1]
 
     def write(self, work: Work[Any], operations: Sequence[Operation]) -> Steps[None]:
-        """Applies all writes or none.  Waits for a server before sending them, never afterwards.
+        """Applies all writes or none.  Waits for a server before the writes are sent, never afterwards.
 
         Raises:
-            TooLargeError, NoNodeError, NodeExistsError, NodeVersionError, NodeNotEmptyError: none was applied.
+            TooLargeError, NoNodeError, NodeExistsError, NodeVersionError, NodeNotEmptyError: no write was applied.
             UnknownOutcomeError: the connection broke.
         """
         yield from self.connected(work)
         was_sent, work.is_sent, work.node = work.is_sent, True, operations[0].node
-        # Set before it is checked who leads: a leader that resigns sees either this, or the check refuse it.
+        # Set before `check`, which checks who leads: either a leader that resigns sees this flag, or `check` refuses
+        # the write.
         work.is_writing = True
         try:
             work.check()
@@ -190,6 +192,6 @@ def _found(answer: Answer[T]) -> T | None:
 
 
 def root_is_missing(connection: ZooKeeperConnection) -> ZooKeeperError:
-    """Returns the error for a root that no longer exists, though the start created it."""
+    """Returns the error for a root that no longer exists although the start created it."""
     text = f"the root of {connection.settings.hosts!r} does not exist any more; create it, or start the manager again"
     return ZooKeeperError(text, node="/")

@@ -22,9 +22,10 @@ class ZooKeeperSettings:
             ``zookeeper.connection.timeout.ms``, ``jute.maxbuffer``, and those of its `security`).
         partitions: number of partitions of the offsets topic, used for leadership (``offsets.topic.num.partitions``).
         commit_timeout: seconds that a commit, a delete or a fetch waits for its answer (``offsets.commit.timeout.ms``).
-        retention_ms: how long a position of a group without consumers stays after its last change, None for ever
+        retention_ms: how long a position of a group without consumers is kept after its last change; None for ever
             (``offsets.retention.minutes``).
-        retention_check_interval_ms: the time between two checks (``offsets.retention.check.interval.ms``).
+        retention_check_interval_ms: the time between two checks for expired positions
+            (``offsets.retention.check.interval.ms``).
 
     Raises:
         ConfigError: a value is not allowed.
@@ -45,7 +46,7 @@ class ZooKeeperSettings:
             raise ConfigError(f"the check interval must be above 0 ms, not {self.retention_check_interval_ms}")
 
 
-#: By the name of a property: the part, the field, and how the value is read.
+#: By the name of a property: the part of the settings, the field, and the function that reads the value.
 _READERS: dict[str, tuple[str, str, Callable[[str, Setting], Any]]] = {
     "zookeeper.session.timeout.ms": ("connection", "session_timeout", seconds),
     "zookeeper.connection.timeout.ms": ("connection", "connection_timeout", seconds),
@@ -56,7 +57,7 @@ _READERS: dict[str, tuple[str, str, Callable[[str, Setting], Any]]] = {
     "offsets.retention.check.interval.ms": ("manager", "retention_check_interval_ms", number),
 }
 
-#: Every property that the ZooKeeper manager reads, but for those of `security`.
+#: Every property that the ZooKeeper manager reads, except those of `security`.
 PROPERTIES = frozenset({"zookeeper.connect", *_READERS})
 
 

@@ -32,8 +32,8 @@ def writes(
     Args:
         group: the consumer group.
         offsets: the positions to commit.
-        there: the existing nodes among those of the positions and above; the others are created.
-        versions: the versions that nodes must still have.
+        there: the existing nodes of the positions and above them; missing nodes are created.
+        versions: the versions that the nodes must still have.
     """
     made: list[Operation] = [Create(node) for node in nodes_above(group, offsets) if node not in there]
     for key, offset in offsets.items():
@@ -49,7 +49,7 @@ def check_conditions(
     monotonic: bool,
     found: Mapping[TopicPartition, int | None],
 ) -> None:
-    """Refuses a commit whose conditions do not hold for the found values.
+    """Refuses a commit whose conditions do not hold for the offsets that were found.
 
     Raises:
         ExpectedOffsetError, RewindError.
