@@ -49,7 +49,7 @@ _FINDERS = {
 
 
 def first_error(message: Any) -> int:
-    """Returns the code of the first error in an answer, 0 for none; None is an answer without one."""
+    """Returns the code of the first error in an answer; 0 if it has none, or for None, which is no answer."""
     found = _FINDERS.get(type(message))
     return 0 if found is None else found(message)
 
@@ -63,10 +63,11 @@ _UNKNOWN = frozenset({"base_offset", "committed_offset", "high_watermark", "node
 
 
 def error_answer(request: Request, code: int) -> Any:
-    """Makes the answer that refuses a request with an error: as a whole, or for each entry.
+    """Makes the answer that refuses every part of a request with the same error.
 
-    The tables of fields say which: an answer has either an error of its own in this version, or one
-    for each topic's partition, group or key, which have their places in the order of the request.
+    The tables of fields say where an answer of this version holds its error: in one field for the
+    whole request, or in each entry (a partition, group or key).  Entries keep the order of the
+    request.
     """
     return _refused(APIS[request.api_key].response, request.message, request.api_version, code)
 

@@ -1,4 +1,4 @@
-"""The settings of a server, made from properties: those of a file, and those of a command."""
+"""Makes the settings of a server from the properties in a file and on the command line."""
 
 from __future__ import annotations
 
@@ -76,16 +76,16 @@ class _Draft:
 def settings_of(
     given: Mapping[str, Given], path: Path | None = None, *, allow_any_host: bool = False
 ) -> ServerSettings:
-    """Returns the settings of a server.
+    """Returns the settings that the given properties make.
 
     Args:
         given: the properties, by name.
-        path: the log directory; None for that of `log.dirs`.
+        path: the log directory; None takes the one in `log.dirs`.
         allow_any_host: see ServerSettings.
 
     Raises:
-        ConfigError: a property is unknown, its value is out of range, or it contradicts another;
-            the message names its place.  Also if no log directory is given.
+        ConfigError: a property is unknown, out of range or contradicts another (the message names
+            the file and line, or the option), or no log directory is given.
     """
     if path is None and "log.dirs" not in given:
         raise ConfigError("no log directory is given: name it as PATH, or set log.dirs in the --config file")

@@ -36,11 +36,14 @@ ENTRIES_MAX = 100_000
 
 
 class Connection(FrameStream, asyncio.Protocol):
-    """Frames of one connection, handled as they come.
+    """Reads the requests of one client connection and passes them to their handlers.
 
-    It handles no further request while it waits for memory, while too many requests wait for their
-    answers, while the last one waits for others (`Exchange.wait`), or while its client does not read
-    the answers that it has.
+    A connection handles no further request while one of these holds:
+
+    * it waits for memory;
+    * too many of its requests wait for their answers;
+    * its last request waits for other clients or for the disk (`Exchange.wait`);
+    * its client does not read the answers already sent.
 
     Args:
         node: the node whose handlers answer.
@@ -96,7 +99,7 @@ class Connection(FrameStream, asyncio.Protocol):
         self.taken()
 
     def pause_writing(self) -> None:
-        """See asyncio.BaseProtocol: the client does not read."""
+        """See asyncio.BaseProtocol: called when the client does not read its answers."""
         self.hold(SLOW_READER)
         if self.transport is not None:
             self.unread(self.transport.get_write_buffer_size())
@@ -106,19 +109,20 @@ class Connection(FrameStream, asyncio.Protocol):
         self._connections.unread.hold(self, size)
 
     def resume_writing(self) -> None:
-        """See asyncio.BaseProtocol: the client has read what was held for it."""
+        """See asyncio.BaseProtocol: called when the client has read its unread answers."""
         self._connections.unread.release(self)
         self.release(SLOW_READER)
 
     def is_idle(self, since: float) -> bool:
-        """Whether no whole request has arrived since then, and none waits for memory or its answer."""
+        """Whether no whole request has arrived since that time, and none waits for memory or for its answer."""
         is_waiting = bool(self.places) and not self.held & SLOW_READER
         return self.last_request < since and not is_waiting and not self.held & NO_MEMORY
 
     def close(self) -> None:
         """Accepts no more requests, and ends the connection when the accepted ones are answered.
 
-        A request that waits for other clients gets no answer: its client repeats it elsewhere.
+        A request that waits for other clients gets no answer; its client repeats it on another
+        connection.
         """
         if self.transport is None:
             return
@@ -155,9 +159,10 @@ class Connection(FrameStream, asyncio.Protocol):
         self.hold(CLOSING)
 
     def refuse(self, place: Place, reason: str) -> None:
-        """Ends the connection instead of answering, once earlier requests are answered.
+        """Ends the connection instead of answering a request, once earlier requests are answered.
 
-        If later requests follow, it ends at once: their answers would be taken for this one's.
+        If later requests follow, the connection ends at once: the client would take the next
+        request's answer for the answer to this one.
         """
         if self.transport is None:
             return
@@ -191,7 +196,7 @@ class Connection(FrameStream, asyncio.Protocol):
             self._connections.memory.release(self)
 
     def parked(self, size: int) -> None:
-        """See FrameStream: while memory is short, nothing is read beyond what waits for the flush."""
+        """See FrameStream: while memory is short, reading stops until the commits that wait for a flush are done."""
         self._parked_bytes += size
         if not self._connections.memory.add(size):
             self.hold(PARKED)

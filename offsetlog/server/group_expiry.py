@@ -1,4 +1,4 @@
-"""Deletes expired positions and groups, in step with the coordinator's own changes of groups."""
+"""Deletes expired positions and groups without interfering with the coordinator's changes of groups."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class _Frozen(NamedTuple):
 
 
 class GroupExpiry:
-    """Checks at each interval for expired positions; call it on the event loop, except `expire_async`.
+    """Deletes expired positions at intervals; call every method but `expire_async` on the event loop.
 
-    The log finds the groups without members; the coordinator knows those with members.  No other
-    change of a group runs while its tombstones are written on another thread.
+    The log knows the groups without members, the coordinator those with members.  While another
+    thread writes a group's tombstones, no other change of the group runs.
 
     Args:
         manager: keeps the positions; must be started.
@@ -43,7 +43,7 @@ class GroupExpiry:
         clock: times the intervals; the manager's clock decides which positions have expired.
 
     Attributes:
-        expired_positions: number deleted by all checks; any thread may read it.
+        expired_positions: number of positions deleted by all checks; any thread may read it.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class GroupExpiry:
     # ------------------------------------------------------------------------------------------ checks
 
     def start(self) -> None:
-        """Schedules the first check, one interval from now, if anything can expire."""
+        """Schedules the first check for one interval from now, if anything can expire."""
         expiry = self._manager.group_expiry
         if expiry.is_wanted and not self._is_closed:
             when = self._clock.time() + expiry.interval_ms / 1000
             self._timer = self._clock.call_at(when, self._begin)
 
     async def close(self) -> None:
-        """Schedules no more checks, and waits for a running one, which ends early."""
+        """Schedules no more checks, and waits for a running check, which ends early."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -107,10 +107,10 @@ class GroupExpiry:
             self._groups.end_work()
 
     def expire_async(self, timeout: float | None) -> Completion[int]:
-        """Starts a check at once; any thread may call this (see offsetlog.manager.sweep.GroupCoordinator).
+        """Starts a check now; any thread may call this (see offsetlog.manager.sweep.GroupCoordinator).
 
-        The result is the number of deleted positions.  The call waits for its writes as long as the
-        manager's settings say, and `timeout` does not shorten that.
+        The result is the number of deleted positions.  The manager's settings limit the wait for
+        the writes; `timeout` does not shorten it.
         """
         answer: Completion[int] = Completion()
 
@@ -130,12 +130,13 @@ class GroupExpiry:
         return answer
 
     async def expire(self, *, also_bare: bool = True) -> int:
-        """Deletes expired positions, waits until that is durable, and returns their number.
+        """Deletes expired positions, waits until the deletion is durable, and returns how many were deleted.
 
-        `also_bare`: also deletes groups that have neither members nor positions, as Kafka does.
+        With `also_bare`, also deletes groups that have neither members nor positions, as Kafka
+        does.
 
         Raises:
-            ClockError: the clock cannot be right; nothing was deleted.
+            ClockError: the clock is certainly wrong; nothing was deleted.
             ClosedError: the server is being stopped.
             OffsetLogError: a group failed; all others were handled.
         """
@@ -168,7 +169,7 @@ class GroupExpiry:
     # ------------------------------------------------------------------------------------ for one batch
 
     def take(self, partition: int, group_id: str, expiry: Expiry, token: object) -> None:
-        """Accepts a group for expiry; it does not change until `GroupHost.expired` is called for it."""
+        """Accepts a group for expiry; the group does not change until `GroupHost.expired` is called for it."""
         if not self._frozen:
             self._loop.call_soon(self._write)
         frozen = self._frozen.setdefault(partition, [])

@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 def write_error(failure: OffsetLogError) -> ErrorCode:
-    """The error of a request whose record could not be written (docs/format/coordinator.md §5.0)."""
+    """Returns the error for a request whose record could not be written (docs/format/coordinator.md §5.0)."""
     if isinstance(failure, TooLargeError | StringTooLongError):
         return UNKNOWN_SERVER_ERROR
     if isinstance(failure, NotCoordinatorError | PartitionFailedError | StorageError):
@@ -62,16 +62,18 @@ class GroupHost:
     """Hosts the coordinator of this process; call every method on the event loop.
 
     Args:
-        manager: keeps positions and records; started.
+        manager: keeps positions and records; must be started.
         config: the coordinator's settings.
-        loop: runs everything.
+        loop: the event loop on which everything runs.
         front: answers the requests that the coordinator has admitted.
         clock: times sessions and rebalances.
 
     Attributes:
         expiry: deletes expired positions.
-        failed_loads: why log partitions could not be loaded, by number; any thread may read it.
-        failed_writes: why a write first failed for good, by log partition; any thread may read it.
+        failed_loads: why log partitions could not be loaded, by partition number; any thread may
+            read it.
+        failed_writes: the first failure after which a log partition accepts no writes, by partition
+            number; any thread may read it.
     """
 
     def __init__(
@@ -114,7 +116,7 @@ class GroupHost:
     # ----------------------------------------------------------------------------------------- leading
 
     def lead(self, partition: int, epoch: int) -> None:
-        """Becomes leader of a log partition; its groups answer once it is loaded."""
+        """Makes this process the leader of a log partition; its groups answer once it is loaded."""
         self.failed_loads.pop(partition, None)
         self.failed_writes.pop(partition, None)
         self.begin_work()
@@ -151,17 +153,17 @@ class GroupHost:
         self._ask(exchange.call, exchange.reply, partial(handle, exchange.request.message))
 
     def delete(self, group_id: str, finished: Callable[[ErrorCode | None], None]) -> None:
-        """Deletes a group without members; `finished` is called with the error, or None."""
+        """Deletes a group without members; calls `finished` with the error, or None."""
         self._ask(Call(0), finished, partial(self.coordinator.delete, group_id))
 
     def expire(self, group_id: str, finished: Callable[[ErrorCode | None], None]) -> None:
-        """Deletes a group's expired positions; `finished` is called with the error, or None."""
+        """Deletes a group's expired positions; calls `finished` with the error, or None."""
         self._ask(Call(0), finished, partial(self.coordinator.expire, group_id))
 
     def fence(
         self, group_id: str, order: FenceOrder, finished: Callable[[ErrorCode | int], None]
     ) -> None:
-        """Ends a group's generation; `finished` is called with the new one, or the error."""
+        """Ends a group's generation; calls `finished` with the new one, or the error."""
         self._ask(Call(0), finished, partial(self.coordinator.fence, group_id, order))
 
     def _ask(
@@ -210,7 +212,7 @@ class GroupHost:
             self._arm()
 
     def close(self) -> None:
-        """Stops the timers and answers waiting requests, so that another coordinator may take over."""
+        """Stops the timers and refuses waiting requests, so that another coordinator can take over."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -273,7 +275,7 @@ class GroupHost:
         finished(error)
 
     def write_failed(self, group_id: str, failure: OffsetLogError) -> ErrorCode:
-        """Returns the error for a failed write of a group; logs and keeps the cause if the log failed."""
+        """Returns the error for a failed write of a group; if the log failed, logs and keeps the cause."""
         partition = self.partition_for(group_id)
         is_final = isinstance(failure, PartitionFailedError | StorageError)
         if is_final and partition not in self.failed_writes:
@@ -283,7 +285,7 @@ class GroupHost:
         return write_error(failure)
 
     def expired(self, partition: int, result: Expired, token: object) -> None:
-        """Deletes the expired positions of a group."""
+        """Reports the outcome of a group's expiry to the coordinator."""
         error = None if result.failure is None else write_error(result.failure)
         self._written(partition, result.group, token, error, is_gone=result.is_gone)
 
@@ -306,18 +308,18 @@ class GroupHost:
             self._arm()
 
     def begin_work(self) -> None:
-        """Marks work as begun, for which `settle` waits until `end_work`."""
+        """Marks the start of work; `settle` waits until `end_work` marks its end."""
         self._unsettled += 1
         self._settled.clear()
 
     def end_work(self) -> None:
-        """Marks begun work as done."""
+        """Marks the end of work."""
         self._unsettled -= 1
         if self._unsettled == 0:
             self._settled.set()
 
     async def settle(self) -> None:
-        """Waits until no log partition is loading, no expiry runs, and no record is on its way to W."""
+        """Waits until no log partition is loading, no expiry runs, and every appended record is written."""
         while self._unsettled:
             await self._settled.wait()
 

@@ -1,6 +1,6 @@
-"""The metrics of a server for Prometheus, read from its parts at each request.
+"""The metrics of a server for Prometheus, collected from its parts at each request.
 
-`METRICS` is the one list; docs/server.md has it as a table that is made from it.
+`METRICS` is the only list; the table in docs/server.md is generated from it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from offsetlog.server.status import ServerStatus, health, readiness
 
 
 class Kind(NamedTuple):
-    """A metric: counter, gauge or histogram; its labels; its meaning."""
+    """A metric: its type (counter, gauge or histogram), labels and meaning."""
 
     kind: str
     labels: tuple[str, ...]
@@ -177,7 +177,7 @@ class ServerCollector(Collector):
     """Reads the metrics of a server, on any thread except that of its event loop.
 
     Args:
-        status: of the server.
+        status: the server's status.
     """
 
     def __init__(self, status: ServerStatus) -> None:
@@ -195,7 +195,7 @@ class ServerCollector(Collector):
 
 
 def registry_of(status: ServerStatus) -> CollectorRegistry:
-    """Makes a registry with the metrics of a server, and those of its process."""
+    """Makes a registry with the metrics of a server and of its process."""
     made = CollectorRegistry(auto_describe=False)
     made.register(ServerCollector(status))
     ProcessCollector(registry=made)

@@ -86,8 +86,8 @@ class Monitoring:
     """Answers HTTP requests on its own thread until `stop`.
 
     Args:
-        status: of the server.
-        host, port: the address to listen on; port 0 takes a free one.
+        status: the server's status.
+        host, port: the address to listen on; with port 0, a free port.
 
     Raises:
         OSError: the port is in use, or the address is not one of this machine.
@@ -108,12 +108,12 @@ class Monitoring:
 
     @property
     def address(self) -> tuple[str, int]:
-        """The address it listens on."""
+        """The address on which this server listens."""
         host, port = self._server.server_address[:2]
         return str(host), int(port)
 
     def stop(self) -> None:
-        """Stops listening; not to be called on the thread that answers."""
+        """Stops listening; do not call this on the thread that answers."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

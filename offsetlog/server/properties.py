@@ -1,4 +1,4 @@
-"""The properties of a server, by Kafka's names: their allowed values, and how a file of them is read.
+"""The properties of a server, by Kafka's names: their allowed values, and a reader for properties files.
 
 `PROPERTIES` is the only list; the table in docs/server.md is generated from it.
 """
@@ -29,8 +29,8 @@ class Given(NamedTuple):
     """A property as the user gave it.
 
     Attributes:
-        text: its value.
-        place: its file and line, or its command-line option.
+        text: the value.
+        place: the file and line, or the command-line option, that sets the property.
     """
 
     text: str
@@ -52,15 +52,19 @@ class Property:
     """One property.
 
     Attributes:
-        meaning: its description in the table, without a full stop.
-        default: its default as text; "" for none.
-        places: the settings that it changes, as "part.field"; "manager" if the manager reads it.
+        meaning: the description in the table, without a full stop.
+        default: the default as text; "" for none.
+        places: the settings that the property changes, as "part.field"; "manager" if the manager
+            reads it.
         smallest, largest: bounds of a whole number.
         choices: allowed texts; empty for a number.
-        form: the kind of value, if it is neither a number nor a text.
-        divisor: units of the property in one unit of the setting: 1000 for ms if the setting is in seconds.
-        factor: units of the setting in one unit of the property: 60000 for minutes if the setting is in ms.
-        of_topic: the setting of topics whose type and range it shares, if that is a list or a fraction.
+        form: the kind of value, unless it is a number or one of `choices`.
+        divisor: units of the property per unit of the setting: 1000 if the property is in ms and
+            the setting in seconds.
+        factor: units of the setting per unit of the property: 60000 if the property is in minutes
+            and the setting in ms.
+        of_topic: the topic setting that has the same type and range, if the type is a list or a
+            fraction.
     """
 
     meaning: str
@@ -95,7 +99,7 @@ class Property:
         return Kind.INT if self.largest <= INT_MAX else Kind.LONG
 
     def read(self, text: str) -> Value:
-        """Parses a text and returns its value.
+        """Parses the text of a value.
 
         Raises:
             ValueError: the value is not allowed.
@@ -113,7 +117,7 @@ class Property:
         raise ValueError
 
     def in_units(self, value: Value) -> Value | float:
-        """Converts a value to units of its setting; a negative value is a marker and stays as it is."""
+        """Converts a value to the units of its setting; a negative value is a marker and is not converted."""
         if isinstance(value, bool) or not isinstance(value, int):
             return value
         if self.divisor > 1:
@@ -408,7 +412,7 @@ def read_properties(path: Path) -> dict[str, Given]:
 
     Raises:
         ConfigError: the file has another format, a name is unknown or appears more than once, or a
-            value is not allowed; the message names the file and line.  Also if a package is missing.
+            value is not allowed (the message names the file and line); or a package is missing.
         OSError: the file cannot be read.
     """
     found: dict[str, Given] = {}

@@ -1,4 +1,4 @@
-"""The life cycle of the server: it opens the directory, leads its partitions, listens, and stops."""
+"""Starts and stops the server: opens the directory, leads its partitions, and listens."""
 
 from __future__ import annotations
 
@@ -74,24 +74,26 @@ class ServerSettings:
 
     Attributes:
         manager: settings of the log directory.
-        host, port: the address to listen on; port 0 takes a free one.
-        advertised_host, advertised_port: the address given to clients; None for the address it listens on.
-        metrics_host, metrics_port: the address for metrics and health; None for none.
+        host, port: the address to listen on; with port 0, a free port.
+        advertised_host, advertised_port: the address given to clients; None for the listening
+            address.
+        metrics_host, metrics_port: the address for metrics and health; None serves neither.
         node_id: the node's id, used if the directory is new.
-        cluster_id: the cluster's id, used if the directory is new; None generates one.
+        cluster_id: the cluster's id, used if the directory is new; None generates an id.
         limits: limits on connections and requests.
         coordinator: settings of the group coordinator.
         topics: defaults of new topics.
-        topic_logs: log settings of topics without settings of their own.
-        disk_reserve_bytes: bytes of the directory's disk that should stay free; with fewer, the server
-            reports itself as not healthy.
+        topic_logs: the log settings for topics that have none of their own.
+        disk_reserve_bytes: bytes that should stay free on the directory's disk; with fewer, the
+            server reports that it is not healthy.
         compaction: settings of the compaction of topics.
         retention_check_ms: interval between checks for old segments of topics
             (``log.retention.check.interval.ms``).
-        open_logs_max: number of topics' logs that stay open while unused; None for as many as the
-            limit of open files allows.
-        allow_any_host: whether it may listen on other addresses than loopback, without any security.
-        properties: the node's settings by Kafka's names, for clients that ask it.
+        open_logs_max: number of topics' logs above which unused ones are closed; None derives it
+            from the limit on open files.
+        allow_any_host: whether the server may listen on addresses other than loopback, without any
+            security.
+        properties: the node's settings by Kafka's names, for clients that ask for them.
 
     Raises:
         ConfigError: an address is not loopback and `allow_any_host` is false.
@@ -138,7 +140,8 @@ class Server:
 
     Args:
         settings: settings of the server.
-        manager: the manager of the log directory, not started; None makes one from the settings.
+        manager: the manager of the log directory, not started; None makes a manager from the
+            settings.
         clock: times sessions and rebalances; None for the clock of the event loop.
         faults: injects faults in tests of clients; None in production.
 
@@ -242,7 +245,7 @@ class Server:
             self.topic_compaction.start()
 
     def connect(self) -> Connection:
-        """Makes the protocol object of a new connection; call it on the event loop, after `start`."""
+        """Makes the protocol object for a new connection; call this on the event loop, after `start`."""
         return Connection(self.node, self._connections)
 
     async def _made_node(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> NodeState:
@@ -329,7 +332,7 @@ class Server:
 
     @property
     def metrics_address(self) -> tuple[str, int] | None:
-        """The address for metrics and health, or None."""
+        """The address that serves metrics and health, or None."""
         return None if self._monitoring is None else self._monitoring.address
 
     @property
@@ -352,13 +355,13 @@ class Server:
 
     @property
     def address(self) -> tuple[str, int]:
-        """The address it listens on."""
+        """The address on which the server listens."""
         assert self._listener is not None
         host, port = self._listener.sockets[0].getsockname()[:2]
         return host, port
 
     async def stop(self) -> None:
-        """Stops listening, answers waiting requests, closes connections and the directory.
+        """Stops listening, answers waiting requests, and closes the connections and the directory.
 
         If one step fails, the others still run.
         """

@@ -18,11 +18,11 @@ FIRST_SECONDS = 30.0
 
 
 class TopicSweep:
-    """Deletes old segments at intervals, and their files after a delay.
+    """Deletes old segments at intervals, and removes their files after a delay.
 
-    Call it on the event loop, except `close`.  The clock decides which segments are old and how long
-    their files have stayed; the event loop's time decides when to sweep, so a clock that jumps ahead by
-    years causes only one sweep.
+    Call every method but `close` on the event loop.  The server's clock decides which segments are
+    old and how long their files have stayed.  The event loop's time decides when to sweep, so a
+    server clock that jumps ahead by years causes only one sweep.
 
     Args:
         topics: the logs.
@@ -91,5 +91,5 @@ class TopicSweep:
             self._timer = None
 
     def close(self) -> None:
-        """Waits for a running sweep; call it after `stop`, on any thread.  The next start removes remaining files."""
+        """Waits for a running sweep; call this after `stop`, on any thread.  The next start removes remaining files."""
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""The handlers of requests, by what they are about; `HANDLERS` has them by API."""
+"""The handlers of requests, one module per subject; `HANDLERS` maps each API to its handler."""
 
 from __future__ import annotations
 

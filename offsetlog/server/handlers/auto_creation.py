@@ -1,4 +1,4 @@
-"""Creates topics because a client asks for them (``auto.create.topics.enable``)."""
+"""Creates missing topics that a client asks about (``auto.create.topics.enable``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_MADE = (CLUSTER_METADATA, *INTERNAL_TOPICS)
 
 
 def names_to_make(node: NodeState, request: MetadataRequest) -> list[str]:
-    """Returns the topics that are named without an id, do not exist, and may be created."""
+    """Returns the requested topics that do not exist and may be created; none if any is requested by id."""
     if not (request.allow_auto_topic_creation and node.topic_defaults.auto_create):
         return []
     asked = request.topics or ()
@@ -29,7 +29,7 @@ def names_to_make(node: NodeState, request: MetadataRequest) -> list[str]:
 
 
 async def make_topics(node: NodeState, names: Sequence[str]) -> None:
-    """Creates those topics that are still missing, in one change; a failure is logged."""
+    """Creates those of the topics that are still missing, in one change; logs a failure."""
     async with making(node, names):
         # Another client may have made them, or others, meanwhile.
         try:

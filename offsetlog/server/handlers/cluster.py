@@ -57,7 +57,7 @@ NO_ERROR = "NONE"
 
 
 def served_versions() -> tuple[ApiVersionsResponseApiKey, ...]:
-    """Returns the APIs and versions that clients are advised to use."""
+    """Returns the APIs and versions that the server announces to clients."""
     return tuple(
         ApiVersionsResponseApiKey(
             api.key, 0 if api.key == PRODUCE else api.advertised_from, api.last_version
@@ -89,7 +89,7 @@ def unsupported_api_versions() -> ApiVersionsResponse:
 
 
 def metadata(node: NodeState, exchange: Exchange) -> None:
-    """Answers with the nodes and the requested topics; may create those."""
+    """Answers with the nodes and the requested topics; may create missing topics."""
     request: MetadataRequest = exchange.request.message
     names = names_to_make(node, request)
     if names:
@@ -155,7 +155,7 @@ def _all_topics(node: NodeState) -> list[MetadataResponseTopic]:
 
 
 def _topics_asked_for(node: NodeState, request: MetadataRequest) -> list[MetadataResponseTopic]:
-    """Returns each requested topic once, existing ones first.  If one is requested by id, names are ignored."""
+    """Returns each requested topic once, existing ones first.  If any is requested by id, names are ignored."""
     asked = tuple(dict.fromkeys(request.topics or ()))
     by_id = [each.topic_id for each in asked if any(each.topic_id)]
     if by_id:

@@ -1,4 +1,4 @@
-"""DescribeConfigs and IncrementalAlterConfigs: the settings of topics, and those of the node."""
+"""DescribeConfigs and IncrementalAlterConfigs: the settings of topics and of the node."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _RefusedError(Exception):
 
 
 def describe_configs(node: NodeState, exchange: Exchange) -> None:
-    """Answers with the settings of topics and of this node; a repeated resource is answered once."""
+    """Answers with the settings of topics and of this node; answers a repeated resource once."""
     request: DescribeConfigsRequest = exchange.request.message
     asked = tuple(dict.fromkeys(request.resources))
     if any(each.resource_type not in KNOWN_TYPES for each in asked):
@@ -185,7 +185,7 @@ def _text(value: object) -> str:
 
 
 def incremental_alter_configs(node: NodeState, exchange: Exchange) -> None:
-    """Changes settings of topics, all or none for each topic, or only validates the change."""
+    """Changes settings of topics, or only validates the change; a topic gets all of its changes or none."""
     node.disk.answer(exchange, _alter_configs(node, exchange))
 
 

@@ -1,4 +1,4 @@
-"""Fetch: records from logs, waiting for them if there are too few (docs/format/topics.md §17.3)."""
+"""Fetch: reads records from logs, and waits if too few exist (docs/format/topics.md §17.3)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class _Found(NamedTuple):
 
 
 def fetch(node: NodeState, exchange: Exchange) -> None:
-    """Answers with records, once there are enough or the client's wait has ended."""
+    """Answers with records, once enough exist or the client's maximum wait has passed."""
     request: FetchRequest = exchange.request.message
     # No session is ever kept, so none can be gone on with.
     if request.session_epoch not in FULL_FETCH:
@@ -133,14 +133,14 @@ class _Fetch:
     # ------------------------------------------------------------------------------------------- waiting
 
     def begin(self) -> None:
-        """Answers at once, or begins to wait; records on disk are read on another thread."""
+        """Answers at once, or begins to wait; another thread reads records that are not in memory."""
         if self._is_warm():
             self._answer_or_wait(self._read_enough())
         else:
             self._begin_reading(self._read_enough, self._answer_or_wait)
 
     async def begin_cold(self) -> None:
-        """Reads on another thread, then continues as `begin`."""
+        """Reads on another thread, then continues like `begin`."""
         self._pin()
         await self._read_cold(self._read_enough, self._answer_or_wait)
 
@@ -351,7 +351,7 @@ def _place(
 
 
 def epoch_error(asked: int, own: int) -> ErrorCode | None:
-    """Returns the error for a client whose leader epoch differs from ours, or None (-1 matches any)."""
+    """Returns the error for a client whose leader epoch differs from this node's, or None; -1 matches any."""
     if asked in (-1, own):
         return None
     return (

@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: places in logs (docs/format/topics.md §17.4)."""
+"""ListOffsets and OffsetForLeaderEpoch: find offsets in logs (docs/format/topics.md §17.4)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class _TimeQuestion:
     end: int
 
     def answer(self) -> Answer:
-        """Reads; on any thread."""
+        """Reads the log and returns the answer; any thread may call this."""
         try:
             found = self.log.record_at_time(self.timestamp, self.end)
         except ClosedError:
@@ -79,7 +79,7 @@ Places = list[tuple[str, list[Answer | _TimeQuestion]]]
 
 
 def list_offsets(node: NodeState, exchange: Exchange) -> None:
-    """Answers with offsets by time, or the ends of logs; reads from disk run on another thread."""
+    """Answers with offsets for times, or the ends of logs; another thread reads from the disk."""
     request: ListOffsetsRequest = exchange.request.message
     wanted = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
     unopened = _unopened(node, wanted)
@@ -204,7 +204,7 @@ def _found(log: ReadableLog, number: int, timestamp: int, end: int) -> Answer | 
 
 
 def offset_for_leader_epoch(node: NodeState, exchange: Exchange) -> None:
-    """Answers where leader epochs end."""
+    """Answers with the end offsets of leader epochs."""
     request: OffsetForLeaderEpochRequest = exchange.request.message
     wanted = [(topic.topic, each.partition) for topic in request.topics for each in topic.partitions]
     unopened = _unopened(node, wanted)

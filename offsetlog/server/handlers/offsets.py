@@ -75,10 +75,10 @@ class _Key(NamedTuple):
 
 
 class _CommitAnswer:
-    """The answer of a commit: refused partitions first, then the others in the client's order.
+    """The answer to a commit: missing partitions first, then the others in the client's order.
 
-    A topic that the request names twice appears twice in the answer, unless a partition of any topic is
-    refused because it does not exist: then it appears once, as in Kafka.
+    If the request names a topic twice, so does the answer.  But if any requested partition does not
+    exist, the answer names each topic once, as in Kafka.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class _CommitAnswer:
         )
 
     def add(self, key: _Key, errors: Iterable[tuple[int, ErrorCode | None]]) -> None:
-        """Adds partitions of one topic, each with the reason for which it is not committed."""
+        """Adds partitions of one topic, each with the error because of which it is not committed, or None."""
         partitions = [
             OffsetCommitResponseTopicPartition(each, 0 if error is None else error.code)
             for each, error in errors
@@ -119,7 +119,7 @@ _Errors = list[tuple[_Key, list[tuple[int, ErrorCode | None]]]]
 
 
 def offset_commit(node: NodeState, exchange: Exchange) -> None:
-    """Commits the positions of one request: all that are not refused, or none."""
+    """Commits the positions of one request: either all that were not refused, or none."""
     request: OffsetCommitRequest = exchange.request.message
     answer = _CommitAnswer()
     known = _known_topics(node, request.topics, exchange.version, answer)
@@ -347,7 +347,8 @@ _Unsettled = Mapping[int, ErrorCode]
 def offset_fetch(node: NodeState, exchange: Exchange) -> None:
     """Answers with the positions of groups, for the requested partitions or for all.
 
-    If the client requires stable positions, it waits until everything written has taken effect.
+    If the client requires stable positions, the answer waits until everything written has taken
+    effect.
     """
     request: OffsetFetchRequest = exchange.request.message
     is_of_groups = exchange.version >= FETCH_OF_GROUPS
@@ -395,7 +396,7 @@ def _if_storable(read: Callable[P, T], *asked: P.args, **more: P.kwargs) -> T | 
 
 
 class _Reading:
-    """Reads the positions for one request: each group once, however often it is named."""
+    """Reads the positions for one request; reads each group once, however often it is named."""
 
     def __init__(self, node: NodeState, version: int, require_stable: bool) -> None:
         self.node = node

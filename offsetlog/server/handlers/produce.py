@@ -78,19 +78,19 @@ class _Place:
     awaited: int = -1
 
     def is_done(self) -> bool:
-        """Whether the records are as safe as the request requires."""
+        """Whether the records have reached the durability that the request requires."""
         partition = self.partition
         if partition is None or self.awaited < 0:
             return True
         return partition.log is not None and partition.watermark >= self.awaited
 
     def is_settled(self) -> bool:
-        """Whether the wait can end."""
+        """Whether the wait for this partition can end."""
         partition = self.partition
         return self.is_done() or partition is None or partition.log is None or partition.has_failed
 
     def error(self) -> ErrorCode | None:
-        """Returns the error if the records are not safe at the end of the wait, else None."""
+        """Returns the error if the records lack the required durability when the wait ends, else None."""
         if self.is_done() or self.partition is None:
             return None
         if self.partition.log is None:
@@ -117,7 +117,7 @@ _Placed = list[list[_Place | _Batch]]
 
 
 def produce(node: NodeState, exchange: Exchange) -> None:
-    """Appends one batch per partition, and answers when the records are as safe as requested."""
+    """Appends one batch per partition, and answers when the records have the requested durability."""
     request: ProduceRequest = exchange.request.message
     asked = _asked(request)
     placed = _placed(node, exchange, asked, _refusal(request))
@@ -375,7 +375,7 @@ def _response(topics: list[tuple[str, bytes]], places: Places) -> ProduceRespons
 
 
 def init_producer_id(node: NodeState, exchange: Exchange) -> None:
-    """Gives an idempotent producer an id of its own."""
+    """Answers with a new producer id for an idempotent producer."""
     request: InitProducerIdRequest = exchange.request.message
     has_id, has_epoch = request.producer_id != -1, request.producer_epoch != -1
     if request.transactional_id == "" or has_id != has_epoch:

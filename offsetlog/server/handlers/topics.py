@@ -93,9 +93,10 @@ async def _create_topics(node: NodeState, exchange: Exchange) -> None:
 
 @asynccontextmanager
 async def making(node: NodeState, names: Collection[str]) -> AsyncIterator[None]:
-    """Locks out other changes of topics while topics of these names are created.
+    """Prevents other changes of topics while the caller creates topics with these names.
 
-    First waits until the positions of deleted topics of these names are gone, since they are deleted by name.
+    First waits until no positions of deleted topics with these names are left, since positions are
+    deleted by topic name.
     """
     while True:
         await node.deleted_positions.settle(names)
