@@ -1,11 +1,13 @@
 """The coordinator of the groups in the log partitions that this process leads.
 
-It does no I/O: it is given requests, time, and the outcome of records, and gives out answers and
-records through a port.  Groups change only by records, in the order of the log: while a record of a
-group is on its way to W, the group's next request waits (docs/architecture.md §7a).
+The coordinator does no I/O.  Its caller passes in requests, the time, and the outcomes of writes;
+answers and records leave through a port.  Groups change only by records, in the order of the log:
+while a record of a group is being written, the group's next request waits (docs/architecture.md
+§7a).
 
-The first request of a running consumer is decided here; equal ones are then admitted at the front.
-Before anything that may change a group, its admissions are revoked (csrc/front/admissions.h).
+The coordinator decides the first request of a running consumer.  The front then accepts further
+requests with the same values without asking the coordinator: they are admitted.  Before anything
+may change a group, the coordinator revokes its admissions (csrc/front/admissions.h).
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ class OtherGroup:
 
     Attributes:
         group_type: "consumer", "share" or "streams", as in ListGroups.
-        has_members: whether the log holds a record of a member.
+        has_members: whether the log holds a record of any member.
     """
 
     group_type: str
@@ -96,7 +98,7 @@ class _Slot:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether a record that ends its generation is being written."""
+        """Whether a record that ends the group's generation is being written."""
         return self.in_flight is not None and isinstance(self.in_flight.record, Fence)
 
     @property
@@ -109,9 +111,9 @@ class _Slot:
 class Coordinator:
     """The groups of the led log partitions; see the module.
 
-    A partition is loading between `begin_load` and `loaded`; requests for a partition that is
-    neither loading nor loaded are answered NOT_COORDINATOR.  Times are seconds of any steady clock.
-    Not for several threads at a time.
+    A partition is loading between `begin_load` and `loaded`.  Requests for a partition that is
+    neither loading nor loaded are answered with NOT_COORDINATOR.  Times are seconds of any steady
+    clock.  Not thread-safe.
     """
 
     def __init__(
@@ -131,7 +133,7 @@ class Coordinator:
     # -------------------------------------------------------------------------------------- partitions
 
     def begin_load(self, partition: int) -> None:
-        """Starts leading a partition that is still loading; requests are answered with that error."""
+        """Starts leading a partition; until `loaded`, requests are answered with COORDINATOR_LOAD_IN_PROGRESS."""
         self._loading.add(partition)
 
     def loaded(
@@ -141,7 +143,7 @@ class Coordinator:
         now: float,
         others: Mapping[str, OtherGroup] | None = None,
     ) -> None:
-        """Ends the loading of a partition; takes the newest record of each group and the groups of other kinds."""
+        """Ends the loading of a partition; takes the newest record of each classic group, and the other groups."""
         slots = self._partitions[partition] = {}
         self._others[partition] = dict(others or {})
         self._loading.discard(partition)
@@ -152,7 +154,7 @@ class Coordinator:
         self._ports.set_led(partition, True)
 
     def resign(self, partition: int) -> None:
-        """Stops leading a partition; waiting requests are answered NOT_COORDINATOR."""
+        """Stops leading a partition; waiting requests are answered with NOT_COORDINATOR."""
         self._ports.set_led(partition, False)
         self._loading.discard(partition)
         self._others.pop(partition, None)
@@ -161,7 +163,7 @@ class Coordinator:
             self._membership.end(slot.group, error_codes.NOT_COORDINATOR)
 
     def refusal(self, group_id: str) -> ErrorCode | None:
-        """Returns the error for any request of a group; None if its partition is led here and loaded."""
+        """Returns the error for every request of a group; None if its partition is led by this process and loaded."""
         partition = self._partition_for(group_id)
         if partition in self._partitions:
             return None
@@ -170,7 +172,7 @@ class Coordinator:
         return error_codes.NOT_COORDINATOR
 
     def group(self, group_id: str) -> ClassicGroup | None:
-        """Returns the group of this name, an empty one if it only has positions, or None."""
+        """Returns the group of this name, or None; a group that only has positions is returned as empty."""
         slot = self._slot(group_id)
         if slot is not None:
             return slot.group
@@ -182,7 +184,7 @@ class Coordinator:
         return bool(self._loading)
 
     def loads(self, partition: int) -> bool:
-        """Whether a partition is led here and still loading."""
+        """Whether this process leads a partition and is still loading it."""
         return partition in self._loading
 
     def loaded_partitions(self) -> list[int]:
@@ -198,8 +200,8 @@ class Coordinator:
     ) -> ErrorCode | None:
         """Returns the error for an OffsetFetch of a group; None if it may be answered.
 
-        Member id and epoch matter only for modern groups, whose members are not known here
-        (docs/format/coordinator.md §5.3).
+        Member id and epoch matter only for modern groups.  This coordinator does not know their
+        members, so it refuses such requests (docs/format/coordinator.md §5.3).
         """
         error = self.refusal(group_id)
         if error is not None or (member_id is None and member_epoch < 0):
@@ -224,7 +226,7 @@ class Coordinator:
     def count_by_state(self) -> Counter[tuple[str, str]]:
         """Counts the groups that have records by type and state, as ListGroups names them.
 
-        Any thread may call this.  Each group is counted once, in a state it had during the call.
+        Any thread may call this.  Counts each group once, in a state that it had during the call.
         """
         found: Counter[tuple[str, str]] = Counter()
         for slots in self._partitions.copy().values():
@@ -317,7 +319,7 @@ class Coordinator:
         self._run(slot, lambda now: membership.sync(slot.group, request, call, now), refused, now)
 
     def heartbeat(self, request: HeartbeatRequest, call: Call, now: float) -> None:
-        """Handles a Heartbeat, which changes no field of a record and never waits."""
+        """Handles a Heartbeat, which never waits, as it changes no field of a record."""
         error = self._known_refusal(request.group_id)
         slot = self._slot(request.group_id) if error is None else None
         if slot is not None:
@@ -386,7 +388,7 @@ class Coordinator:
         self._run(slot, lambda now: membership.delete(group, call), lambda e: [(call, e)], now)
 
     def live_groups(self) -> dict[int, list[str]]:
-        """Returns the groups with members whose positions may expire, by partition."""
+        """Returns the groups that have members and whose positions may expire, by partition."""
         return {
             partition: [
                 group_id
@@ -418,11 +420,11 @@ class Coordinator:
         self._run(slot, step, lambda error: [(call, error)], now)
 
     def fence(self, group_id: str, order: Any, call: Call, now: float) -> None:
-        """Ends the generation of a group in any state, with positions in the same batch.
+        """Ends the generation of a group in any state, and writes positions in the same batch.
 
-        Requests of its members are refused from now on, so they join again.  The answer is the new
-        generation or an ErrorCode: INCONSISTENT_GROUP_PROTOCOL if it is not a classic group,
-        INVALID_REQUEST if its generation number is at its maximum.
+        Requests of the members are refused from then on, so the members join again.  The answer is
+        the new generation, or an ErrorCode: INCONSISTENT_GROUP_PROTOCOL if the group is not a
+        classic group, INVALID_REQUEST if its generation number is at its maximum.
         """
         error = self.refusal(group_id)
         if error is None and self.other_group(group_id) is not None:
@@ -441,7 +443,7 @@ class Coordinator:
         self._run(slot, step, lambda error: [(call, error)], now)
 
     def offset_delete_refusal(self, group_id: str) -> ErrorCode | None:
-        """Returns the error if no position of a group can be deleted; None if those of unread topics can."""
+        """Returns the error if no position of a group can be deleted; None if those of topics that it does not read can be."""
         refusal = self._known_refusal(group_id)
         if refusal is not None:
             return refusal
@@ -458,10 +460,10 @@ class Coordinator:
     def commit_refusal(
         self, request: OffsetCommitRequest, version: int, now: float
     ) -> ErrorCode | None:
-        """Returns the error for a commit, or None; an accepted one restarts the member's session.
+        """Returns the error for a commit, or None; an accepted commit restarts the member's session.
 
-        The rules are those of docs/format/coordinator.md §5.1.  The caller checks first whether topics
-        exist, and afterwards the size of metadata.
+        The rules are in docs/format/coordinator.md §5.1.  The caller checks before this call that
+        the topics exist, and after it the size of the metadata.
         """
         refusal = self.refusal(request.group_id)
         if refusal is not None:
@@ -539,10 +541,10 @@ class Coordinator:
         token: object,
         is_gone: bool = False,
     ) -> None:
-        """Reports that a group's record is below W, or that it failed with an error.
+        """Reports that a group's record was written, or that its write failed with `error`.
 
-        `token`: the one passed to its append.  `is_gone`: whether the group's last position expired, so
-        that its records were deleted.
+        `token` is the token that was passed to the append.  `is_gone` says whether the group's last
+        position expired, so that its records were deleted.
         """
         slot = self._partitions.get(partition, {}).get(group_id)
         write = None if slot is None else slot.in_flight
@@ -586,7 +588,7 @@ class Coordinator:
     # ------------------------------------------------------------------------------------------- time
 
     def next_deadline(self) -> float | None:
-        """Returns when `tick` may next have something to do, or None."""
+        """Returns the time of the next call of `tick` that may have something to do, or None."""
         return self._timers.next()
 
     def count_timers(self) -> int:
@@ -594,7 +596,7 @@ class Coordinator:
         return len(self._timers)
 
     def tick(self, now: float) -> None:
-        """Handles the deadlines that have come.
+        """Handles the deadlines that have passed.
 
         Raises:
             ExceptionGroup: some deadlines could not be handled and will be tried again; all others were handled.

@@ -1,7 +1,7 @@
-"""Joins, syncs, heartbeats and leaves of classic groups (docs/format/coordinator.md §5.8-5.11).
+"""Handles joins, syncs, heartbeats and leaves of classic groups (docs/format/coordinator.md §5.8-5.11).
 
-Nothing here reads a clock, generates ids or writes: the caller passes in time and ids, receives
-answers and records, and reports whether a record was written.
+This module does no I/O, reads no clock and generates no ids.  The caller passes in the time and
+ids, receives answers and records, and reports whether a record was written.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class MembershipConfig:
 
 
 class Timer(NamedTuple):
-    """A deadline of a group.  member_id: the member whose session ends; "" for the join or sync of all."""
+    """A deadline of a group.  `member_id` is the member whose session ends; "" for a deadline of all members."""
 
     group_id: str
     kind: str
@@ -84,11 +84,14 @@ class Write:
     """A record that a group needs, and the calls that wait for it.
 
     Attributes:
-        record: the new state of the group; None deletes the group and its positions; an Expiry deletes
-            its expired positions, and the group if nothing else is left; a Fence ends its generation.
-        done: called once with None when the record has been applied, or with the error if it failed;
-            `now` in seconds.  It answers the calls, and may return the next record.
-        refusals: the waiting calls, each with its error answer in case they must be refused earlier.
+        record: the change of the group: a GroupRecord is its new state, an Expiry deletes its
+            expired positions (and the group if nothing else is left), a Fence ends its generation,
+            None deletes the group and its positions.
+        done: called once, with None when the record has been applied or with the error of its
+            write, and with the time in seconds.  Answers the calls, and may return the next record
+            to write.
+        refusals: returns the waiting calls with answers that refuse them, for the case that they
+            are refused before `done`.
     """
 
     record: GroupRecord | Expiry | Fence | None
@@ -102,9 +105,9 @@ class Membership:
     Args:
         config: the settings.
         timers: the deadlines of all groups, keyed by Timer.
-        new_id: makes the random part of a member id.
+        new_id: generates the random part of a member id.
         now_ms: the time of day for records, ms since 1970.
-        answer: called with each call and its answer.
+        answer: sends an answer; called with the call and its answer.
     """
 
     def __init__(
@@ -334,7 +337,7 @@ class Membership:
         return self._complete_if_all_joined(group, now)
 
     def rebalance(self, group: ClassicGroup, now: float) -> Write | None:
-        """Begins a rebalance: waiting calls of members are answered that they must join again."""
+        """Begins a rebalance; refuses waiting SyncGroups, so that their members join again."""
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._drop_assignments(group, error_codes.REBALANCE_IN_PROGRESS, now)
         self._timers.cancel(Timer(group.group_id, "sync"))
@@ -516,7 +519,7 @@ class Membership:
         self._set_session(group, member_id, member.session_timeout, now)
 
     def heard(self, group: ClassicGroup, member_id: str, at: float) -> None:
-        """Restarts a member's session as of a past time, unless it was restarted later than that."""
+        """Restarts a member's session as of the past time `at`, unless the session was restarted later than that."""
         member = group.members.get(member_id)
         if member is not None:
             timer = Timer(group.group_id, "member", member_id)
@@ -527,7 +530,7 @@ class Membership:
     def leave(
         self, group: ClassicGroup, request: LeaveGroupRequest, call: Call, now: float
     ) -> Write | None:
-        """Handles a LeaveGroup of a group that exists; the answer waits until the change is written."""
+        """Handles a LeaveGroup of a group that exists; if the change has a record, answers when that is written."""
         if group.state is GroupState.DEAD:
             self._answer(call, leave_refusal(error_codes.COORDINATOR_NOT_AVAILABLE))
             return None
@@ -602,7 +605,7 @@ class Membership:
     # ------------------------------------------------------------------------------------------ fence
 
     def fence(self, group: ClassicGroup, order: Any, call: Call) -> Write | None:
-        """Ends the generation and removes its members; the answer is the new generation or an ErrorCode."""
+        """Ends the group's generation and removes its members; the answer is the new generation or an ErrorCode."""
         if group.generation >= GENERATION_MAX:
             self._answer(call, error_codes.INVALID_REQUEST)
             return None
@@ -656,7 +659,7 @@ class Membership:
     # ----------------------------------------------------------------------------------- load, unload
 
     def begin_sessions(self, group: ClassicGroup, now: float) -> Write | None:
-        """Begins the members' sessions of a loaded group; a group above the size limit rebalances."""
+        """Begins the sessions of a loaded group's members; rebalances the group if it is above the size limit."""
         for member in group.members.values():
             self._set_session(group, member.member_id, member.session_timeout, now)
         if len(group.members) > self._config.max_size:
@@ -664,7 +667,7 @@ class Membership:
         return None
 
     def end(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """Answers all waiting calls with an error: another coordinator has the group, or it was deleted."""
+        """Refuses all waiting calls with `error`, since another coordinator has the group or the group was deleted."""
         for member_id in [*group.members, *group.pending_ids]:
             self._timers.cancel(Timer(group.group_id, "member", member_id))
         for kind in ("join", "sync"):

@@ -55,12 +55,13 @@ Checkpoints = Mapping[tuple[str, int], int]
 
 
 class Compaction:
-    """Compacts one log at a time; call `compact` on one thread, the others on any.
+    """Compacts one log at a time; call `compact` on one thread, and the other methods on any thread.
 
     Args:
         settings: see CompactionSettings.
-        read_checkpoints: returns the offsets up to which logs are compacted, by topic and number.
-        store_checkpoint: writes that offset for one log, unless its topic has been deleted.
+        read_checkpoints: returns the offset up to which each log is compacted, by topic and
+            partition number.
+        store_checkpoint: writes this offset for one log, unless its topic has been deleted.
     """
 
     def __init__(
@@ -80,14 +81,14 @@ class Compaction:
     # --------------------------------------------------------------------------------------------- stops
 
     def stop(self) -> None:
-        """Interrupts a running compaction, and starts no other."""
+        """Interrupts a running compaction, and starts no more."""
         with self._lock:
             self._is_stopped = True
             if self._current is not None:
                 self._current[1].stop()
 
     def interrupt(self, topic: str) -> None:
-        """Interrupts a running compaction of a log of that topic; its deleted logs are not compacted again."""
+        """Interrupts a running compaction of one of the topic's logs; logs being deleted are not compacted again."""
         with self._lock:
             if self._current is not None and self._current[0].topic == topic:
                 self._current[1].stop()
@@ -113,23 +114,24 @@ class Compaction:
         now_ms: Callable[[], int],
         checkpoints: Checkpoints | None = None,
     ) -> None:
-        """Compacts all open logs that are due, each once, the dirtiest first.
+        """Compacts all open logs that are due, the dirtiest first; compacts each log once.
 
-        Each log is judged by the time and settings at its turn.  Failures are logged, and the
-        next call tries again.
+        The time and the settings at a log's turn decide whether it is due.  Failures are logged,
+        and the next call tries again.
 
         Args:
             partitions: the candidates; those whose topics are not compacted are skipped.
-            settings_of: returns the settings of a topic; raises ClosedError if it was deleted.
+            settings_of: returns the settings of a topic; raises ClosedError if the topic was
+                deleted.
             now_ms: returns the time of day, in ms since 1970.
-            checkpoints: the result of `read_checkpoints`; read here if not given.
+            checkpoints: the result of `read_checkpoints`; None makes this call read them.
         """
         left = dict.fromkeys(partitions)
         while self._compact_listed(left, settings_of, now_ms, checkpoints):
             checkpoints = None
 
     def read_checkpoints(self) -> Checkpoints:
-        """Returns the offsets up to which logs are compacted, by topic and number."""
+        """Returns the offset up to which each log is compacted, by topic and partition number."""
         return self._read_checkpoints()
 
     def _compact_listed(

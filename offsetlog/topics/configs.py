@@ -1,6 +1,6 @@
-"""The settings of topics in Kafka 4.3.0, with kind, default, allowed values and purpose.
+"""The settings of topics in Kafka 4.3.0, with their types, defaults, allowed values and purposes.
 
-All are checked and stored; the server acts on those with `is_used`.
+The server checks and stores all settings, and acts on those with `is_used`.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class Kind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """One setting.
+    """One setting of topics.
 
     Attributes:
-        kind: the type of its value.
-        default: the value for topics without one of their own.
-        documentation: its purpose.
-        broker_name: the broker's setting that provides its default, "" for none.
+        kind: the type of the value.
+        default: the value for topics that do not set one.
+        documentation: the setting's purpose.
+        broker_name: the broker setting that provides the default; "" for none.
         smallest, largest: bounds of a number.
-        choices: allowed texts, or parts of a list; empty for any.
-        is_used: whether the server acts on it.
+        choices: the allowed texts, or the allowed elements of a list; empty if any text is allowed.
+        is_used: whether the server acts on the setting.
     """
 
     kind: Kind
@@ -58,7 +58,7 @@ class TopicConfig:
     is_used: bool = False
 
     def explained(self) -> str:
-        """Returns its purpose, and a note if it has no effect here."""
+        """Returns the setting's purpose, with a note if the server does not act on it."""
         return self.documentation if self.is_used else f"{self.documentation} It is stored but has no effect yet."
 
 
@@ -252,10 +252,10 @@ _CHECKS = {
 
 
 def parts(value: str) -> list[str]:
-    """Returns the parts of a list as written."""
+    """Returns the elements of a comma-separated list."""
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
 def effective(own: Mapping[str, str]) -> dict[str, str]:
-    """Returns all settings of a topic by name: its own, and defaults for the rest."""
+    """Returns all settings of a topic by name: the given ones, and the defaults of the others."""
     return {name: own.get(name, config.default) for name, config in TOPIC_CONFIGS.items()}

@@ -20,9 +20,9 @@ THREADS = 4
 
 
 class Flushing:
-    """Flushes the logs of a node's topics; call every method on its event loop.
+    """Flushes the logs of a node's topics; call every method on the node's event loop.
 
-    Orders that arrive during a flush of the same log are all covered by one more flush after it.
+    All orders that arrive during a flush of the same log are covered by one more flush after it.
 
     Attributes:
         times: durations of the flushes; any thread may read it.

@@ -15,7 +15,7 @@ RESERVED_FILES = 64
 
 
 def open_logs_max() -> int:
-    """Returns how many logs a quarter of this process's open files suffices for."""
+    """Returns how many logs may be open: as many as a quarter of the limit on open files suffices for."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return OPEN_LOGS_MAX
@@ -23,14 +23,14 @@ def open_logs_max() -> int:
 
 
 def connections_max(partitions: int, open_logs: int | None = None) -> int | None:
-    """Returns how many connections this process has files for; None: no limit.
+    """Returns how many connections the limit on open files leaves; None if there is no limit.
 
-    Connections get at most five eighths of the files; the rest is for logs and files that are open
-    briefly.
+    Connections get at most five eighths of the files; the others are for logs, and for files that
+    are open briefly.
 
     Args:
-        partitions: number of partitions of the offsets topic, whose logs stay open.
-        open_logs: number of topics' logs that may be open; None for `open_logs_max()`.
+        partitions: the number of partitions of the offsets topic; their logs stay open.
+        open_logs: the number of ordinary topics' logs that may be open; None for `open_logs_max()`.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
@@ -40,7 +40,7 @@ def connections_max(partitions: int, open_logs: int | None = None) -> int | None
 
 
 def raise_limit_of_open_files() -> None:
-    """Raises the limit on open files to the most allowed; the default is lower on most systems."""
+    """Raises the soft limit on open files to the hard limit; on most systems it starts lower."""
     files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files != most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

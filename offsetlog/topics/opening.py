@@ -1,4 +1,4 @@
-"""Opens, creates and closes logs of topics on threads, so that the event loop never waits for them."""
+"""Opens, creates and closes the logs of topics on threads, so that the event loop never waits for the disk."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ OpenLog = Callable[[PartitionLog, Unopened | None], TopicLog]
 
 
 class Openings:
-    """Opens and closes a node's logs; call every method on its event loop.
+    """Opens and closes a node's logs; call every method on the node's event loop.
 
     Args:
         loop: the node's event loop.
         open_log, close_log: open and close a log; called on any thread.
         follow_settings: applies a topic's settings to its log; called on the event loop.
-        open_logs_max: above it, unused logs are closed, those not used recently first.
+        open_logs_max: number of open logs above which unused ones are closed, the least recently
+            used first.
 
     Attributes:
-        open_logs_max: the given limit.
-        is_stopped: whether no more logs are opened.
+        open_logs_max: the limit that was given.
+        is_stopped: whether `stop` was called, so that no more logs are opened.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Openings:
         return len(self._open)
 
     def settings_have_changed(self) -> None:
-        """Makes logs that are being opened apply the changed settings of their topics."""
+        """Makes logs that are just being opened apply the changed settings of their topics."""
         self._settings_changes += 1
 
     def attach(self, partition: PartitionLog, log: TopicLog) -> None:
@@ -78,9 +79,9 @@ class Openings:
 
     @asynccontextmanager
     async def use(self, partitions: Collection[PartitionLog], *, makes: bool) -> AsyncIterator[None]:
-        """Opens the logs of partitions and keeps them open; `makes` also creates missing ones.
+        """Opens the logs of partitions and keeps them open within the context; `makes` also creates missing ones.
 
-        If a log cannot be opened, an error message says so, and any use of the log raises the failure.
+        If a log cannot be opened, the failure is logged, and every use of the log raises it.
         """
         for partition in partitions:
             partition.pin()
@@ -150,7 +151,7 @@ class Openings:
             self._loop.call_soon(self._look_at_some)
 
     def close_unused(self, partition: PartitionLog) -> bool:
-        """Begins to close a partition's log if it is unused; returns whether it does."""
+        """Begins to close a partition's log if the log is unused; returns whether it began."""
         if self.is_stopped or partition in self._tasks or not partition.may_be_closed():
             return False
         log = partition.set_aside()
@@ -172,14 +173,14 @@ class Openings:
             partition.closed(closed)
 
     async def settle(self, partitions: Collection[PartitionLog]) -> None:
-        """Waits until none of these is being opened or closed; they no longer count as open."""
+        """Waits until none of these logs is being opened or closed, then stops counting them as open."""
         while tasks := [self._tasks[each] for each in partitions if each in self._tasks]:
             await asyncio.wait(tasks)
         for partition in partitions:
             self._open.pop(partition, None)
 
     async def stop(self) -> None:
-        """Opens no more logs, and waits until none is being opened or closed."""
+        """Opens no more logs, and waits until no log is being opened or closed."""
         self.is_stopped = True
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))

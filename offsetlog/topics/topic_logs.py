@@ -58,7 +58,7 @@ class TopicOptions:
 
     Attributes:
         topic_id: 16 bytes.
-        settings: the settings of its logs.
+        settings: the settings of the topic's logs.
     """
 
     topic_id: bytes
@@ -66,18 +66,18 @@ class TopicOptions:
 
 
 class TopicLogs:
-    """The topics' logs of one directory.  After a clean stop, each is opened at its first use.
+    """The logs of topics in one directory.  After a clean stop, each log is opened at its first use.
 
-    It belongs to one event loop, except `write_checkpoints`, `delete_old_segments`, `compact`,
-    `stop_compaction` and `close`, which may run on any thread.
+    Call the methods on one event loop; only `write_checkpoints`, `delete_old_segments`, `compact`,
+    `stop_compaction` and `close` may run on any thread.
 
     Args:
-        directory: the log directory, locked and marked as being written.
+        directory: the log directory, already locked and marked as being written.
         loop: the event loop on which everything else runs.
         options_of: returns a topic's options by its name; called whenever a log is opened or created.
-        waits_for_disk: whether producers are answered after a flush.
-        compaction: how topics are compacted.
-        open_logs_max: above it, unused logs are closed.
+        waits_for_disk: whether producers are answered only after a flush.
+        compaction: the settings of the compaction.
+        open_logs_max: number of open logs above which unused ones are closed.
     """
 
     def __init__(
@@ -120,10 +120,11 @@ class TopicLogs:
     # ---------------------------------------------------------------------------------------------- life
 
     async def open(self, topics: Mapping[str, FoundTopic]) -> None:
-        """Finds the logs of partitions by topic, and removes deleted ones.
+        """Opens the logs of the found topics where needed, and removes the directories of deleted partitions.
 
-        A log that the last stop closed cleanly is opened at its first use, any other now.  A log that
-        cannot be opened is logged and refuses clients; the others are served.
+        A log that the last stop closed cleanly is opened at its first use, every other log now.  If
+        a log cannot be opened, the failure is logged and clients of this partition are refused; the
+        other logs are served.
 
         Raises:
             StorageError: the log directory cannot be read.
@@ -224,10 +225,11 @@ class TopicLogs:
                 self._directory.write_entries(RECOVERY_POINTS, flushed)
 
     def delete_old_segments(self, now_ms: int) -> list[DeletedFiles]:
-        """Deletes segments past the topics' retention, and returns the files to remove later.
+        """Deletes segments that exceed their topic's retention, and returns the files to remove later.
 
-        One call at a time, on another thread than the event loop, which runs.  A log that is not open is
-        opened for it, every hour.  Failures are reported, and a later call tries again.
+        Call this on a thread other than the event loop's, one call at a time; the event loop must
+        be running.  Logs that are not open are opened for this once an hour.  Failures are logged,
+        and a later call tries again.
 
         Args:
             now_ms: the time of day, in ms since 1970.
@@ -251,10 +253,11 @@ class TopicLogs:
                 partition.release()
 
     def compact(self, now_ms: Callable[[], int]) -> None:
-        """Compacts the logs that are due by the topics' settings.
+        """Compacts the logs that are due according to their topics' settings.
 
-        One call at a time, on another thread than the event loop, which runs.  A log that is not open is
-        opened for it, every hour.  Failures are reported, and a later call tries again.
+        Call this on a thread other than the event loop's, one call at a time; the event loop must
+        be running.  Logs that are not open are opened for this once an hour.  Failures are logged,
+        and a later call tries again.
 
         Args:
             now_ms: returns the time of day, in ms since 1970.
@@ -325,11 +328,11 @@ class TopicLogs:
                 self._directory.write_entries(LOG_STARTS, entries)
 
     async def stop(self) -> None:
-        """Opens no more logs, and waits until none is being opened; call it before `close`."""
+        """Opens no more logs, and waits until none is being opened; call this before `close`."""
         await self._openings.stop()
 
     def close(self) -> None:
-        """Flushes and closes all logs, and writes their checkpoints.  Failures are reported, not raised."""
+        """Flushes and closes all logs, and writes their checkpoints.  Failures are logged, not raised."""
         self._compaction.stop()
         self._flushing.close()
         self._deleted.close()
@@ -398,7 +401,7 @@ class TopicLogs:
         return self._openings.count
 
     def unwritable(self) -> dict[tuple[str, int], str]:
-        """Returns why partitions accept no records, by topic and number.  Any thread may call this."""
+        """Returns why partitions accept no records, by topic and partition number.  Any thread may call this."""
         found = {}
         for key, partition in self._partitions.copy().items():
             try:
@@ -486,9 +489,9 @@ class TopicLogs:
 
     @asynccontextmanager
     async def deleted(self, topic: str, topic_id: bytes) -> AsyncIterator[None]:
-        """Deletes the logs of a topic: renames their directories now, and removes them soon.
+        """Deletes the logs of a topic: renames their directories now, and removes them afterwards.
 
-        Inside the block the topic accepts no records, so that its metadata can be removed.
+        Within the context, the topic accepts no records, so that its metadata can be removed.
 
         Raises:
             StorageError: a directory could not be renamed; the call can be repeated.
