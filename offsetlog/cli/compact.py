@@ -1,4 +1,4 @@
-"""`offsetlog compact`: makes a log small, now."""
+"""`offsetlog compact`: compacts a log now."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _stuck_row(stuck: StuckTransaction) -> dict[str, Any]:
 
 
 class _Asked(TypedDict):
-    """The arguments that the plan and the cleaning share."""
+    """The arguments that the dry run and the cleaning share."""
 
     roll: bool
     ratio: float
@@ -113,7 +113,7 @@ class _Asked(TypedDict):
 
 
 class Compaction:
-    """One run of the command over the log partitions of a store; what it found and did."""
+    """One run of the command over the log partitions of a store, with its results."""
 
     def __init__(self, store: offsetlog.OffsetStore, numbers: list[int] | None, *, ratio: float, again: bool) -> None:
         self.store = store
@@ -123,7 +123,7 @@ class Compaction:
         self.failed = 0
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Cleans one log after another; yields a row for each."""
+        """Cleans one log after another; yields one row for each log."""
         total = sum(plan.size for plan in self.plans if plan.action != "none")
         with progress("compacting", total) as advance:
             for plan in self.plans:
@@ -176,7 +176,7 @@ class Meter:
         self._done = 0
 
     def __call__(self, number: int, bytes_read: int, bytes_total: int) -> None:
-        """Takes a progress report: the bytes read so far, and the bytes to read in all."""
+        """Takes a progress report: the bytes read so far, and the total bytes to read."""
         if bytes_total > 0:
             self._go_to(self._size * min(bytes_read, bytes_total) // bytes_total)
 
@@ -211,7 +211,7 @@ def print_summary(output: Output, summary: dict[str, Any], stuck: list[StuckTran
 
 
 def _lost_past(store: offsetlog.OffsetStore, plans: list[Plan]) -> Effect | None:
-    """Reports history that an earlier cleaning kept and this one would drop; returns it as an effect, or None."""
+    """Returns the effect on history that an earlier cleaning kept and this one would drop; None if it drops none."""
     groups = store.maintenance.unheld([plan.number for plan in plans if plan.action != "none"])
     if not groups:
         return None
@@ -232,7 +232,7 @@ def _planned(path: Path, partitions: int | None, numbers: list[int] | None, sett
     """Returns the rows of a dry run.
 
     Raises:
-        ChangedFileError, MissingFileError: a writer replaced files meanwhile; nothing that was read is valid.
+        ChangedFileError, MissingFileError: a writer replaced files during the read, so nothing that was read is valid.
     """
     before = _states_in(path)
     with opening.open_with(path, partitions, read_only=True, maintenance=settings, by_partition=True) as store:

@@ -61,7 +61,7 @@ BATCH = [column.name for column in COLUMNS[: [column.name for column in COLUMNS]
 
 
 class _Reported:
-    """Damage and undecodable records that were reported while the rows were printed."""
+    """The damage and the undecodable records that were reported while the rows were printed."""
 
     def __init__(self) -> None:
         self.damages = 0

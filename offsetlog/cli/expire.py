@@ -1,4 +1,4 @@
-"""`offsetlog expire`: deletes the offsets that have expired, or lists those that will."""
+"""`offsetlog expire`: deletes the offsets that have expired, or lists those that will expire."""
 
 from __future__ import annotations
 
@@ -50,10 +50,11 @@ COLUMNS = shown_as(columns("expire --dry-run"), "retention_ms", show=duration_te
 
 
 def parse_retention(texts: list[str]) -> tuple[int | None, dict[str, int | None]]:
-    """Parses 7d, never, g=7d, g-*=never; returns the default retention and those by group, in milliseconds.
+    """Parses 7d, never, g=7d, g-*=never; returns the default retention, and the retentions by group, in ms.
 
     Raises:
-        InvalidArgumentError: an argument is not a retention, two are for the same groups, or there is none.
+        InvalidArgumentError: an argument is not a retention, two arguments are for the same groups, or no argument is
+            given.
     """
     default, groups = parse_times(
         texts, "retentions", lambda time: None if time.strip() == "never" else parse_duration(time)

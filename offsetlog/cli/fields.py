@@ -1,7 +1,7 @@
-"""The fields of every command: name, type, unit, meaning and order; pure data.
+"""The fields in the output of every command, as data: name, type, unit, meaning and order.
 
-The table on a terminal, TSV, CSV and JSON are made from it, and docs/cli.md prints it, so that a field has one name,
-one unit and one order everywhere.  A name means the same in every command.
+The tables on a terminal, TSV, CSV, JSON and docs/cli.md are generated from this data, so a field has the same name,
+unit and order everywhere.  A name means the same in every command.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ class Field(NamedTuple):
     """One field.
 
     Attributes:
-        kind: its type.
-        unit: of a number; empty where there is none.
-        meaning: in a few words.
-        unknown: the number that means "unknown" or "none" and that a terminal shows as "-"; None if there is no such
-            number.
+        kind: the type of the values.
+        unit: the unit of a number; empty if the field has no unit.
+        meaning: the meaning of the field, in a few words.
+        unknown: the number that means "unknown" or "none", shown as "-" on a terminal; None if every number is a value.
     """
 
     kind: Kind
@@ -42,11 +41,12 @@ class Field(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A field in a table.
+    """The use of a field in a table.
 
     Attributes:
-        name: its key in FIELDS.
-        rank: 0 if a terminal always shows it; if there is no room, fields of rank 2 are omitted first, then rank 1.
+        name: the key of the field in FIELDS.
+        rank: 0 if a terminal always shows the field; on a narrow terminal, fields of rank 2 are omitted first, then
+            rank 1.
     """
 
     name: str
@@ -312,7 +312,7 @@ FIELDS: dict[str, Field] = {
 
 
 def _uses(text: str) -> tuple[Use, ...]:
-    """Parses the names of a table's fields; `:1` or `:2` after a name is its rank."""
+    """Parses the names of a table's fields; `:1` or `:2` after a name is the field's rank."""
     return tuple(Use(name, int(rank or 0)) for name, _, rank in (each.partition(":") for each in text.split()))
 
 

@@ -1,4 +1,4 @@
-"""`offsetlog rewinds`: the committed offsets that went back."""
+"""`offsetlog rewinds`: the commits that moved an offset back."""
 
 from __future__ import annotations
 

@@ -443,7 +443,7 @@ class Coordinator:
         self._run(slot, step, lambda error: [(call, error)], now)
 
     def offset_delete_refusal(self, group_id: str) -> ErrorCode | None:
-        """Returns the error if no position of a group can be deleted; None if those of topics that it does not read can be."""
+        """Returns the error if no position of a group can be deleted; None if positions of unread topics can be."""
         refusal = self._known_refusal(group_id)
         if refusal is not None:
             return refusal

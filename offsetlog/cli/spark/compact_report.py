@@ -1,4 +1,4 @@
-"""`offsetlog spark compact-report`: the bytes that a clean would free."""
+"""`offsetlog spark compact-report`: the bytes that a compaction would free."""
 
 from __future__ import annotations
 

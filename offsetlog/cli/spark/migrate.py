@@ -1,4 +1,4 @@
-"""`offsetlog spark migrate`: offsets out of ZooKeeper, or out of a file, into a log directory."""
+"""`offsetlog spark migrate`: moves offsets from ZooKeeper, or from a file, to a log directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`offsetlog spark verify`: the digest of each log partition, computed on Spark and by the engine."""
+"""`offsetlog spark verify`: compares the digest of each log partition, computed by Spark and by the engine."""
 
 from __future__ import annotations
 
