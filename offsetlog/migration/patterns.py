@@ -1,4 +1,4 @@
-"""Selects groups by pattern: a name in which each * matches any characters."""
+"""Selects groups by patterns: names in which each * matches any characters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 def matching(groups: Iterable[str], patterns: Sequence[str]) -> list[str]:
-    """Returns the groups that match any pattern, in their order; all groups if there is no pattern."""
+    """Returns the groups that match any pattern, in the given order; all groups if no pattern is given."""
     if not patterns:
         return list(groups)
     wanted = re.compile("|".join(f"(?:{_expression(each)})" for each in patterns), re.DOTALL)

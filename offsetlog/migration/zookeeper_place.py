@@ -42,7 +42,7 @@ TOO_LARGE = (
 
 
 class _Sent(NamedTuple):
-    """A group whose requests have been sent."""
+    """The write of a group whose requests have been sent."""
 
     write: GroupWrite
     requests: list[Multi]
@@ -50,12 +50,12 @@ class _Sent(NamedTuple):
 
 
 class ZooKeeperPlace:
-    """The offsets below /consumers of an ensemble.  Not thread-safe.
+    """The offsets below /consumers in a ZooKeeper ensemble.  Not thread-safe.
 
     Args:
-        connection: the started connection.
-        in_flight: most outstanding reads of each kind; a quarter of it is the limit for groups being written.
-        split: whether to write a group too large for one request in several, which is not all or none.
+        connection: the connection, already started.
+        in_flight: the limit for outstanding reads of each kind; a quarter of it is the limit for groups being written.
+        split: whether to write a group that is too large for one request in several; such a write can end half done.
     """
 
     has: frozenset[str] = frozenset()
@@ -73,10 +73,11 @@ class ZooKeeperPlace:
         return groups_in(self._connection)
 
     def prepare(self, *, dry_run: bool) -> None:
-        """Creates the node above all groups if it is missing.
+        """Creates /consumers, the node above all groups, if it is missing.
 
         Raises:
-            InvalidArgumentError: the connection's root does not exist; it is not created, since it may be misspelt.
+            InvalidArgumentError: the connection's root does not exist; the root is not created, since it may be
+                misspelt.
         """
         if self._connection.exists("/") is None:
             raise InvalidArgumentError(
@@ -102,7 +103,7 @@ class ZooKeeperPlace:
     # -------------------------------------------------------------------------------------------------------- writing
 
     def refusal_of(self, group: str, topic: str) -> str | None:
-        """Returns why no node can have the name of the group or the topic, or None."""
+        """Returns why no ZooKeeper node can have the name of the group or the topic, or None."""
         try:
             check_group(group)
             check_topic(topic)
@@ -111,7 +112,7 @@ class ZooKeeperPlace:
         return None
 
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
-        """Executes each write as one request, conditional on the versions of the nodes; see `Target`."""
+        """Executes each write as one request, conditional on the versions of the nodes that were read; see `Target`."""
         groups = max(1, self._in_flight // 4)
         waiting: deque[_Sent] = deque()
         for write in writes:
@@ -173,7 +174,7 @@ def _group_of(nodes: GroupNodes) -> GroupOffsets:
 
 
 class _Outcome(NamedTuple):
-    """The outcome of one request, with the reason of a refusal.
+    """The outcome of one request, with the reason if it was refused.
 
     Attributes:
         lacks_node: whether the node or its parent is missing.
@@ -185,7 +186,7 @@ class _Outcome(NamedTuple):
 
 
 def _fate_of(sent: _Sent) -> Written:
-    """Waits for the answers of a group."""
+    """Waits for the answers to a group's requests, and returns the outcome."""
     outcomes = [_outcome_of(each) for each in sent.answers]
     if len(outcomes) == 1:
         return Written(sent.write, *outcomes[0][:2])
