@@ -246,7 +246,7 @@ class _Complaints(logging.Handler):
 
 
 def run(arguments: list[str]) -> int:
-    """Runs one command and returns its exit code; every failure becomes a line and an exit code."""
+    """Runs one command and returns its exit code; turns every failure into an error line and an exit code."""
     prepare(sys.stdout)
     prepare(sys.stderr)
     if shell := os.environ.get(completion.VARIABLE):

@@ -73,7 +73,7 @@ def _offset_text(offset: int | None) -> str:
 
 
 def name_change(row: dict[str, Any]) -> str:
-    """Returns a row of `change_rows` as text for a sentence, such as "orders:0 42 -> none"."""
+    """Converts a row of `change_rows` to text for a sentence, such as "orders:0 42 -> none"."""
     place = f"{name_text(row['topic'])}:{row['partition']}"
     before, after = row["offset_before"], row["offset_after"]
     if before == after:

@@ -211,7 +211,7 @@ def print_summary(output: Output, summary: dict[str, Any], stuck: list[StuckTran
 
 
 def _lost_past(store: offsetlog.OffsetStore, plans: list[Plan]) -> Effect | None:
-    """Returns the effect on history that an earlier cleaning kept and this one would drop; None if it drops none."""
+    """Returns the effect of dropping history that an earlier cleaning kept; None if this one drops none."""
     groups = store.maintenance.unheld([plan.number for plan in plans if plan.action != "none"])
     if not groups:
         return None

@@ -109,7 +109,7 @@ _AGO = re.compile(r"-\d+(?:\.\d+)?\s*(?:ms|[smhdw])", re.IGNORECASE)
 
 
 class MomentsCommand(Command):
-    """A command whose arguments are moments: it takes -2h as a moment and -h as the option for help."""
+    """A command whose arguments are moments: -2h is a moment, -h the option for help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses the arguments; a moment that begins with a dash is not taken for an option."""

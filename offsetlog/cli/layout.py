@@ -34,7 +34,7 @@ class Column:
     """A column of a table.
 
     Attributes:
-        name: the name of the field in a row, and of the column.
+        name: the name of the field in a row, which is also the heading.
         show: how a value becomes text on a terminal.
         tsv_cell: how a value becomes text in TSV.
         csv_cell: how a value becomes text in CSV.
@@ -59,7 +59,7 @@ class _Widths:
     """The widths of a column's values.
 
     Attributes:
-        usual: the width that fits the name and the short values, which are always in the column; 0 if all values are
+        usual: the width of the name and of the short values, which are never moved below the row; 0 if all values are
             long.
         longest: the width of the longest value.
     """
@@ -234,7 +234,7 @@ def wrap(parts: list[str], width: int) -> list[str]:
 
 
 class Cells:
-    """Makes the cells of TSV or CSV, row by row; converts a value that successive rows share only once."""
+    """Makes the cells of TSV or CSV, row by row; a value that successive rows share is converted only once."""
 
     def __init__(self, columns: Sequence[Column], *, csv: bool) -> None:
         cells = [(column.name, column.csv_cell if csv else column.tsv_cell) for column in columns]

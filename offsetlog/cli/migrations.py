@@ -32,7 +32,7 @@ def counts_text(counts: dict[str, int]) -> str:
 
 
 def outcome_lines(committed: dict[str, int], kept: dict[str, int], *, dry_run: bool) -> list[str]:
-    """Returns one line per action: how many positions it commits, or would commit, and how many stay."""
+    """Returns one line per action, with the number of positions that are, or would be, committed or kept."""
     would = "would be " if dry_run else ""
     done = [f"{count_text(count, 'position')} {would}{WORDS[action]}" for action, count in committed.items()]
     return [*done, *(f"{count_text(count, 'position')} {WORDS[action]}" for action, count in kept.items())]

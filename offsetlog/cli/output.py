@@ -125,12 +125,12 @@ class Output:
             print(text, file=self.stream)
 
     def result(self, columns: Sequence[Column], row: Row) -> None:
-        """Prints a result of one row in a format for programs; prints no text, as text output has sentences instead."""
+        """Prints a result of one row in a format for programs; text output has sentences instead."""
         if not self.is_text:
             self.rows(columns, [row], "")
 
     def summary(self, columns: Sequence[Column], row: Row) -> None:
-        """Prints an object that has other fields than the rows before it; only in JSON."""
+        """Prints an object whose fields differ from those of the rows before it; JSON only."""
         if self.is_json:
             self.json_line({column.name: row[column.name] for column in columns})
 

@@ -79,7 +79,7 @@ def _hint(
 def _plan(
     store: offsetlog.OffsetStore, group: str, moment: datetime | int, selection: set[str | TopicPartition]
 ) -> tuple[list[Change], str | None]:
-    """Returns the changes, and a reason other than members why they need --force; None if there is no such reason."""
+    """Returns the changes, and why they need --force even if the group has no members (None if they do not)."""
     keys = _keys(store, group, moment, selection)
     try:
         return store.restore(group, moment, keys, dry_run=True), None

@@ -1,1 +1,1 @@
-"""Consumer groups and their coordinator, without I/O: takes requests, time and records; gives answers and records."""
+"""Consumer groups and their coordinator, without I/O: it takes requests and the time, and gives answers and records."""

@@ -43,8 +43,8 @@ def rebalance_timeout_of(request: JoinGroupRequest) -> int:
 def is_unwritable(name: str) -> bool:
     """Whether a name is too long for a group record, and for answers of old versions.
 
-    A request's bytes that are not UTF-8 were replaced by characters of three bytes each, so a name
-    can be too long although the client sent a shorter one.
+    The decoder of requests replaces bytes that are not UTF-8 by characters of three bytes, so a
+    name can become longer than the client sent it.
     """
     is_short = len(name) * 4 <= NAME_BYTES_MAX
     return not is_short and len(name.encode("utf-8", "replace")) > NAME_BYTES_MAX
@@ -112,7 +112,7 @@ def awaited_syncs(group: ClassicGroup, error: ErrorCode) -> Refusals:
 
 
 def members_for_leader(group: ClassicGroup) -> tuple[JoinGroupResponseMember, ...]:
-    """Returns all members with their metadata for the group's protocol; the leader assigns partitions by these."""
+    """Returns all members with their metadata for the group's protocol, from which the leader assigns partitions."""
     return tuple(
         JoinGroupResponseMember(
             each.member_id, each.group_instance_id, each.metadata(group.protocol)

@@ -109,7 +109,7 @@ class _Slot:
 
 
 class Coordinator:
-    """The groups of the led log partitions; see the module.
+    """The coordinator of the groups in the led log partitions; the module's docstring explains it.
 
     A partition is loading between `begin_load` and `loaded`.  Requests for a partition that is
     neither loading nor loaded are answered with NOT_COORDINATOR.  Times are seconds of any steady

@@ -84,14 +84,13 @@ class Write:
     """A record that a group needs, and the calls that wait for it.
 
     Attributes:
-        record: the change of the group: a GroupRecord is its new state, an Expiry deletes its
-            expired positions (and the group if nothing else is left), a Fence ends its generation,
+        record: the change of the group.  A GroupRecord holds its new state.  An Expiry deletes its
+            expired positions, and the group if nothing else is left.  A Fence ends its generation.
             None deletes the group and its positions.
-        done: called once, with None when the record has been applied or with the error of its
-            write, and with the time in seconds.  Answers the calls, and may return the next record
-            to write.
-        refusals: returns the waiting calls with answers that refuse them, for the case that they
-            are refused before `done`.
+        done: answers the waiting calls, and may return the next record to write.  Called once, with
+            the error of the write (None once the record is applied) and the time in seconds.
+        refusals: returns the waiting calls, each with an answer that refuses it; called only if
+            they are refused before `done`.
     """
 
     record: GroupRecord | Expiry | Fence | None
@@ -530,7 +529,7 @@ class Membership:
     def leave(
         self, group: ClassicGroup, request: LeaveGroupRequest, call: Call, now: float
     ) -> Write | None:
-        """Handles a LeaveGroup of a group that exists; if the change has a record, answers when that is written."""
+        """Handles a LeaveGroup of a group that exists; answers after the write if the change needs a record."""
         if group.state is GroupState.DEAD:
             self._answer(call, leave_refusal(error_codes.COORDINATOR_NOT_AVAILABLE))
             return None

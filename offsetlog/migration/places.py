@@ -139,7 +139,7 @@ class Source(Protocol):
         ...
 
     def read(self, groups: Iterable[str]) -> Iterator[GroupOffsets]:
-        """Yields the groups in the given order; one that does not exist is empty."""
+        """Yields the groups in the given order; a group that does not exist has no positions."""
         ...
 
 
@@ -163,13 +163,13 @@ class Target(Protocol):
         ...
 
     def read(self, groups: Iterable[str]) -> Iterator[GroupOffsets]:
-        """Yields the groups in the given order; one that does not exist is empty."""
+        """Yields the groups in the given order; a group that does not exist has no positions."""
         ...
 
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
         """Executes the writes in any order; yields each write when its outcome is known.
 
-        Each write is made as a whole or not at all, unless the place was asked to split writes that are too large for
-        one request.
+        Each write is made as a whole or not at all.  Only a place that was asked to split writes too large for one
+        request may make a part of a write.
         """
         ...

@@ -55,7 +55,8 @@ class ZooKeeperPlace:
     Args:
         connection: the connection, already started.
         in_flight: the limit for outstanding reads of each kind; a quarter of it is the limit for groups being written.
-        split: whether to write a group that is too large for one request in several; such a write can end half done.
+        split: whether to write a group that is too large for one request in several requests; such a write may be made
+            only in part.
     """
 
     has: frozenset[str] = frozenset()

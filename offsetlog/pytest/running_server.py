@@ -323,7 +323,7 @@ class ServerFactory:
 
         Args:
             path: the log directory; None for a new one.
-            settings: the other arguments of OffsetlogServer, which also says what this raises.
+            settings: the other arguments of OffsetlogServer; raises the same errors.
         """
         server = OffsetlogServer(self._make_path() if path is None else path, **settings)
         self._servers.append(server)

@@ -71,11 +71,11 @@ class VirtualClock:
         return deadline
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> clock.Timer:
-        """Calls a function when this clock, by running or by `advance`, is `seconds` further."""
+        """Calls a function once this clock has moved by `seconds`, whether it ran or `advance` moved it."""
         return self.call_at(self.time() + seconds, callback)
 
     async def advance(self, seconds: float, settle: Callable[[], Awaitable[object]]) -> None:
-        """Moves the clock ahead, and makes each scheduled call that becomes due at its own time, in order.
+        """Moves the clock ahead, and on the way makes the scheduled calls in order, each at its own time.
 
         Concurrent calls run one after another: each starts at the time that the one before it
         reached.

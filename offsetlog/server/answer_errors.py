@@ -49,7 +49,7 @@ _FINDERS = {
 
 
 def first_error(message: Any) -> int:
-    """Returns the code of the first error in an answer; 0 if it has none, or for None, which is no answer."""
+    """Returns the code of the first error in an answer; 0 if the answer is None or has no error."""
     found = _FINDERS.get(type(message))
     return 0 if found is None else found(message)
 

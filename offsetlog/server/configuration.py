@@ -76,7 +76,7 @@ class _Draft:
 def settings_of(
     given: Mapping[str, Given], path: Path | None = None, *, allow_any_host: bool = False
 ) -> ServerSettings:
-    """Returns the settings that the given properties make.
+    """Builds the settings of a server from its properties.
 
     Args:
         given: the properties, by name.
@@ -84,8 +84,8 @@ def settings_of(
         allow_any_host: see ServerSettings.
 
     Raises:
-        ConfigError: a property is unknown, out of range or contradicts another (the message names
-            the file and line, or the option), or no log directory is given.
+        ConfigError: a property is unknown, is out of range or contradicts another (the message
+            names the file and line, or the option); or no log directory is given.
     """
     if path is None and "log.dirs" not in given:
         raise ConfigError("no log directory is given: name it as PATH, or set log.dirs in the --config file")

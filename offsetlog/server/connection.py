@@ -1,4 +1,4 @@
-"""One client's connection: its share of the server's memory, and handlers for its requests."""
+"""One client's connection, which takes memory for its requests and passes them to handlers."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Connection(FrameStream, asyncio.Protocol):
         self.release(SLOW_READER)
 
     def is_idle(self, since: float) -> bool:
-        """Whether no whole request has arrived since that time, and none waits for memory or for its answer."""
+        """Whether no whole request has arrived since `since`, and none waits for memory or for its answer."""
         is_waiting = bool(self.places) and not self.held & SLOW_READER
         return self.last_request < since and not is_waiting and not self.held & NO_MEMORY
 

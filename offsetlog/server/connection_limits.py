@@ -23,7 +23,7 @@ ADVANCE_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """Limits on clients; Kafka's name of a limit, where Kafka has one, is in parentheses.
+    """Limits on clients, with Kafka's names in parentheses.
 
     Attributes:
         request_bytes_max: limit for one request (``socket.request.max.bytes``); a larger one ends
@@ -87,8 +87,8 @@ class RequestMemory:
     """Limits the memory of requests that are arriving or held; a request that finds no free memory waits.
 
     A request takes memory for the bytes that have arrived.  Once nothing is left, only the request
-    that began first is read on, so every request arrives in the end, however large.  Together they
-    hold less than the limit plus one request, besides one read of each connection.
+    that began first is read on, so every request arrives in the end, however large.  Together,
+    requests hold less than the limit plus one request, not counting one read of each connection.
 
     Whole requests that the server has not handled yet may also reach the limit plus one request.
     Then no request is read on until the server has handled some.
@@ -153,10 +153,10 @@ class RequestMemory:
     def end_slow(self, now: float, seconds: float) -> None:
         """Ends requests that are incomplete after `seconds`, the oldest first, until no request waits for memory.
 
-        A request that waits for memory may wait for twice the time, because it keeps no memory from
-        others.  When it gets memory, its time begins again.  The wait is limited because waiting
-        clients may give up: requests whose clients send nothing more would otherwise get memory one
-        after another.
+        A request may wait for memory for twice that time, because it keeps no memory from others.
+        When it gets memory, its time begins again.  Its wait must have a limit, because its client
+        may have given up: any number of such requests would otherwise get memory in turn and then
+        send nothing.
         """
         for request in list(self._taken):
             if not self._waiting:
@@ -218,7 +218,7 @@ class OpenConnections:
         return len(self._open)
 
     def leave_files(self, most: int | None) -> None:
-        """Lowers the limit to the number of files left for connections; None: no limit."""
+        """Lowers the limit to the number of files left for connections; None leaves the limit unchanged."""
         if most is None or most >= self.connections_max:
             return
         text = (

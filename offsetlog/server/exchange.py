@@ -123,7 +123,7 @@ class Exchange:
         self._abandoned = stop
 
     def abandon(self) -> None:
-        """Marks the exchange as abandoned: its connection has ended."""
+        """Marks the exchange as abandoned, since its connection has ended."""
         self._is_abandoned = True
         stop = self._abandoned
         self._finish()

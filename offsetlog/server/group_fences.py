@@ -1,4 +1,4 @@
-"""Fences of the storage plugin while a server runs on its manager: the coordinator writes them."""
+"""Fences of the storage plugin while a server uses the same manager; the coordinator writes such fences."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _in_lines(reasons: list[str]) -> str:
 
 
 def health(status: ServerStatus) -> Verdict:
-    """Checks that the process responds, its logs accept writes, and its disk has room.
+    """Checks that the process responds, its logs accept writes, and its disk has free space.
 
     Do not call this on the event loop.
     """

@@ -1,4 +1,4 @@
-"""Compacts the logs of topics, the one with the largest dirty part first (docs/format/topics.md §17.7)."""
+"""Compacts the logs of topics, those with the largest dirty share first (docs/format/topics.md §17.7)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LISTED_AGAIN_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionSettings:
-    """Settings of compaction; Kafka's name of each is in parentheses.
+    """Settings of compaction, with Kafka's names in parentheses.
 
     Attributes:
         enabled: whether topics are compacted (``log.cleaner.enable``).

@@ -47,8 +47,8 @@ def find_topics(directory: LogDirectory) -> dict[str, FoundTopic]:
 
     Two kinds of directories with the name of a partition are logged and ignored:
 
-    * those with neither partition.metadata nor a segment, which do not prevent a clean stop, as
-      they hold nothing to recover;
+    * those with neither partition.metadata nor a segment; since they hold nothing to recover, they
+      do not prevent a clean stop;
     * those whose partition number is too high.
 
     Raises:

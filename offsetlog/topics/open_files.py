@@ -15,7 +15,7 @@ RESERVED_FILES = 64
 
 
 def open_logs_max() -> int:
-    """Returns how many logs may be open: as many as a quarter of the limit on open files suffices for."""
+    """Returns how many logs may be open, so that they use at most a quarter of the limit on open files."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return OPEN_LOGS_MAX

@@ -13,10 +13,10 @@ LONG_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLogSettings:
-    """The settings of a topic's log; Kafka's name of a setting is in parentheses.
+    """The settings of a topic's log, with Kafka's names in parentheses.
 
     Attributes:
-        segment_bytes: a segment is rolled before it grows over this (``segment.bytes``).
+        segment_bytes: a segment is rolled before it grows larger than this (``segment.bytes``).
         segment_ms: a segment is rolled when its first record is older than this time
             (``segment.ms``).
         index_interval_bytes: bytes between two index entries (``index.interval.bytes``).
@@ -25,7 +25,8 @@ class TopicLogSettings:
             (``producer.id.expiration.ms``).
         cleanup_policy: ``delete`` deletes old segments, ``compact`` compacts superseded records
             away; may hold both (``cleanup.policy``).
-        retention_ms: a segment is deleted when its newest record is older; -1: never (``retention.ms``).
+        retention_ms: a segment is deleted when its newest record is older than this; -1: never
+            (``retention.ms``).
         retention_bytes: the oldest segment is deleted while the other segments have at least this
             size; -1: never (``retention.bytes``).
         file_delete_delay_ms: time before the files of a deleted segment are removed

@@ -461,7 +461,7 @@ class TopicLogs:
         return self._known_producer_id
 
     def change_settings(self, topic: str) -> None:
-        """Applies a topic's changed settings to its open logs."""
+        """Applies the changed settings of a topic to its open logs."""
         self._openings.settings_have_changed()
         for key, log in self._open_logs():
             if key[0] == topic:

@@ -68,7 +68,7 @@ def parse_settings(settings: list[str] | None) -> dict[str, str]:
 def moment_option(text: str | None) -> str | None:
     """Converts a moment that a user typed to the value of the data source's option `at`; None means now.
 
-    JSON is passed on: an object of log offsets by log partition, as the option takes it.
+    A JSON object of log offsets by log partition is passed on, since the option takes it too.
 
     Raises:
         InvalidArgumentError: the text is not a moment.

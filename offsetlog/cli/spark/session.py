@@ -26,14 +26,14 @@ def spark_for(
     settings: list[str] | None,
     output: str | None = None,
 ) -> Iterator[SparkSession]:
-    """Yields a session for a job, and stops a new one afterwards; turns Spark's failures into errors of offsetlog.
+    """Yields a Spark session for a job, and stops it if it is new; turns Spark's failures into errors of offsetlog.
 
     `output` is the path that the job writes to, if it writes.
 
     Raises:
-        ConfigError: PySpark is not installed, Spark does not start, or Spark cannot write to paths like `output`.
-        OffsetLogError: an executor failed.  If the data source raised the error, the same error; otherwise one with the
-            first line of Spark's message and the exception of the Python worker.
+        ConfigError: PySpark is not installed, Spark does not start, or Spark cannot write to a path such as `output`.
+        OffsetLogError: the job failed.  This is the error that the data source raised on an executor, or else an error
+            with the first line of Spark's message and the exception of the Python worker.
     """
     parsed = parse_settings(settings)
     try:

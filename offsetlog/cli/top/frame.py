@@ -1,7 +1,7 @@
 """One frame of the display: lines of facts about a server, and tables of its requests and groups.
 
-Unknown values are omitted, such as the rates of a broker without metrics.  The first frame shows the rates since the
-start of the server.
+Unknown values are omitted: for example, a broker without metrics has no rates.  The first frame shows the rates since
+the start of the server.
 """
 
 from __future__ import annotations

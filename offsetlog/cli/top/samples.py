@@ -137,7 +137,7 @@ class Interval:
         return {group: count / self.seconds for group, count in grown.items() if count}
 
     def quantile(self, name: str, share: float, **labels: str) -> float | None:
-        """Returns a quantile of a histogram in seconds, estimated like in Prometheus; None without events."""
+        """Returns a quantile of a histogram in seconds, estimated as in Prometheus; None without events."""
         return quantile(share, sorted(self._buckets(f"{name}_bucket", labels)))
 
     def _buckets(self, name: str, labels: Mapping[str, str]) -> Iterator[tuple[float, float]]:

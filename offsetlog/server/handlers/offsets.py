@@ -92,7 +92,7 @@ class _CommitAnswer:
         )
 
     def add(self, key: _Key, errors: Iterable[tuple[int, ErrorCode | None]]) -> None:
-        """Adds partitions of one topic, each with the error because of which it is not committed, or None."""
+        """Adds partitions of one topic, each with the error that keeps it from being committed, or None."""
         partitions = [
             OffsetCommitResponseTopicPartition(each, 0 if error is None else error.code)
             for each, error in errors
@@ -225,7 +225,7 @@ def _committed(
 
 
 def commit_refused(request: Request, failure: OffsetLogError) -> bytes:
-    """Returns the frame of the answer to a commit that failed after it was written."""
+    """Returns the frame that answers a commit whose wait for durability failed."""
     answer = error_answer(request, write_error(failure).code)
     return encode_response(answer, request.api_version, request.correlation_id)
 
