@@ -159,7 +159,7 @@ def command(
         show(output, changes, wide=wide)
     if damage is not None:
         complain(damage)
-        complain(f"nobody knows the offsets of group {name_text(group)} at {moment_text(moment)}: nothing was done")
+        complain(f"the offsets of group {name_text(group)} at {moment_text(moment)} are unknown: nothing was done")
         return 1
     output.line(_line(group, changes, moment, hint))
     return 0

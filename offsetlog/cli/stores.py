@@ -190,7 +190,7 @@ def _tell_recovery(store: offsetlog.OffsetStore) -> None:
     for found in store.recoveries().values():
         if found["torn_bytes"]:
             complain(
-                f"cut an unfinished tail of {found['torn_bytes']} bytes, copied to {found['broken_path']} "
+                f"removed an unfinished tail of {found['torn_bytes']} bytes, copied to {found['broken_path']} "
                 f"({found['torn_path']}, byte {found['torn_position']})"
             )
     named = set()

@@ -37,7 +37,7 @@ from offsetlog.zookeeper.requests import Multi
 
 TOO_LARGE = (
     "the {count} writes of the group do not fit one request to ZooKeeper ({most} bytes, jute.maxbuffer); "
-    "several requests are not all-or-none; --split allows them"
+    "--split writes them in several requests, which is not all or nothing"
 )
 
 
@@ -82,8 +82,8 @@ class ZooKeeperPlace:
         """
         if self._connection.exists("/") is None:
             raise InvalidArgumentError(
-                f"ZooKeeper has no node for the root of {self._connection.settings.hosts!r}; correct it, or make it "
-                "with ZooKeeper's own client"
+                f"ZooKeeper has no node for the root of {self._connection.settings.hosts!r}; correct the "
+                "root, or create it with ZooKeeper's own client"
             )
         if dry_run or self._connection.exists(CONSUMERS) is not None:
             return

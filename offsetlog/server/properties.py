@@ -190,14 +190,14 @@ PROPERTIES: dict[str, Property] = {
     ),
     "node.id": Property("the node's id, for a new directory", "0", ("node_id",)),
     "listeners": Property(
-        "the address it listens on; without HOST, all addresses of the machine, which needs "
-        "`--allow-any-host`; port 0 takes a free one",
+        "the address to listen on; without HOST, all addresses of the machine, which needs "
+        "`--allow-any-host`; with port 0, a free port",
         "PLAINTEXT://127.0.0.1:9092",
         ("listener",),
         form=LISTENER,
     ),
     "advertised.listeners": Property(
-        "the address given to clients, if it is another one", "", ("advertised",), form=LISTENER
+        "the address given to clients, if it differs from `listeners`", "", ("advertised",), form=LISTENER
     ),
     "metrics.listener": Property(
         "the address for `/metrics`, `/healthz`, `/readyz` and `/groups`, in the form of `listeners`; "
@@ -330,14 +330,14 @@ PROPERTIES: dict[str, Property] = {
     "log.index.interval.bytes": _of_topics("index.interval.bytes", "index_interval_bytes"),
     "log.index.size.max.bytes": _of_topics("segment.index.bytes", "segment_index_bytes", smallest=24),
     "log.retention.hours": Property(
-        "`log.retention.ms` in hours; used if neither that nor the minutes are set",
+        "`log.retention.ms` in hours; used if neither `log.retention.ms` nor the minutes are set",
         "168",
         ("topic_logs.retention_ms",),
         -1,
         factor=3_600_000,
     ),
     "log.retention.minutes": Property(
-        "`log.retention.ms` in minutes; used if that is not set",
+        "`log.retention.ms` in minutes; used if `log.retention.ms` is not set",
         "",
         ("topic_logs.retention_ms",),
         -1,

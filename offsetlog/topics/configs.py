@@ -107,9 +107,10 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
         60_000, "How long the files of a deleted segment stay, in ms.", "log.segment.delete.delay.ms", used=True
     ),
     "flush.messages": _number(
-        LONG_MAX, "Records after which the log is flushed.", "log.flush.interval.messages", at_least=1, used=True
+        LONG_MAX, "The number of unflushed records after which the log is flushed.",
+        "log.flush.interval.messages", at_least=1, used=True
     ),
-    "flush.ms": _number(LONG_MAX, "After so long the log is flushed, in ms.", used=True),
+    "flush.ms": _number(LONG_MAX, "The time after which a record is flushed, in ms.", used=True),
     "follower.replication.throttled.replicas": TopicConfig(
         Kind.LIST, "", "The replicas that are throttled on the follower's side."
     ),
@@ -126,11 +127,12 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
         -2, "How long records stay on local disk beside remote storage, in ms.", "log.local.retention.ms", at_least=-2
     ),
     "max.compaction.lag.ms": _number(
-        LONG_MAX, "After so long a record is compacted, in ms.", "log.cleaner.max.compaction.lag.ms", at_least=1,
+        LONG_MAX, "The age at which a record is due for compaction, in ms.",
+        "log.cleaner.max.compaction.lag.ms", at_least=1,
         used=True,
     ),
     "max.message.bytes": _number(
-        1_048_588, "The largest batch, in bytes as stored.", "message.max.bytes", kind=Kind.INT, used=True
+        1_048_588, "The largest size of a stored batch, in bytes.", "message.max.bytes", kind=Kind.INT, used=True
     ),
     "message.timestamp.after.max.ms": _number(
         3_600_000,
@@ -176,22 +178,25 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
     "remote.log.delete.on.disable": _flag("Whether data in remote storage is deleted when remote storage is disabled."),
     "remote.storage.enable": _flag("Whether old segments are copied to remote storage."),
     "retention.bytes": _number(
-        -1, "The bytes of a partition above which old segments are deleted; -1 for no limit.", "log.retention.bytes",
+        -1, "The size of a partition above which old segments are deleted, in bytes; -1 for no limit.",
+        "log.retention.bytes",
         at_least=-LONG_MAX - 1, used=True,
     ),
     "retention.ms": _number(
-        604_800_000, "The age of a segment at which it goes, in ms; -1 for none.", at_least=-1, used=True
+        604_800_000, "The age at which a segment is deleted, in ms; -1 for never.", at_least=-1, used=True
     ),
     "segment.bytes": _number(
-        1 << 30, "The bytes at which a segment is rolled.", "log.segment.bytes", at_least=1 << 20, kind=Kind.INT,
+        1 << 30, "The size at which a segment is rolled, in bytes.",
+        "log.segment.bytes", at_least=1 << 20, kind=Kind.INT,
         used=True,
     ),
     # Kafka takes 4 and more, with which a segment would be rolled for each record.
     "segment.index.bytes": _number(
-        10_485_760, "The most bytes of an index file.", "log.index.size.max.bytes", at_least=64, kind=Kind.INT,
+        10_485_760, "The largest size of an index file, in bytes.",
+        "log.index.size.max.bytes", at_least=64, kind=Kind.INT,
         used=True,
     ),
-    "segment.jitter.ms": _number(0, "The most by which a roll is moved forward at random, in ms."),
+    "segment.jitter.ms": _number(0, "The longest time by which a roll is brought forward at random, in ms."),
     "segment.ms": _number(
         604_800_000, "The age at which a segment is rolled, in ms.", at_least=1, used=True
     ),

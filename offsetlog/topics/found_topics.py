@@ -107,7 +107,7 @@ def check_place(directory: LogDirectory, topic: str, number: int) -> None:
     # A crash leaves the latter of a partition that was being made.
     if not _has_log(names) and set(names) - {f"{PARTITION_METADATA}.tmp"}:
         raise StorageError(
-            f"it has files, and neither {PARTITION_METADATA} nor a segment, so that it is no partition; "
+            f"the directory has files but neither {PARTITION_METADATA} nor a segment, so it is not a partition; "
             "move it out of the log directory",
             path=path,
         )
