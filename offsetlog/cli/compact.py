@@ -35,9 +35,10 @@ PATH may be the directory of a stopped broker; the command takes its lock. Offse
 not change; a tombstone stays for --delete-retention after the first pass that found no other record of its key. A
 damaged segment is reported and left as it is. The command can be interrupted at any time; the next one continues.
 
-Superseded records are the history, and are dropped, as in every open store, unless --min-history keeps them. Before it
-drops history that an earlier cleaning kept for some groups, the command asks first, or needs --yes; not so if
---min-history names these groups, too (GROUP=0 drops their history), or gives all groups a time as long.
+Superseded records are the history. The command drops them, as an open store does, unless --min-history keeps them. If
+an earlier cleaning kept history of some groups and this one would drop it, the command asks first, or needs --yes. It
+does not ask if --min-history names these groups (GROUP=0 drops their history), or gives all groups a time that is as
+long.
 
 \b
 Examples:

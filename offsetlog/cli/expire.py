@@ -25,9 +25,10 @@ from offsetlog.types import ExpiryReport
 
 HELP = f"""Delete the offsets that have expired.
 
-An offset expires when its group has had no members for the retention time, counted from when the group became empty
-or, if that is unknown, from the commit; or at the time in its own record. Nothing expires in a group that has members,
-and no position expires while an open transaction has a value for it. A group that has nothing left is deleted, too.
+An offset expires when its group has had no members for the retention time. That time is counted from when the group
+became empty or, if that is unknown, from the commit. If the record of an offset has an expiry time, that time counts
+instead. Nothing expires in a group that has members, and no position expires while an open transaction has a value for
+it. A group that has nothing left is deleted, too.
 
 With --dry-run or --within, the command only lists what expires, when and why, and PATH is only read. {ASKS}
 A deletion writes tombstones; the offsets disappear from the log when it is compacted.

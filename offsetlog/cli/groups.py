@@ -18,9 +18,9 @@ from offsetlog.directory.reading import PartitionState
 HELP = """Print the groups in a log, sorted by name or by their last commit.
 
 As on a broker, a group is listed if it has a record of its own, a committed offset, or an offset in an open
-transaction; `groups()` of the library omits groups that have only the last. A group that appears only in an aborted
-transaction is not listed; a running broker lists it until it cleans up. The log shows only the states Stable (with
-members) and Empty.
+transaction; `groups()` of the library omits groups that have only an offset in an open transaction. A group that
+appears only in an aborted transaction is not listed; a running broker lists it until it cleans up. The log shows only
+the states Stable (with members) and Empty.
 
 Exit codes: 0 done, 1 damage was found, 2 could not be read.
 

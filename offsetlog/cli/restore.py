@@ -28,10 +28,10 @@ _MS = timedelta(milliseconds=1)
 
 HELP = f"""Restore the committed offsets of a group as they were at a moment.
 
-It is one new commit, all or nothing. It changes nothing in the log, so that another restore can undo it. Positions that
-were not committed then are deleted. {ASKS} Stop the
-group's consumers first: their next commits overwrite the restored positions. A group that has members needs --force,
-and so does a restore that would delete all offsets of the group. --dry-run says why it would be refused.
+The restore is one new commit, all or nothing. It removes nothing from the log, so another restore can undo it.
+Positions that were not committed at that moment are deleted. {ASKS} Stop the group's consumers first: their next
+commits overwrite the restored positions. A group that has members needs --force, and so does a restore that would
+delete all offsets of the group. --dry-run says why it would be refused.
 
 {MOMENTS}
 
