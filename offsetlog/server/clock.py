@@ -37,7 +37,8 @@ class LoopClock:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        #: See Clock.  Without a call in between: every read of every connection asks for it.
+        #: See Clock.  This is the loop's own method, because every read of every connection calls
+        #: it.
         self.time = loop.time
 
     def now_ms(self) -> int:

@@ -32,13 +32,13 @@ ALL_ADDRESSES = "0.0.0.0"
 #: A group without members keeps its positions for a week, unless `offsets.retention.minutes` is set.
 RETENTION_MS = 7 * 24 * 3600 * 1000
 
-#: Before host and port in ServerSettings, by the place of a property.
+#: The prefixes of "host" and "port" in ServerSettings, by the `places` of a property.
 _PREFIXES = {"listener": "", "advertised": "advertised_", "metrics": "metrics_"}
 
 
 @dataclass(slots=True)
 class _Draft:
-    # The parts of the settings as far as they are changed.
+    # The settings built so far.
     manager: ManagerSettings
     parts: dict[str, Any] = field(
         default_factory=lambda: {
@@ -92,7 +92,8 @@ def settings_of(
     draft = _Draft(
         ManagerSettings(
             path=Path() if path is None else path,
-            # A new directory has PARTITIONS_DEFAULT of offsetlog.config, any other one its own.
+            # A new directory gets PARTITIONS_DEFAULT of offsetlog.config; any other keeps its own
+            # number.
             partitions=None,
             durability="disk",
             accept_while_loading=False,
@@ -118,7 +119,7 @@ def settings_of(
             **draft.own,
         )
     except ConfigError as failure:
-        # Only an address that is not allowed is found out here.
+        # ServerSettings itself refuses only addresses that are not allowed.
         names = ("listeners", "metrics.listener")
         places = [given[name].place for name in names if name in given]
         raise ConfigError(f"{' or '.join(places)}: {failure.message}") from failure

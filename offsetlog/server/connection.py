@@ -30,8 +30,8 @@ from offsetlog.server.node import NodeState
 _log = logging.getLogger(__name__)
 
 API_VERSIONS = 18
-#: Elements that the arrays of one request may have in all: a handler answers all of them in one turn
-#: of the event loop, in which no other connection is served.
+#: Limit for the elements in all arrays of one request: a handler answers all of them in one turn of
+#: the event loop, in which no other connection is served.
 ENTRIES_MAX = 100_000
 
 
@@ -63,8 +63,8 @@ class Connection(FrameStream, asyncio.Protocol):
         self._connections = connections
         self._host = ""
         self._waiting: Place | None = None
-        # When a request above 64 KiB began to arrive, or was last let in, by `perf_counter`; None:
-        # none is arriving.
+        # The time by `perf_counter` when a request above 64 KiB began to arrive or last got memory;
+        # None if no such request is arriving.
         self._arriving_since: float | None = None
         self._parked_bytes = 0
 
@@ -72,7 +72,7 @@ class Connection(FrameStream, asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
-        # uvloop's are no subclass of asyncio.Transport.
+        # The transports of uvloop are not subclasses of asyncio.Transport.
         self.transport = cast("asyncio.Transport", transport)
         self._host = str((transport.get_extra_info("peername") or ("",))[0])
         if not self._connections.admit(self, self._host):
@@ -81,10 +81,11 @@ class Connection(FrameStream, asyncio.Protocol):
             return
         own = transport.get_extra_info("socket")
         if own is not None:
-            # A client that is gone without a word while it waits for an answer is found so.
+            # Finds clients that vanish without closing the connection while they wait for an
+            # answer.
             own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if transport.get_extra_info("ssl_object") is None:
-                # Else what is written at once would pass by the encryption.
+                # Direct writes to the socket would bypass the encryption.
                 self.fd = own.fileno()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -231,9 +232,9 @@ class Connection(FrameStream, asyncio.Protocol):
             self.refuse(place, f"API {request.api_key}: {text}")
             return
 
-        # Not the loop's time, which does not advance within one iteration.
+        # The loop's time would not do: it does not advance within one iteration.
         began = time.perf_counter()
-        # Not the request, which is as large as its client made it.
+        # Without the message, which is as large as the client made it.
         header = request._replace(message=None)
         send = partial(self._send_answer, place, header, began)
         end = partial(self.refuse, place)
@@ -262,8 +263,8 @@ class Connection(FrameStream, asyncio.Protocol):
             self.release(WAITING)
 
     def _encoded(self, message: Any, request: Request) -> bytes | None:
-        # None: it cannot be encoded, which ends only this connection.  The answer may
-        # be given in another client's turn, or in that of a timer.
+        # Returns None if the message cannot be encoded; that ends only this connection, although
+        # the answer may be given in the turn of another client or of a timer.
         if message is None:
             return b""
         try:
@@ -283,7 +284,8 @@ class Connection(FrameStream, asyncio.Protocol):
 
 
 def _entries(values: tuple[Any, ...]) -> int:
-    # The elements of all arrays within a message.  A struct is a tuple of a class of its own.
+    # Counts the elements of all arrays in a message.  A struct is an instance of a tuple's
+    # subclass.
     return sum(
         _entries(each) + (len(each) if type(each) is tuple else 0)
         for each in values

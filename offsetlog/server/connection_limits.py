@@ -15,9 +15,9 @@ from offsetlog.server.unread_answers import UnreadAnswers
 _log = logging.getLogger(__name__)
 
 MIB = 1 << 20
-#: If there are files for fewer, that is worth a warning at the start.
+#: The server warns at its start if it has files for fewer connections than this.
 FEW_CONNECTIONS = 1000
-#: Taken for a request that may be read on, before more of it arrives.
+#: A request that may be read on takes this much in advance.
 ADVANCE_BYTES = 64 << 10
 
 
@@ -99,7 +99,7 @@ class RequestMemory:
         self._limit = limit
         self._left = limit
         self._kept = 0
-        # Both ordered: by when the requests began, and by when they began to wait.
+        # `_taken` is ordered by when requests began, `_waiting` by when they began to wait.
         self._taken: dict[Arriving, int] = {}
         self._waiting: dict[Arriving, None] = {}
 
@@ -112,7 +112,7 @@ class RequestMemory:
         """Raises a request's share to `size` bytes; returns False if the request must wait for `read_on`."""
         taken = self._taken.setdefault(request, 0)
         if size <= taken:
-            return True  # it was let in for more than has come since
+            return True  # the request got more in advance than has arrived
         self._taken[request] = size
         self._left -= size - taken
         if self._left > 0 or self._may_exceed(request):
@@ -173,11 +173,13 @@ class RequestMemory:
         self.release(request)
 
     def _may_exceed(self, request: Arriving) -> bool:
-        # Not while the kept ones take all: each that is whole would be kept, and make way for the next.
+        # Not while kept requests take all of the limit: each request that becomes whole would be
+        # kept, and the next one would be let in.
         return self._kept < self._limit and next(iter(self._taken)) is request
 
     def _let_in(self, request: Arriving) -> None:
-        # With some bytes in advance: else any number would be let in while one byte is left.
+        # Takes some bytes in advance; otherwise any number of requests would be let in while one
+        # byte is left.
         del self._waiting[request]
         self._taken[request] += ADVANCE_BYTES
         self._left -= ADVANCE_BYTES
@@ -280,6 +282,6 @@ class OpenConnections:
         for connection in late:
             connection.end("the server is stopping")
         if late:
-            # Each hears of it in the next turn of the loop.
+            # Each connection learns of its end in the next turn of the loop.
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), seconds)

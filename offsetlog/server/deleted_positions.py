@@ -59,5 +59,5 @@ class DeletedPositions:
 
 
 def _report(failure: OffsetLogError) -> None:
-    # They expire in their time; a topic of the same name would have them until then.
+    # The positions expire some day; until then, a new topic of the same name would have them.
     _log.warning("some positions of deleted topics could not be deleted: %s", failure)

@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Requests that read from the disk at the same time; the others wait for them.
+#: The number of requests that read from the disk at the same time; others wait for these.
 THREADS = 8
 
 

@@ -77,8 +77,8 @@ class Exchange:
             end(reason)
 
     def _finish(self) -> None:
-        # The callables lead back to this exchange: kept, they would keep request and answer until
-        # the garbage collector looks for cycles.
+        # The callables refer to this exchange.  If they were kept, the cycle would keep the request
+        # and the answer in memory until the garbage collector finds it.
         self._is_answered = True
         self._abandoned = self._send = self._end = None
 

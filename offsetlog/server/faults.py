@@ -13,7 +13,8 @@ from offsetlog.server.exchange import Exchange
 if TYPE_CHECKING:
     from offsetlog.server.node import NodeState
 
-#: As in `offsetlog.server.handlers`, which cannot be imported here: handlers use the node.
+#: The same type as in `offsetlog.server.handlers`, which cannot be imported here because handlers
+#: use the node.
 Handler = Callable[["NodeState", Exchange], None]
 
 

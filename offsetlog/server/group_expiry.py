@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Most groups kept unchanged at a time while their positions expire.
+#: The most groups that are kept unchanged at a time while their positions expire.
 GROUPS_AT_ONCE = 256
 
 
 class _Frozen(NamedTuple):
-    # A group that does not change, and by what the coordinator knows the end of that.
+    # A group that does not change until the coordinator gets the token back.
     group: GroupToExpire
     token: object
 
@@ -61,7 +61,7 @@ class GroupExpiry:
         self._tasks: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
         self._is_closed = False
-        # The check that runs: its time, the groups to write for, and what came of it.
+        # The running check: its time, the groups to write tombstones for, and its results.
         self._now = 0
         self._frozen: dict[int, list[_Frozen]] = {}
         self._deleted = 0
@@ -97,12 +97,13 @@ class GroupExpiry:
         try:
             await self.expire()
         except OffsetLogError as failure:
-            # Where it is about the clock, the manager has reported it.
+            # If the failure is about the clock, the manager has already logged it.
             _log.info("the check for expired positions ended early: %s", failure)
         except Exception:
             _log.exception("the check for expired positions failed")
         finally:
-            # The interval counts from the end of a check: there are never two in a row.
+            # The interval begins at the end of a check, so a long check is not followed by another
+            # at once.
             self.start()
             self._groups.end_work()
 
@@ -187,7 +188,7 @@ class GroupExpiry:
         try:
             results = await self._loop.run_in_executor(None, expire, partition, groups, self._now)
         except Exception as failure:
-            # Whatever it is, the groups must not stay as they are for ever.
+            # After any failure, the groups must become changeable again.
             if not isinstance(failure, OffsetLogError):
                 _log.exception("log partition %d: the check for expired positions failed", partition)
                 failure = InternalError(f"the check for expired positions failed: {failure!r}")

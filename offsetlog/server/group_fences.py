@@ -46,7 +46,7 @@ class FenceOrder:
         except OffsetLogError as failure:
             self._failure = failure
             raise
-        # Before any callback that the coordinator learns by.
+        # Added first, so that it runs before the callback that informs the coordinator.
         pending.add_done_callback(self._written)
         return pending
 

@@ -52,9 +52,9 @@ def write_error(failure: OffsetLogError) -> ErrorCode:
         return NOT_COORDINATOR
     return COORDINATOR_NOT_AVAILABLE
 
-#: A deadline that comes later than this says that the event loop was held up.
+#: A deadline that is handled later than this shows that the event loop was held up.
 LATE_SECONDS = 0.1
-#: For the requests that have arrived meanwhile.
+#: How long sessions stay open then, so that requests that have already arrived are handled first.
 GRACE_SECONDS = 0.1
 
 
@@ -96,7 +96,7 @@ class GroupHost:
         self._timer_at = 0.0
         #: The time of the coordinator, in seconds.
         self.now = clock.time
-        # Sessions end at or after this time only.
+        # No session ends before this time.
         self._grace_until = -math.inf
         self._is_in_grace = False
         self.failed_loads: dict[int, str] = {}
@@ -111,7 +111,7 @@ class GroupHost:
         try:
             return self._manager.partition_for(group_id)
         except StringTooLongError:
-            return 0    # no log has a group of this name, as any of them says
+            return 0    # any log will report that it cannot have a group of this name
 
     # ----------------------------------------------------------------------------------------- leading
 
@@ -179,7 +179,7 @@ class GroupHost:
             self._arm()
 
     def _forget(self, call: Call) -> None:
-        # No caller waits for its answer any more.
+        # No caller waits for the answer any more.
         self._replies.pop(call, None)
 
     def _arm(self) -> None:
@@ -200,7 +200,8 @@ class GroupHost:
         now = self._clock.time()
         self._is_in_grace = not self._is_in_grace and now - self._timer_at > LATE_SECONDS
         if self._is_in_grace:
-            # The event loop was held up, and heartbeats that arrived meanwhile are read before sessions end.
+            # The event loop was held up.  Heartbeats that have arrived since are read before
+            # sessions end.
             self._grace_until = now + GRACE_SECONDS
             self._arm()
             return
@@ -331,7 +332,7 @@ class GroupHost:
         self, group_id: str, generation: int, member_id: str, group_instance_id: str | None
     ) -> None:
         """See Ports."""
-        # Where no record can hold the name, the write of each commit says so.
+        # If no record can hold the name, the write of each commit reports that.
         with suppress(StringTooLongError):
             self._front.admit(group_id, generation, member_id, group_instance_id)
 
@@ -358,10 +359,10 @@ class GroupHost:
         except StringTooLongError:
             return False    # no record can hold the name
         except OffsetLogError:
-            return True    # unknown; the next write reports the fault of the log
+            return True    # unknown; the next write reports why the log failed
 
 
-#: The key types of the records that a group of another kind has, and that its members have.
+#: The key types of the records of other groups, and of their members.
 OTHER_GROUPS = {3: "consumer", 11: "share", 17: "streams"}
 OTHER_MEMBERS = {5: "consumer", 10: "share", 19: "streams"}
 

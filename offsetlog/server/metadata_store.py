@@ -18,9 +18,9 @@ from offsetlog.directory.log_directory import random_topic_id
 from offsetlog.errors import CorruptionError, InvalidArgumentError
 from offsetlog.topics.found_topics import CLUSTER_METADATA, FoundTopic
 
-#: The topic whose partitions keep the positions.
+#: The topic whose partitions hold the positions.
 OFFSETS_TOPIC = "__consumer_offsets"
-#: Topics that brokers write, and no client.
+#: Topics that only brokers write to.
 INTERNAL_TOPICS = (OFFSETS_TOPIC, "__transaction_state", "__share_group_state")
 
 FILE = "offsetlog-metadata.json"
@@ -223,7 +223,8 @@ class FileMetadataStore:
                 self._next_producer_id = int(each.get("next_producer_id", self._next_producer_id))
             self._topics = {each["name"]: _topic(each) for each in content["topics"]}
             _follow(self._topics, changes)
-            # An earlier version let clients make it, and delete the brokers' log with it.
+            # An earlier version let clients create this topic; deleting it would delete the
+            # brokers' log.
             self._topics.pop(CLUSTER_METADATA, None)
         except (ValueError, KeyError, TypeError, InvalidArgumentError) as failure:
             raise CorruptionError(f"not a metadata file of this server: {failure!r}", path=self._file.path) from failure
@@ -238,7 +239,7 @@ class FileMetadataStore:
             self._file.replace(self._content(changes))
 
     def _content(self, changes: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        # All there is, with changes that are not made yet.
+        # The whole content of the file, including changes that are only being made.
         topics = dict(self._topics)
         _follow(topics, changes)
         next_ids = (each["next_producer_id"] for each in changes if "next_producer_id" in each)

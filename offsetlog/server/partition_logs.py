@@ -15,7 +15,7 @@ from offsetlog.topics.partition_log import PartitionLog
 from offsetlog.topics.topic_logs import TopicLogs
 from offsetlog.types import EpochEnd, TimedRecord
 
-#: How often the watermark of an offsets log is polled while a client waits for it.
+#: The interval at which the watermark of the offsets topic's log is polled while a client waits.
 LOOK_SECONDS = 0.05
 
 
@@ -121,7 +121,7 @@ class PositionsLog:
     def is_warm(self, offset: int) -> bool:
         """See ReadableLog; it is not known which records are in memory."""
         watermark = self._watermark_or_none()
-        return watermark is None or offset >= watermark  # without one it is refused at once
+        return watermark is None or offset >= watermark  # without a watermark, the read is refused at once
 
     def size_between(self, offset: int, end: int, size_max: int) -> int:
         """See ReadableLog."""
@@ -168,7 +168,7 @@ class PositionsLog:
             self._timer = None
 
     def _watermark_or_none(self) -> int | None:
-        # None where the log has failed, or is led here no more.
+        # Returns None if the log has failed, or if this process no longer leads it.
         try:
             return self.watermark
         except OffsetLogError:
@@ -177,7 +177,7 @@ class PositionsLog:
     def _look(self) -> None:
         self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
         watermark = self._watermark_or_none()
-        # A reader that waits for a log that has failed finds that out by reading.
+        # A reader that waits for a failed log learns that by reading.
         if watermark is None or watermark != self._seen:
             self._seen = watermark
             for watcher in list(self._watchers):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from offsetlog.server.metadata_store import MetadataStore
 
-#: As many are reserved at a time, as Kafka does; those of a block that were not given are lost with a
-#: restart.
+#: The number of ids reserved at a time, as in Kafka; a restart loses the unused ids of a block.
 BLOCK = 1000
 
 

@@ -17,9 +17,9 @@ from offsetlog.errors import ConfigError
 from offsetlog.missing_library import missing_library
 from offsetlog.topics.configs import INT_MAX, LONG_MAX, TOPIC_CONFIGS, Kind, check
 
-#: The largest properties file that is read.
+#: The size of the largest properties file that is read, in bytes.
 FILE_BYTES_MAX = 1 << 20
-#: Unknown names that one message lists, besides the first.
+#: How many unknown names one message lists besides the first.
 NAMES_MAX = 20
 
 _LISTENER = re.compile(r"(PLAINTEXT|http)://(?:\[([0-9a-fA-F:.]+)\]|([^\s\[\]:,/]*)):(\d{1,5})", re.ASCII)
@@ -125,7 +125,7 @@ class Property:
         return value if value < 0 else value * self.factor
 
     def _choice(self, text: str) -> bool | str:
-        # Kafka reads true and false in any case, and other words as they are.
+        # Like Kafka, accepts true and false in upper or lower case, but other words only as listed.
         if self.choices == BOOLEAN:
             text = text.lower()
         if text not in self.choices:
@@ -178,12 +178,12 @@ def _of_topics(config: str, field: str, *, smallest: int | None = None) -> Prope
 
 
 def _of_topics_in_form(config: str, field: str, form: str) -> Property:
-    # Likewise of a list or a fraction.
+    # The same for a list or a fraction.
     default, place = TOPIC_CONFIGS[config].default, f"topic_logs.{field}"
     return Property(_meaning_of_topics(config), default, (place,), form=form, of_topic=config)
 
 
-#: By Kafka's name, or by ours where Kafka has no such thing.
+#: The properties by Kafka's names; those that Kafka does not have, by offsetlog's names.
 PROPERTIES: dict[str, Property] = {
     "log.dirs": Property(
         "the log directory, unless the command names it", "", ("path",), form=DIRECTORY
@@ -369,7 +369,7 @@ PROPERTIES: dict[str, Property] = {
 }
 
 
-#: If several properties set the same thing, the one listed later here counts, in whatever order the file has them.
+#: Properties that set the same thing, in ascending priority, whatever their order in the file.
 RETENTIONS = ("log.retention.hours", "log.retention.minutes", "log.retention.ms")
 
 
@@ -429,7 +429,7 @@ def read_properties(path: Path) -> dict[str, Given]:
 
 
 def _check_names(entries: list[tuple[str, Given]]) -> None:
-    # All at once: a broker's file has many that do not exist here.
+    # Reports all unknown names at once, since a broker's file has many that do not exist here.
     unknown = {name: given for name, given in entries if name not in PROPERTIES}
     if len(unknown) > 1:
         first, *others = unknown
@@ -468,7 +468,7 @@ def _text(path: Path) -> str:
     if len(content) > FILE_BYTES_MAX:
         raise ConfigError(f"{path}: it is longer than {FILE_BYTES_MAX} bytes, so it is not a file of properties")
     try:
-        # The ends of lines as Java counts them.
+        # Java also ends lines at CR.
         return content.decode().replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as failure:
         line = content.count(b"\n", 0, failure.start) + 1

@@ -80,6 +80,6 @@ class ReadMemory:
         try:
             await turn
         except asyncio.CancelledError:
-            # Otherwise later reads would wait for a turn that never comes.
+            # Without this, later reads would wait for a turn that never comes.
             self.give_back(0 if turn.cancelled() else size)
             raise

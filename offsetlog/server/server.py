@@ -58,12 +58,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: How often idle connections are looked for, at least.
+#: The longest interval between two checks for idle connections.
 SWEEP_SECONDS = 10.0
-#: How often the recovery points of topics are written; Kafka's
+#: The interval at which the recovery points of topics are written; Kafka's
 #: `log.flush.offset.checkpoint.interval.ms`.
 CHECKPOINT_SECONDS = 60.0
-#: For so long a stop waits for answers that are due.
+#: How long a stop waits for answers that are due.
 DRAIN_SECONDS = 2.0
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -192,7 +192,8 @@ class Server:
         if settings.metrics_host is not None:
             self._monitoring = _monitoring(self.status, settings.metrics_host, settings.metrics_port)
         try:
-            # First, so that a port that is taken is found before a large directory is opened.
+            # Binds the port first, so that a port in use is reported before a large directory is
+            # opened.
             self._listener = await self._bound(loop)
             manager = self._given_manager or LogManager(settings.manager)
             await loop.run_in_executor(None, manager.start)
@@ -208,7 +209,7 @@ class Server:
                 refused=self._refused,
             )
             self._front.metrics = self._requests
-            # Faults are planted in handlers only.
+            # Only handlers apply faults, so the front must not answer requests.
             self._front.is_off = self._faults is not None
             self._groups = GroupHost(manager, settings.coordinator, loop, self._front, clock)
             self.status.groups = self._groups
@@ -224,7 +225,7 @@ class Server:
         return self.address
 
     async def _bound(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
-        # Takes the port; no client can connect yet.
+        # Binds the port; no client can connect yet.
         host, port = self._settings.host, self._settings.port
         with _listening(host, port):
             return await loop.create_server(
@@ -403,7 +404,8 @@ class Server:
                     later.callback(each.close)
 
     def _stop_manager(self, kind: type[BaseException] | None, *_: object) -> None:
-        # It writes the marker of a clean stop, for all logs: not if one was not closed.
+        # A stop writes the marker of a clean stop for all logs; that would be wrong if one was not
+        # closed.
         assert self._manager is not None
         if kind is None:
             self._manager.stop()
@@ -412,14 +414,14 @@ class Server:
 
 
 async def _host_for_clients(loop: asyncio.AbstractEventLoop, host: str) -> str:
-    # No client can connect to "all addresses": as Kafka does, the name of the machine is given.
+    # Clients cannot connect to "all addresses"; as in Kafka, they get the name of the machine.
     if not ip_address(host).is_unspecified:
         return host
     return await loop.run_in_executor(None, socket.getfqdn)
 
 
 def _monitoring(status: ServerStatus, host: str, port: int) -> Monitoring:
-    # Imported only for those who have the package, and want metrics.
+    # Imported only if metrics are wanted, since the package may be missing.
     try:
         from offsetlog.server.monitoring import Monitoring
     except ModuleNotFoundError as missing:
@@ -431,7 +433,7 @@ def _monitoring(status: ServerStatus, host: str, port: int) -> Monitoring:
 
 
 def _known_count(manager: LogManager) -> dict[str, str]:
-    # That of the directory, where it is not the default of a new one.
+    # The directory's number, if it is not the default.
     if manager.partitions == PARTITIONS_DEFAULT:
         return {}
     return {"offsets.topic.num.partitions": str(manager.partitions)}
@@ -439,7 +441,7 @@ def _known_count(manager: LogManager) -> dict[str, str]:
 
 @contextmanager
 def _listening(host: str, port: int) -> Iterator[None]:
-    # Failures name the address and what to do, which those of the loops do not.
+    # Adds the address and advice to failures, which those of event loops lack.
     try:
         yield
     except OSError as failure:

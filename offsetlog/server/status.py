@@ -25,7 +25,7 @@ from offsetlog.topics.topic_logs import TopicLogs
 
 #: The event loop counts as stuck if it does not run a call within this many seconds.
 LOOP_SECONDS = 5.0
-#: Reasons that are named; of more there is the number.
+#: How many reasons are named; further ones are only counted.
 REASONS_NAMED = 20
 
 
@@ -121,7 +121,7 @@ def _refusing_partitions(status: ServerStatus) -> list[str]:
             if why is not None:
                 found.append(f"log partition {number} accepts no writes: {why}")
     except ClosedError:
-        return []    # it began to stop meanwhile
+        return []    # the server began to stop in the meantime
     return found
 
 

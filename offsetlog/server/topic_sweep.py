@@ -13,7 +13,7 @@ from offsetlog.server.clock import Clock
 from offsetlog.topics.retention import DeletedFiles
 from offsetlog.topics.topic_logs import TopicLogs
 
-#: The first sweep comes so soon after the start, as Kafka's does.
+#: The time from the start to the first sweep, as in Kafka.
 FIRST_SECONDS = 30.0
 
 
@@ -48,7 +48,8 @@ class TopicSweep:
         self._pool = ThreadPoolExecutor(1, "offsetlog-topic-retention")
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        #: By the time of day at which they go, in ms; the thread's.
+        #: The deleted files by the time of day when they are removed, in ms; used only on the
+        #: thread.
         self._deleted: list[tuple[int, int, DeletedFiles]] = []
         self._numbers = itertools.count()
         self._is_closed = False
@@ -68,7 +69,7 @@ class TopicSweep:
             self._task = self._loop.create_task(self.run())
 
     def _order_removal(self) -> None:
-        with suppress(RuntimeError):  # it is closed
+        with suppress(RuntimeError):  # the pool is closed
             self._pool.submit(self._remove_due)
 
     def _sweep(self) -> set[int]:

@@ -26,7 +26,7 @@ class UnreadAnswers:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._size = 0
-        # Ordered by when their clients ceased to read.
+        # Ordered by when the clients stopped reading.
         self._held: dict[Reader, int] = {}
 
     @property

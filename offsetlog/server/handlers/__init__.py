@@ -10,7 +10,7 @@ from offsetlog.server.node import NodeState
 
 Handler = Callable[[NodeState, Exchange], None]
 
-#: By the key of the API.
+#: The handlers by the key of the API.
 HANDLERS: dict[int, Handler] = {
     0: produce.produce,
     1: fetch.fetch,

@@ -14,7 +14,7 @@ from offsetlog.topics.found_topics import CLUSTER_METADATA
 
 _log = logging.getLogger(__name__)
 
-#: Topics that belong to brokers: no client makes them by asking for them.
+#: Topics that belong to brokers; a client's request does not create them.
 NOT_MADE = (CLUSTER_METADATA, *INTERNAL_TOPICS)
 
 
@@ -31,7 +31,7 @@ def names_to_make(node: NodeState, request: MetadataRequest) -> list[str]:
 async def make_topics(node: NodeState, names: Sequence[str]) -> None:
     """Creates those of the topics that are still missing, in one change; logs a failure."""
     async with making(node, names):
-        # Another client may have made them, or others, meanwhile.
+        # Another client may have created these topics, or others, in the meantime.
         try:
             await node.metadata.put_topics(_new_topics(node, names))
         except StorageError as failure:
@@ -39,7 +39,7 @@ async def make_topics(node: NodeState, names: Sequence[str]) -> None:
 
 
 def _new_topics(node: NodeState, names: Sequence[str]) -> list[Topic]:
-    # Topics above the limit of partitions are made when they are asked for again.
+    # Topics above the limit of partitions are created when a client asks for them again.
     partitions = node.topic_defaults.partitions
     made: dict[str, Topic] = {}
     for name in dict.fromkeys(names):

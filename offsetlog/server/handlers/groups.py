@@ -96,14 +96,15 @@ def _all_groups(node: NodeState) -> Iterator[ListGroupsResponseGroup]:
 
 # ------------------------------------------------------------------------------------------- describe
 
-#: From this version on DescribeGroups says that a group is not there.
+#: From this version on, DescribeGroups reports that a group does not exist.
 DESCRIBE_WITH_MISSING_GROUP = 6
-#: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: whoever asks may do all of a group.
+#: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: every client may do everything to a
+#: group.
 ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 NOT_ASKED_FOR = -(1 << 31)
-#: Once the members in an answer have this many bytes, the client must ask for the other groups again.
+#: When the members in an answer reach this size, the client must ask for the other groups again.
 DESCRIBED_BYTES_MAX = 16 << 20
-#: Taken for what a member has besides its names, its metadata and its assignment.
+#: The assumed size of a member besides its names, metadata and assignment.
 MEMBER_BYTES = 64
 
 
@@ -116,7 +117,7 @@ def describe_groups(node: NodeState, exchange: Exchange) -> None:
     answered = 0
     for name in request.groups:
         if answered >= DESCRIBED_BYTES_MAX:
-            # Clients ask for such a group again, and not for those that are answered.
+            # Clients ask again only for groups with this error.
             code = error_codes.COORDINATOR_LOAD_IN_PROGRESS.code
             groups.append(DescribeGroupsResponseGroup(code, group_id=name))
             continue

@@ -42,31 +42,31 @@ from offsetlog.server.metadata_store import Topic
 from offsetlog.server.node import NodeState
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
-#: From this version on topics have ids in place of names.
+#: From this version on, ids identify topics instead of names.
 WITH_TOPIC_IDS = 10
-#: Once an answer has so many positions of groups that are asked for all of theirs, other groups are to
-#: be asked for again.
+#: Limit for the positions in an answer to requests for all positions of groups; the client must ask
+#: again for groups above it.
 POSITIONS_MAX = 100_000
-#: From this version on OffsetFetch asks for any number of groups.
+#: From this version on, OffsetFetch takes any number of groups.
 FETCH_OF_GROUPS = 8
-#: Before this version an error of the group is that of every partition.
+#: Before this version, the error of a group is repeated for each of its partitions.
 FETCH_WITH_ERROR = 2
 
-#: In this version a position that is not there is an error of its partition.
+#: In this version, a missing position is an error of its partition.
 FETCH_WITHOUT_POSITION_UNKNOWN = 0
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 NO_ID = bytes(16)
-#: The last time there is, in ms since 1970.
+#: The last possible time, in ms since 1970.
 TIME_MAX = 2**63 - 1
-#: How a fetch of given keys answers for one without a position.
+#: The answer of a fetch for a partition without a position.
 NO_POSITION = OffsetAndMetadata(-1)
 
 
 class _Key(NamedTuple):
-    # A topic as the client names it.
+    # A topic by its name and id, as the client gave them.
     name: str
     topic_id: bytes
 
@@ -114,7 +114,8 @@ class _CommitAnswer:
         )
 
 
-#: By topic, in the order of the request: numbers of partitions, and why they are not committed.
+#: By topic, in the order of the request: partitions with the errors that keep them from being
+#: committed.
 _Errors = list[tuple[_Key, list[tuple[int, ErrorCode | None]]]]
 
 
@@ -388,7 +389,8 @@ def _unsettled(node: NodeState, groups: Iterable[str]) -> dict[int, Pending[int]
 
 
 def _if_storable(read: Callable[P, T], *asked: P.args, **more: P.kwargs) -> T | None:
-    # Reads from a group; returns None where no record can hold its name, or that of a topic.
+    # Calls a function about a group; returns None if no record can hold the name of the group or
+    # the topic.
     try:
         return read(*asked, **more)
     except StringTooLongError:
@@ -501,7 +503,7 @@ def _fetched(
     except OffsetLogError as failure:
         return OffsetFetchResponseGroup(asked.group_id, error_code=failure.error_code)
     if topics is None:
-        # Clients ask for such a group again, and not for those that are answered.
+        # Clients ask again only for groups with this error.
         ask_again = error_codes.COORDINATOR_LOAD_IN_PROGRESS
         return OffsetFetchResponseGroup(asked.group_id, error_code=ask_again.code)
     return OffsetFetchResponseGroup(asked.group_id, topics)
@@ -518,7 +520,7 @@ def _all_positions(
     for name, partitions in found.items():
         topic = node.metadata.topic(name)
         if version >= WITH_TOPIC_IDS and topic is None:
-            continue    # it has no id by which the client could know it
+            continue    # the topic has no id, so the client could not identify it
         topic_id = NO_ID if topic is None else topic.topic_id
         topics.append(OffsetFetchResponseGroupTopic(name, topic_id, tuple(partitions)))
     return tuple(topics)
