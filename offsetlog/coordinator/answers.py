@@ -21,11 +21,11 @@ from offsetlog.protocol.messages import (
     SyncGroupResponse,
 )
 
-#: From this version on a LeaveGroup names any number of members.
+#: From this version on, a LeaveGroup names any number of members.
 LEAVE_OF_MEMBERS = 3
-#: The longest name that a record can hold, in UTF-8.
+#: The longest name that a record can hold, in bytes of UTF-8.
 NAME_BYTES_MAX = 2**15 - 1
-#: Calls with the answer that each gets if it has to be given an error.
+#: Calls, each with the answer that it gets if it must be refused.
 Refusals = list[tuple[Call, Any]]
 
 

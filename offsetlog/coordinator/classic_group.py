@@ -20,7 +20,8 @@ from offsetlog.errors import CorruptionError, InternalError, UnsupportedVersionE
 #: The protocol type of consumers, whose subscriptions can be read.
 CONSUMER = "consumer"
 
-#: The protocols that a member offers: names with the bytes that its leader gets, the preferred one first.
+#: The protocols that a member offers, with the preferred one first: names, and the metadata that
+#: the leader gets.
 Protocols = tuple[tuple[str, bytes], ...]
 
 
@@ -208,7 +209,8 @@ class ClassicGroup:
         """Replaces a static member by its restarted instance, which has a new member id."""
         old = self.members[old_id]
         assert old.group_instance_id == member.group_instance_id is not None
-        # In its place: members are listed in the order in which they came.
+        # Keeps the position in the list, since members are listed in the order in which they
+        # joined.
         self.members = {
             (member.member_id if each == old_id else each): (member if each == old_id else kept)
             for each, kept in self.members.items()

@@ -59,13 +59,13 @@ class CoordinatorConfig(MembershipConfig):
     commit_timeout: int = 5000
 
 
-#: From this version on a commit to a group that is not there says so.
+#: From this version on, a commit to a group that does not exist gets an error that says so.
 COMMIT_WITH_MISSING_GROUP = 9
 
-#: A deadline whose handling failed comes again after this time.
+#: A deadline whose handling failed is handled again after this time.
 FAILED_RETRY_SECONDS = 5.0
 
-#: A request, or a deadline, that waits for a record of its group.
+#: A request or a deadline that waits for a record of its group.
 Step = Callable[[float], Write | None]
 
 
@@ -91,7 +91,7 @@ class _Waiting:
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    # A group, the record of it that is on its way, and what waits for that.
+    # A group, its record that is being written, and the steps that wait for that write.
     group: ClassicGroup
     in_flight: Write | None = None
     waiting: deque[_Waiting] = field(default_factory=deque)
@@ -290,7 +290,7 @@ class Coordinator:
         if write is not None or not is_new or self._ports.has_offsets(request.group_id):
             return write
 
-        # A first record, so that the group is there when another coordinator takes over.
+        # Writes a first record, so that the group exists if another coordinator takes over.
         def done(error: ErrorCode | None, now: float) -> None:
             if error is not None:
                 self._answer(call, join_refusal(call, error, ""))
@@ -298,7 +298,7 @@ class Coordinator:
         return Write(
             GroupRecord(current_state_timestamp=self._ports.now_ms()),
             done,
-            lambda error: [],    # the answer does not wait for it
+            lambda error: [],    # the answer does not wait for the write
         )
 
     def sync(self, request: SyncGroupRequest, call: Call, now: float) -> None:
@@ -333,13 +333,13 @@ class Coordinator:
         elif error is None:
             error = error_codes.UNKNOWN_MEMBER_ID
         elif error is error_codes.COORDINATOR_LOAD_IN_PROGRESS:
-            error = None    # members are to stay while their coordinator loads
+            error = None    # members stay in their group while its coordinator loads
         self._answer(call, HeartbeatResponse(error_code=0 if error is None else error.code))
 
     def _admit_member(
         self, group: ClassicGroup, generation: int, member_id: str, instance_id: str | None
     ) -> None:
-        # In every other state the next heartbeat may be answered otherwise.
+        # In every other state, the next heartbeat may get another answer.
         if group.state is GroupState.STABLE:
             self._ports.admit(group.group_id, generation, member_id, instance_id)
 
@@ -437,7 +437,7 @@ class Coordinator:
         def step(now: float) -> Write | None:
             if slot.group.state is not GroupState.DEAD:
                 return self._membership.fence(slot.group, order, call)
-            self.fence(group_id, order, call, now)    # it was deleted meanwhile, and begins again
+            self.fence(group_id, order, call, now)    # the group was deleted in the meantime, so begin again
             return None
 
         self._run(slot, step, lambda error: [(call, error)], now)
@@ -483,7 +483,7 @@ class Coordinator:
         refusal = _member_refusal(group, request)
         slot = self._slot(request.group_id)
         if refusal is None and slot is not None and slot.is_fenced:
-            # It would stand in the log above the positions of the fence.
+            # The commit would follow the positions of the fence in the log, and replace them.
             refusal = error_codes.REBALANCE_IN_PROGRESS
         if refusal is None and request.member_id in group.members:
             self._membership.touch(group, request.member_id, now)
@@ -491,7 +491,8 @@ class Coordinator:
         return refusal
 
     def _admit_nobody(self, request: OffsetCommitRequest) -> None:
-        # The client is no member; whatever else it says of itself has no end.
+        # The client is not a member.  Requests with a member id or an instance id are not admitted,
+        # since their values would be unlimited.
         if not request.member_id and request.group_instance_id is None:
             self._ports.admit(request.group_id, request.generation_id_or_member_epoch, "", None)
 
@@ -508,14 +509,14 @@ class Coordinator:
         self._take(slot, step(now), now)
 
     def _take_heard(self, slot: _Slot) -> None:
-        # Before anything that may change a group: the front answers for it no more, and what it has
-        # heard of the members is known.
+        # Before anything may change a group, the front stops answering for it, and its last
+        # requests from members count for their sessions.
         group = slot.group
         for member_id, at in self._ports.revoke(group.group_id):
             self._membership.heard(group, member_id, at)
 
     def _take(self, slot: _Slot, write: Write | None, now: float) -> None:
-        # Waiting steps go on until one needs a record; one that fails does not hold up the next.
+        # Runs waiting steps until one needs a record; a step that fails does not stop the next one.
         failures: list[Exception] = []
         while write is None and slot.waiting:
             waiting = slot.waiting.popleft()
@@ -549,7 +550,7 @@ class Coordinator:
         slot = self._partitions.get(partition, {}).get(group_id)
         write = None if slot is None else slot.in_flight
         if slot is None or write is None or write is not token:
-            return    # of a leadership that has ended: all that waited for it was answered
+            return    # the write belongs to a leadership that has ended; everything that waited for it is answered
         self._take_heard(slot)
         slot.in_flight = None
         self._timers.cancel(Timer(group_id, "write"))
@@ -568,11 +569,11 @@ class Coordinator:
             raise
         self._take(slot, following, now)
         if isinstance(write.record, Expiry | Fence) and slot.is_bare and self._slot(group_id) is slot:
-            # It was only there to keep the group from changing meanwhile.
+            # The slot only kept the group from changing during the write.
             del self._partitions[partition][group_id]
 
     def _on_write_time(self, slot: _Slot, now: float) -> None:
-        # It is answered, and not undone: the record may yet pass W.
+        # Answers the waiting calls but does not undo the write, which may still succeed.
         error = error_codes.COORDINATOR_NOT_AVAILABLE
         if slot.in_flight is None:
             return
@@ -627,7 +628,7 @@ class Coordinator:
             return membership.on_timer(slot.group, timer, now)
 
         if slot.in_flight is not None:
-            # No call waits for it, and it must not be lost.
+            # No call waits for this step, but it must not be lost.
             slot.waiting.append(_Waiting(step, lambda error: [], math.inf))
         else:
             self._take(slot, step(now), now)

@@ -127,7 +127,7 @@ def _member(fields: dict[str, Any]) -> MemberRecord:
         fields.get("groupInstanceId"),
         fields["clientId"],
         fields["clientHost"],
-        # Version 0 has none, and an upgraded broker wrote -1.
+        # Version 0 has no rebalance timeout, and upgraded brokers wrote -1.
         session_timeout if rebalance_timeout == -1 else rebalance_timeout,
         session_timeout,
         b64decode(fields["subscription"]),

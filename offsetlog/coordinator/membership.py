@@ -43,20 +43,21 @@ from offsetlog.protocol.messages import (
     SyncGroupResponse,
 )
 
-#: From this version on a new member gets its id first, and joins with it.
+#: From this version on, a new member first gets an id, and then joins with it.
 JOIN_WITH_REQUIRED_ID = 4
-#: From this version on a static leader that comes back is asked to skip the assignment.
+#: From this version on, a static leader that returns is asked to skip the assignment.
 JOIN_WITH_SKIPPED_ASSIGNMENT = 9
-#: From this version on a SyncGroup names the protocol.
+#: From this version on, a SyncGroup names the protocol.
 SYNC_WITH_PROTOCOL = 5
 
 
-#: After this time the record of a group that lost its last member is written again, if it failed.
+#: If the record of a group that lost its last member cannot be written, it is written again after
+#: this time.
 EMPTY_RETRY_SECONDS = 1.0
-#: There is no generation after this one.
+#: The highest generation number.
 GENERATION_MAX = 2**31 - 1
-#: A rebalance for which only absent static members could come is not looked at more often than
-#: this, whatever timeout they named.
+#: The shortest interval between two checks of a rebalance that waits for absent static members
+#: only, whatever their timeouts.
 ABSENT_RETRY_SECONDS = 1.0
 
 
@@ -174,7 +175,7 @@ class Membership:
         self, group: ClassicGroup, request: JoinGroupRequest, call: Call, now: float
     ) -> Write | None:
         if request.group_instance_id is not None:
-            # An id is given out only to members without an instance id.
+            # Only members without an instance id are given an id.
             self._refuse_join(call, error_codes.UNKNOWN_SERVER_ERROR, "")
             return None
         return self._add(group, request.member_id, request, call, now)
@@ -192,7 +193,7 @@ class Membership:
             self._refuse_join(call, error_codes.UNKNOWN_MEMBER_ID, member.member_id)
             return None
         if group.state is GroupState.COMPLETING_REBALANCE and is_same:
-            # It may not have received the first answer.
+            # The member may not have received the first answer.
             self._answer(call, self._joined(group, member))
             return None
         is_leader = group.leader == member.member_id
@@ -215,7 +216,7 @@ class Membership:
         if group.state is GroupState.PREPARING_REBALANCE and is_first_rebalance:
             group.new_member_added = True
         group.add(member, request.protocol_type)
-        # It cannot send heartbeats while it waits, and may be gone without anyone noticing.
+        # A member cannot send heartbeats while its join waits, so it may be gone unnoticed.
         self._set_session(group, member_id, self._config.new_member_join_timeout, now)
         return self._rebalance_or_complete(group, now)
 
@@ -227,7 +228,7 @@ class Membership:
         member.rebalance_timeout = rebalance_timeout_of(request)
         before = group.await_join(member, call)
         if before is not None:
-            # Its client has given up on that request, or another one uses its id.
+            # The member's client has given up on that request, or another client uses its id.
             self._refuse_join(before, error_codes.REBALANCE_IN_PROGRESS, member.member_id)
 
     def _joined(self, group: ClassicGroup, member: Member) -> JoinGroupResponse:
@@ -256,7 +257,7 @@ class Membership:
         old = group.members[old_id]
         member = new_member(member_id, request, call)
         member.is_new = False
-        # As in Kafka, the member that joined first is described.
+        # As in Kafka, the client's id and host stay those of the member that joined first.
         member.client_id, member.client_host = old.client_id, old.client_host
         member.assignment = old.assignment
         if group.state is GroupState.STABLE and self._keeps_protocol(group, old, member):
@@ -279,7 +280,7 @@ class Membership:
     def _store_replacement(
         self, group: ClassicGroup, old: Member, member: Member, call: Call, now: float
     ) -> Write:
-        # The group is as it was until the record is applied: if it is not, nothing has happened.
+        # The group does not change until the record is applied, so a failed write changes nothing.
         former_leader = group.leader or ""
         member.awaiting_join = None
         replaced = ClassicGroup(
@@ -316,7 +317,8 @@ class Membership:
     ) -> JoinGroupResponse:
         answer = self._joined(group, member)
         if call.version < JOIN_WITH_SKIPPED_ASSIGNMENT:
-            # A member that believes it leads would assign again and wait for a rebalance that never comes.
+            # A member that believes it is the leader would assign again, and wait for a rebalance
+            # that never comes.
             return answer._replace(leader=former_leader)
         is_leader = group.leader == member.member_id
         members = members_for_leader(group) if is_leader else ()
@@ -349,14 +351,15 @@ class Membership:
             group.last_delay = delay
             self._timers.set(join, now + delay / 1000)
             return None
-        # Ids that were given out are waited for as long as a member allows, of whom there is none.
+        # The members' timeouts limit the wait for ids that were given out; without members, it does
+        # not wait.
         if group.has_all_members_joined or not group.members:
             return self._complete_join(group, now)
         self._timers.set(join, now + group.rebalance_timeout / 1000)
         return None
 
     def _complete_if_all_joined(self, group: ClassicGroup, now: float) -> Write | None:
-        # The first rebalance waits its time out, whoever has joined.
+        # The first rebalance waits until its time is over, even if everyone has joined.
         is_preparing = group.state is GroupState.PREPARING_REBALANCE
         is_first = group.previous_state is GroupState.EMPTY
         if is_preparing and not is_first and group.has_all_members_joined:
@@ -386,7 +389,8 @@ class Membership:
         if not group.members:
             return self._store_empty(group)
         if not group.elect_joined_leader():
-            # Static members alone, and none of them is here yet: their sessions end, or they come.
+            # Only static members are left, and none has joined: wait until they join or their
+            # sessions end.
             seconds = max(group.rebalance_timeout / 1000, ABSENT_RETRY_SECONDS)
             self._timers.set(Timer(group.group_id, "join"), now + seconds)
             return None
@@ -410,7 +414,8 @@ class Membership:
 
         def done(error: ErrorCode | None, now: float) -> None:
             if error is not None:
-                # The group is as it was: without members, in a rebalance that has to end.
+                # The group is still without members and in a rebalance, which must be completed
+                # later.
                 self._timers.set(Timer(group.group_id, "join"), now + EMPTY_RETRY_SECONDS)
 
         return Write(record, done, lambda error: [])
@@ -432,7 +437,7 @@ class Membership:
         if group.state is GroupState.STABLE:
             self._answer(call, assignment_of(group, member))
             return None
-        # As with joins: one request of a member waits.
+        # As with joins, only one request of a member waits.
         self._answer_sync(
             member, SyncGroupResponse(error_code=error_codes.REBALANCE_IN_PROGRESS.code)
         )
@@ -468,7 +473,7 @@ class Membership:
             return self._rebalance_or_complete(group, now)
         for member in group.members.values():
             if self._answer_sync(member, assignment_of(group, member)):
-                # Its session may have ended unnoticed while it waited.
+                # The member's session may have ended unnoticed while its sync waited.
                 self._set_session(group, member.member_id, member.session_timeout, now)
         return None
 
@@ -561,7 +566,7 @@ class Membership:
         member_id: str | None = leaver.member_id
         refusal = None
         if not leaver.member_id:
-            # An administrator removes a static member by its instance id alone.
+            # An administrator removes a static member by giving only its instance id.
             member_id = group.static_members.get(leaver.group_instance_id or "")
             refusal = error_codes.UNKNOWN_MEMBER_ID if member_id is None else None
         elif leaver.member_id not in group.pending_ids:
@@ -581,7 +586,7 @@ class Membership:
 
     def _refuse_removed(self, member: Member) -> None:
         if member.awaiting_join is not None:
-            # Its client, if it is still there, joins again.
+            # The removed member's client, if it still runs, joins again.
             self._refuse_join(member.awaiting_join, error_codes.UNKNOWN_MEMBER_ID, "")
         self._answer_sync(member, SyncGroupResponse(error_code=error_codes.UNKNOWN_MEMBER_ID.code))
 
@@ -635,7 +640,7 @@ class Membership:
     def on_timer(self, group: ClassicGroup, timer: Timer, now: float) -> Write | None:
         """Handles a deadline of the group that has passed, possibly some time ago."""
         if timer in self._timers:
-            return None    # it was set again meanwhile
+            return None    # the timer was set again in the meantime
         if timer.kind == "join":
             return self._on_join_time(group, now)
         if timer.kind == "sync":
@@ -651,7 +656,7 @@ class Membership:
             return None
         is_waiting = member.awaiting_join is not None or member.awaiting_sync is not None
         if is_waiting and not member.is_new:
-            return None    # its session restarts with the answer
+            return None    # the member's session restarts with the answer
         self._remove(group, member_id)
         return self._members_left(group, now)
 

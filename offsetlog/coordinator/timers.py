@@ -65,11 +65,11 @@ class Timers:
                 if self._takes(time, key, now):
                     yield key
         finally:
-            for time, key in come:    # the caller has stopped before the end
+            for time, key in come:    # the caller stopped the iteration early
                 heapq.heappush(self._heap, (time, next(self._numbers), key))
 
     def _takes(self, time: float, key: Hashable, now: float) -> bool:
-        # Whether an entry of the heap is a deadline that has passed; if so, it is removed.
+        # Returns whether an entry of the heap is a deadline that has passed; if so, removes it.
         if self._queued.get(key) != time:
             return False    # an earlier entry of the key has replaced this one
         del self._queued[key]

@@ -24,7 +24,7 @@ from offsetlog.store import OffsetStore
 from offsetlog.types import TopicPartition
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
-#: Rows of one commit, which waits for the disk once; and those that become Python's objects at a time.
+#: The rows of one commit, which waits for the disk once, and the rows that become Python objects at a time.
 BATCH_ROWS = 16384
 _COLUMNS = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "expire_timestamp")
 _KINDS = pa.schema(
@@ -85,7 +85,7 @@ class _Positions:
         first = end = 0
         for group in groups:
             begin, after = self._rows.get(group, (end, end))
-            # Groups whose rows follow each other are taken at once.
+            # Groups whose rows are adjacent are read together.
             if names and (begin != end or after - first > BATCH_ROWS):
                 yield from self._groups(names, first, end)
                 names = []
@@ -120,7 +120,7 @@ def _chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _texts(column: pa.Array) -> list[str]:
-    # A log can hold bytes that are no UTF-8.
+    # A log can hold bytes that are not UTF-8.
     return [value.decode("utf-8", "surrogateescape") for value in column.cast(pa.binary()).to_pylist()]
 
 
@@ -193,7 +193,7 @@ class DirectoryPlace:
             if len(batch) == 1:
                 yield Written(batch[0], Fate.REFUSED, refused.message)
                 return
-            # The others are committed without the one that was refused.
+            # Commits the other groups without the refused one.
             half = len(batch) // 2
             yield from self._commit(batch[:half])
             yield from self._commit(batch[half:])

@@ -18,14 +18,14 @@ from offsetlog.migration.places import Change, Fate, GroupOffsets, GroupWrite, H
 from offsetlog.migration.report import Difference, Report
 from offsetlog.types import TopicPartition
 
-#: How often a group is decided at most.
+#: The limit for decisions about one group.
 TRIES = 20
-#: For how long nothing is answered until that ends the migration, in seconds, and how long a pause grows meanwhile.
+#: How long no server may answer before the migration ends, and the longest pause between two tries, in seconds.
 PATIENCE, PAUSE_MAX = 60.0, 2.0
 EXAMPLES = 100
 
 _DEFAULT = Held(0)
-#: The fields of a position beside its offset and its version, if it has none.
+#: The defaults of a position's fields other than the offset and the version.
 _NO_FIELDS = _DEFAULT[1:-1]
 
 
@@ -92,14 +92,14 @@ class Migration:
         self._source = source
         self._target = target
         self._overwrite = overwrite
-        #: Fields that the source can have, and the target does not keep.
+        #: Fields that the source can hold and the target does not keep.
         self._lacks = sorted(source.has - target.keeps)
         self._examples = examples
         self._advance = advance
-        #: The groups that are not finished, with how often the write of each was in vain.
+        #: The groups that are not finished, with the number of failed writes of each.
         self._left = dict.fromkeys(groups, 0)
         self._decided: dict[str, _Decision] = {}
-        #: Positions that writes of unknown outcome may have made: the offset and the action.
+        #: Positions that a write of unknown outcome may have written: the offset and the action.
         self._maybe: dict[str, dict[TopicPartition, tuple[int, str]]] = {}
 
     def run(self) -> Iterator[Difference]:

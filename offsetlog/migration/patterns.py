@@ -25,5 +25,6 @@ def unmatched(groups: Iterable[str], patterns: Sequence[str]) -> list[str]:
 
 
 def _expression(pattern: str) -> str:
-    # Stars that follow each other mean one, and would make a search that tries all ways to share a text among them.
+    # Successive stars mean the same as one.  Each further one would multiply the ways in which the regular expression
+    # tries to match a text.
     return ".*".join(re.escape(part) for part in re.split(r"\*+", pattern))

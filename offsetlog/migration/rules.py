@@ -15,7 +15,7 @@ from offsetlog.types import TopicPartition
 
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
-#: The longest name of a group, and of a topic, in bytes of UTF-8.
+#: The longest name of a group or a topic, in bytes of UTF-8.
 NAME_BYTES_MAX = GROUP_BYTES_MAX
 
 #: The text of a number as old consumers wrote it; both forms mean the same to Java and to Python.
@@ -32,10 +32,10 @@ NO_PARTITION = f"the partition must be a number from 0 to {PARTITION_MAX}"
 NO_OFFSET = f"the offset must be a number from 0 to {OFFSET_MAX}"
 CONTRADICTED = "the position appears more than once, with different offsets"
 
-#: Actions that write: to a position that the target lacks, forward, and back where that was asked for.
+#: Actions that write: a new position, a step forward, and a step back if that was requested.
 NEW, FORWARD, BACK = "new", "forward", "back"
-#: Actions that write nothing: the target has the same offset; the source has a lower one; the target's log partition
-#: lost something, and takes no commits.
+#: Actions that write nothing: the target has the same offset, the source has a lower one, or the target's log partition
+#: lost data and accepts no commits.
 SAME, LOWER, LOST = "same", "lower", "lost"
 
 WRITTEN = (NEW, FORWARD, BACK)

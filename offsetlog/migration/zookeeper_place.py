@@ -90,7 +90,8 @@ class ZooKeeperPlace:
         try:
             self._connection.create(CONSUMERS)
         except (NodeExistsError, UnknownOutcomeError):
-            # Another made it, or it may be there: if it is not, the first group will say so.
+            # Another client created the node, or this request may have created it; if it is missing, the first write
+            # reports that.
             return
 
     # -------------------------------------------------------------------------------------------------------- reading
@@ -194,13 +195,13 @@ def _fate_of(sent: _Sent) -> Written:
     reason = ""
     refused: set[str] = set()
     for each, request in zip(outcomes, sent.requests, strict=True):
-        # A write after a refusal may lack a node that the refused one should have made.
+        # A write after a refused one may lack a node that the refused one would have created.
         is_refused = each.fate is Fate.REFUSED or (each.lacks_node and reason != "")
         if is_refused:
             reason = reason or each.reason
             refused.update(request.nodes)
         elif each.fate is not Fate.MADE:
-            # Some of the requests may have been made: the next look at the target shows which.
+            # Some of the requests may have been executed: the next read of the target shows which.
             return Written(sent.write, Fate.UNKNOWN)
     if not refused:
         return Written(sent.write, Fate.MADE)

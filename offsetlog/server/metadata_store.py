@@ -76,7 +76,7 @@ class MetadataStore(Protocol):
         """The topic of this id."""
 
     def named_alike(self, name: str) -> str | None:
-        """The name of the topic that equals this name in metrics (see name_in_metrics), or None."""
+        """Returns the topic whose name in metrics is the same as for `name` (see name_in_metrics), or None."""
 
     @property
     def changing(self) -> asyncio.Lock:

@@ -22,7 +22,7 @@ from offsetlog.topics.settings import TopicLogSettings
 
 _log = logging.getLogger(__name__)
 
-#: After so long of compacting, what is still to be compacted is put into order again.
+#: After this time of compacting, the remaining logs are put in order again.
 LISTED_AGAIN_SECONDS = 15.0
 
 
@@ -50,7 +50,7 @@ class _Candidate(NamedTuple):
     dirt: Dirt
 
 
-#: How far logs were compacted, by topic and number.
+#: The offset up to which each log is compacted, by topic and partition number.
 Checkpoints = Mapping[tuple[str, int], int]
 
 
@@ -73,7 +73,7 @@ class Compaction:
         self._settings = settings
         self._read_checkpoints = read_checkpoints
         self._store_checkpoint = store_checkpoint
-        #: Guards what follows.
+        #: Guards the fields below.
         self._lock = threading.Lock()
         self._current: tuple[PartitionLog, CleanControl] | None = None
         self._is_stopped = False
@@ -141,7 +141,8 @@ class Compaction:
         now_ms: Callable[[], int],
         checkpoints: Checkpoints | None,
     ) -> bool:
-        # Takes out of `left` what was begun; whether there is more, of which others may be dirtier by now.
+        # Compacts logs that are due and removes them from `left`; returns True if the rest must be
+        # put in order again.
         if checkpoints is None:
             checkpoints = self._read_checkpoints()
         listed_at, settings_then = time.monotonic(), cache(settings_of)
@@ -168,7 +169,8 @@ class Compaction:
         now_ms: int,
         checkpoints: Checkpoints,
     ) -> Iterator[_Candidate | None]:
-        # A log that is due; until the end it is not closed, and its old segments are not deleted.
+        # Yields a log if it is due.  Within the context, the log is not closed and its old segments
+        # are not deleted.
         log = partition.reserve()
         if log is None:
             yield None
@@ -192,7 +194,7 @@ class Compaction:
                 return None
             dirt = _dirt(partition, log, settings, checkpoints, now_ms)
         except ClosedError:
-            return None  # its topic was deleted
+            return None  # the topic was deleted
         except OffsetLogError as failure:
             _report(partition, failure)
             return None
@@ -215,7 +217,7 @@ class Compaction:
                 bytes_per_second=self._settings.bytes_per_second,
             )
         except ClosedError:
-            return  # its topic was deleted
+            return  # the topic was deleted
         finally:
             self._end()
         if failure is not None:

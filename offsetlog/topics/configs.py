@@ -14,12 +14,12 @@ from offsetlog.errors import ConfigError
 
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 
-#: Numbers as Kafka reads them: Python would take underscores besides, and words such as "nan".
+#: Numbers as Kafka reads them; Python would also accept underscores, and words such as "nan".
 WHOLE = re.compile(r"[+-]?[0-9]+")
 DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-#: The length of a number that is looked at further; no setting is longer.
+#: A longer text is refused without being parsed as a number; no setting is longer.
 DIGITS_MAX = 100
-#: Characters that Java takes off the ends of a value before it reads it.
+#: Characters that Java strips from both ends of a value before it parses it.
 BLANKS = "".join(map(chr, range(33)))
 
 
@@ -78,7 +78,7 @@ def _level(default: int, codec: str, smallest: int, largest: int) -> TopicConfig
     return TopicConfig(Kind.INT, str(default), text, f"compression.{codec}.level", smallest, largest)
 
 
-#: By name.
+#: The settings by name.
 TOPIC_CONFIGS: dict[str, TopicConfig] = {
     "cleanup.policy": TopicConfig(
         Kind.LIST,
@@ -190,7 +190,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
         "log.segment.bytes", at_least=1 << 20, kind=Kind.INT,
         used=True,
     ),
-    # Kafka takes 4 and more, with which a segment would be rolled for each record.
+    # Kafka allows 4 and more, but such a limit would roll a segment for each record.
     "segment.index.bytes": _number(
         10_485_760, "The largest size of an index file, in bytes.",
         "log.index.size.max.bytes", at_least=64, kind=Kind.INT,

@@ -38,7 +38,7 @@ class DeletedDirectories:
         fs, path = self._directory.fs, self._directory.path / f"{topic}-{number}"
         if not fs.exists(path):
             return None
-        # As Kafka names them: the topic is shortened, so that the name stays one of a file.
+        # Named as by Kafka: the topic is shortened, so that the name is not too long for a file.
         suffix = f"-{number}.{topic_id.hex()}{DELETED}"
         deleted = self._directory.path / (topic[: NAME_BYTES_MAX - len(suffix)] + suffix)
         fs.rename(path, deleted)
@@ -46,7 +46,7 @@ class DeletedDirectories:
 
     def remove(self, renamed: Iterable[Path]) -> None:
         """Schedules the removal of renamed directories; the next start tries again where it fails."""
-        with suppress(RuntimeError):  # it is closed
+        with suppress(RuntimeError):  # the thread has stopped
             for path in renamed:
                 self._remover.submit(_remove, path)
 

@@ -16,9 +16,9 @@ from offsetlog.errors import CorruptionError, StorageError
 
 _log = logging.getLogger(__name__)
 
-#: Brokers keep the log of their own metadata so; it is no topic of clients.
+#: The name under which brokers keep the log of their own metadata; it is not a topic for clients.
 CLUSTER_METADATA = "__cluster_metadata"
-#: The ends of the names of files that an open of a log removes, or puts in their place.
+#: Suffixes of files that an open of a log removes or completes.
 UNFINISHED = (".deleted", ".cleaned", ".swap", ".tmp")
 
 
@@ -104,7 +104,7 @@ def check_place(directory: LogDirectory, topic: str, number: int) -> None:
     if not directory.fs.exists(path):
         return
     names = directory.fs.list(path)
-    # A crash leaves the latter of a partition that was being made.
+    # A crash during the creation of a partition leaves only the temporary file.
     if not _has_log(names) and set(names) - {f"{PARTITION_METADATA}.tmp"}:
         raise StorageError(
             f"the directory has files but neither {PARTITION_METADATA} nor a segment, so it is not a partition; "

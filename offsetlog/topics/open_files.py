@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import resource
 
-#: Files that an open log has at most: its active segment with two indexes, and the one being prepared.
+#: The most files of an open log: its active segment with two indexes, and the segment being
+#: prepared.
 FILES_OF_A_LOG = 4
 #: An open log has as many memory mappings as files, and most systems allow a process 65,530 of them.
 OPEN_LOGS_MAX = 10_000
 OPEN_LOGS_MIN = 16
-#: For what is neither a client nor an open log: 15 after the start, and what threads open for as long as
-#: they read, flush, delete, compact or answer for the metrics.
+#: Files for everything else: 15 after the start, and those that threads open briefly to read,
+#: flush, delete, compact or collect metrics.
 RESERVED_FILES = 64
 
 

@@ -16,12 +16,13 @@ from offsetlog.topics.partition_log import PartitionLog, Unopened
 
 _log = logging.getLogger(__name__)
 
-#: Logs that are opened or closed at the same time.
+#: How many logs are opened or closed at the same time.
 THREADS = 4
-#: As many logs are looked at for some to close, before others have the event loop.
+#: How many logs are checked for closing before the event loop gets a turn.
 LOOKED_AT_MAX = 100
 
-#: Opens the log of a partition, or makes it where nothing is given, on any thread.
+#: Opens the log of a partition, or creates it if no existing log is given.  Any thread may call
+#: this.
 OpenLog = Callable[[PartitionLog, Unopened | None], TopicLog]
 
 
@@ -55,11 +56,11 @@ class Openings:
         self._settings_changes = 0
         self.open_logs_max = open_logs_max
         self._pool = ThreadPoolExecutor(THREADS, "offsetlog-topic-open")
-        #: The openings and closings under way.
+        #: The running openings and closings.
         self._tasks: dict[PartitionLog, asyncio.Task[None]] = {}
-        #: Those that are open; the first is looked at next when one has to be closed.
+        #: The open logs; the first is checked first when a log must be closed.
         self._open: dict[PartitionLog, None] = {}
-        #: How many of them are still to be looked at in the search for some to close.
+        #: How many of the open logs are still to be checked in the search for logs to close.
         self._to_look_at = 0
         self.is_stopped = False
 
@@ -116,10 +117,11 @@ class Openings:
                 self._pool, self._open_log, partition, partition.unopened
             )
         except ClosedError as failure:
-            partition.refuse_once(failure)  # its topic was deleted
+            partition.refuse_once(failure)  # the topic was deleted
         except OffsetLogError as failure:
             _log.error("%s-%d: the log could not be opened: %s", partition.topic, partition.number, failure)
-            # A disk that was full, or a limit of open files, may not be so the next time.
+            # Later, the disk may have space again, or the limit on open files may no longer be
+            # reached.
             is_damaged = isinstance(failure, CorruptionError)
             (partition.refuse if is_damaged else partition.refuse_once)(failure)
         else:
@@ -131,7 +133,8 @@ class Openings:
     # ----------------------------------------------------------------------------------------- closing
 
     def _close_some(self) -> None:
-        # A log used since the last look has another chance: two rounds find all that can be closed.
+        # A log that was used since the last check gets another chance; two rounds find every log
+        # that can be closed.
         is_looking = self._to_look_at > 0
         self._to_look_at = 2 * len(self._open)
         if not is_looking:

@@ -11,10 +11,10 @@ from offsetlog.errors import ClosedError, InternalError, OffsetLogError, OffsetO
 from offsetlog.topics.settings import AppendRules
 from offsetlog.types import Appended, EpochEnd, TimedRecord
 
-#: A `flush.ms` of 24 days or more orders no flush.
+#: A `flush.ms` of this or more (24 days) orders no flush.
 FLUSH_MS_LIMIT = 2**31
-#: The last records that this process appended to a partition, at least so many bytes of them, count as
-#: being in memory.
+#: At least this many bytes, the last that this process appended to a partition, count as being in
+#: memory.
 WARM_BYTES = 4 << 20
 
 
@@ -90,7 +90,8 @@ class PartitionLog:
         self.maintenance = threading.Lock()
         self.has_directory = unopened is not None
         self._watchers: dict[Callable[[], None], None] = {}
-        #: Everything from here on is in memory, and from the second on when the next bytes came.
+        #: Offsets: everything from the first on is in memory; after the next WARM_BYTES, everything
+        #: from the second on.
         self._warm_from = self._next_warm_from = 0
         self._warm_bytes = 0
         self._pins = 0
@@ -162,7 +163,7 @@ class PartitionLog:
     def may_be_closed(self) -> bool:
         """Whether the log is unused now and was not used since the last call; False if its topic was deleted."""
         if self._is_deleted:
-            return False  # its directory may be another topic's by the end of the closing
+            return False  # by the end of the close, another topic may own the directory
         was_used, self._was_used = self._was_used, False
         return not (was_used or self._pins or self._watchers or self._log is None or self.has_failed)
 
@@ -174,7 +175,7 @@ class PartitionLog:
         """
         if not self.maintenance.acquire(timeout=wait_seconds):
             return None
-        # Under the lock: a closing that had it first has taken the log away.
+        # Checked under the lock: a close that held the lock before may have detached the log.
         log = self._log
         if log is None:
             self.maintenance.release()
@@ -226,7 +227,7 @@ class PartitionLog:
             self._unopened = Unopened(-1, -1, 0, is_clean=False)
 
     def _readable(self) -> TopicLog | None:
-        # The log for one call; None where it is empty.
+        # Returns the log for one call; None if the log is empty.
         self._was_used = True
         log = self.log
         if log is None:
@@ -264,7 +265,7 @@ class PartitionLog:
 
     def last_stable_of(self, log: TopicLog) -> int:
         """Returns the last stable offset of the partition's open log; see watermark_of."""
-        # An open transaction may have begun below what is kept.
+        # An open transaction may have begun below the log start offset.
         return max(log.start, min(self.watermark_of(log), log.first_unstable()))
 
     @property
@@ -287,7 +288,7 @@ class PartitionLog:
         """Does the part of `produce` that any thread may run; call `was_appended` on the event loop after it."""
         log = self._readable()
         if log is None:
-            # It is empty still, so that only those who append are refused.
+            # The log is still empty, so only appends are refused, and reads are not.
             raise self._last_failure or InternalError(
                 f"{self.topic}-{self.number} has no log to append to"
             )
@@ -352,7 +353,7 @@ class PartitionLog:
         try:
             return offset >= min(self._warm_from, self.watermark)
         except OffsetLogError:
-            return True  # it is refused at once
+            return True  # the read is refused at once
 
     def read(self, offset: int, end: int, size_max: int, *, whole_first: bool = False) -> bytes:
         """Reads whole batches; raises as TopicLog.read."""

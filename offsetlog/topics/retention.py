@@ -15,7 +15,7 @@ from offsetlog.topics.settings import TopicLogSettings
 
 _log = logging.getLogger(__name__)
 
-#: The end of the name of a file that belonged to a deleted segment.
+#: The suffix of a file that belonged to a deleted segment.
 DELETED = ".deleted"
 
 
@@ -61,7 +61,7 @@ def delete_old_segments(
         try:
             start, before = _retained_from(partition, log, settings, now_ms), log.start
         except ClosedError:
-            continue  # its topic was deleted
+            continue  # the topic was deleted
         except OffsetLogError as failure:
             _report(partition, failure)
             continue
@@ -79,7 +79,7 @@ def delete_old_segments(
 
 
 def _retained_from(partition: PartitionLog, log: TopicLog, settings: TopicLogSettings, now_ms: int) -> int:
-    # A log that takes no more writes loses nothing either.
+    # A log that accepts no writes does not lose records either.
     if not log.is_writable:
         return 0
     return log.retained_from(
@@ -106,7 +106,7 @@ def _delete_below(
     try:
         names = tuple(each.name for each in directory.iterdir() if each.name.endswith(DELETED))
     except OSError:
-        names = ()  # its topic was deleted
+        names = ()  # the topic was deleted
     return DeletedFiles(directory, names, settings.file_delete_delay_ms)
 
 

@@ -341,7 +341,7 @@ def _deleted(exchange: Exchange, answer: OffsetDeleteResponse, pending: Pending[
 # ---------------------------------------------------------------------------------------------- fetch
 
 
-#: Why what a log partition has written does not count yet.
+#: The errors of log partitions whose written records are not in effect yet, by partition number.
 _Unsettled = Mapping[int, ErrorCode]
 
 
