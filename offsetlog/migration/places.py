@@ -16,9 +16,9 @@ class Held(NamedTuple):
 
     Attributes:
         offset: the committed offset.
-        leader_epoch: -1 for none.
-        metadata: "" for none.
-        expire_timestamp: ms since 1970, -1 for none.
+        leader_epoch: the committed leader epoch; -1 for none.
+        metadata: the committed metadata; "" for none.
+        expire_timestamp: when the position expires, in ms since 1970; -1 for none.
         version: the version of the position's node in ZooKeeper; -1 elsewhere.
     """
 

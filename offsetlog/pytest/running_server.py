@@ -68,8 +68,8 @@ class OffsetlogServer:
 
     Args:
         path: the log directory: a new one, or that of a server that was stopped.
-        log_partitions: the number of log partitions; None keeps the number of the directory, 4 for
-            a new one.
+        log_partitions: the number of log partitions; by default the directory's own number, or 4 in
+            a new directory.
         topic_partitions: the number of partitions of a topic created without a number.
         auto_create: whether a topic is created when a client asks for it.
         retention_seconds: how long a group without members keeps its positions; None for ever.

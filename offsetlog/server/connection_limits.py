@@ -190,7 +190,7 @@ class Closable(Arriving, Protocol):
     """A connection that the limits can close."""
 
     def is_idle(self, since: float) -> bool:
-        """Whether the connection has been idle since the time `since`."""
+        """Whether the connection has been idle from `since` on."""
 
     def close(self) -> None:
         """Ends the connection when its requests are answered."""

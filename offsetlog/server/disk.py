@@ -45,7 +45,7 @@ def why_unwritable(path: Path) -> str | None:
 
 
 def why_short(path: Path, reserve_bytes: int) -> str | None:
-    """Returns why a directory's disk is too full; None if `reserve_bytes` are free, or if that cannot be read."""
+    """Returns why a disk has too little free space; None if it has `reserve_bytes`, or if it cannot be read."""
     try:
         free = disk_of(path).free_bytes
     except OSError:
