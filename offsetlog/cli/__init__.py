@@ -1,1 +1,1 @@
-"""The command line: one file per command, `output` for printing, `app` for finding commands and reporting failures."""
+"""The command line: one file per command; `output` prints, `app` finds commands and reports failures."""

@@ -1,4 +1,4 @@
-"""Addresses as they are typed: HOST:PORT, [::1]:PORT."""
+"""Parses addresses typed by a user: HOST:PORT, [::1]:PORT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parses sizes (500K, 64MiB) and times for all groups (7d) or for some (g=7d)."""
+"""Parses sizes (500K, 64MiB), and times for all groups (7d) or for some groups (g=7d)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgt]?)(?:ib|b)?", re.IGNOREC
 
 
 def parse_times(texts: list[str], what: str, parse: Callable[[str], Time]) -> tuple[Time | None, dict[str, Time]]:
-    """Parses arguments such as 7d, g=7d, g-*=7d; returns the time for all groups, or None, and the times by group.
+    """Parses 7d, g=7d, g-*=7d and the like; returns the time for all groups (or None), and the times by group.
 
     Args:
         texts: the arguments, each `[GROUP=]TIME`.
-        what: the name of the arguments in errors, in the plural.
-        parse: turns the text of a time into a value.
+        what: the plural name of the arguments, for error messages.
+        parse: converts the text of a time to a value.
 
     Raises:
-        InvalidArgumentError: an argument is not a time, or two are for the same groups.
+        InvalidArgumentError: an argument is not a time, or two arguments are for the same groups.
     """
     everybodys: list[Time] = []
     groups: dict[str, Time] = {}

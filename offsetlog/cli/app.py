@@ -1,7 +1,13 @@
 """The command `offsetlog`: its commands, their exit codes and their error lines.
 
-Exit codes: 0 done, or sound; 1 problems found, or refused; 2 could not be read, or wrong usage; 130 interrupted.  A
-failure is reported in one line on the standard error, never as a traceback.
+Exit codes:
+
+* 0: the command is done, or found no problems;
+* 1: it found problems, or was refused;
+* 2: something could not be read, or the usage was wrong;
+* 130: it was interrupted.
+
+A failure is reported in one line on the standard error, never as a traceback.
 """
 
 from __future__ import annotations
@@ -135,7 +141,7 @@ def _options(
 
 @functools.cache
 def application(only: str | None = None) -> typer.Typer:
-    """Returns the command line with all commands, or with only one, which starts faster."""
+    """Returns the command line with all commands, or with only one command, which starts faster."""
     made = typer.Typer(
         name="offsetlog",
         cls=Group,
@@ -159,7 +165,7 @@ def application_for(arguments: list[str]) -> typer.Typer:
 
 
 def exit_code_of(failure: BaseException) -> int:
-    """Returns 1 if the present state of the log or group forbids the command, 2 for every other failure."""
+    """Returns 1 if the current state of the log or group forbids the command, 2 for every other failure."""
     return PROBLEMS if isinstance(failure, errors.StateError) else FAILED
 
 
@@ -233,14 +239,14 @@ def _named_in(arguments: list[str]) -> str:
 
 
 class _Complaints(logging.Handler):
-    """Prints the library's warnings in the form of the commands' errors."""
+    """Prints the library's warnings in the format of the commands' errors."""
 
     def emit(self, record: logging.LogRecord) -> None:
         complain(record.getMessage())
 
 
 def run(arguments: list[str]) -> int:
-    """Runs one command and returns its exit code; every failure becomes a line and an exit code."""
+    """Runs one command and returns its exit code; turns every failure into an error line and an exit code."""
     prepare(sys.stdout)
     prepare(sys.stderr)
     if shell := os.environ.get(completion.VARIABLE):

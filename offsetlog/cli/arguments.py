@@ -20,7 +20,7 @@ StorePath = Annotated[Path, typer.Argument(metavar="PATH", help="A log directory
 
 
 def propose_groups(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Returns the groups of the log at the argument `path` that begin with `incomplete`, for shell completion."""
+    """Completes a group's name in a shell: returns the groups of the log at `path` that begin with `incomplete`."""
     path = ctx.params.get("path")
     if path is None:
         return []

@@ -1,4 +1,4 @@
-"""Changes between two states: how they are printed, selected and described."""
+"""Prints, selects and describes the changes between two states."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def change_rows(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:
 
 
 def selected(changes: Iterable[Change], selection: set[str | TopicPartition]) -> list[Change]:
-    """Returns the changes of the selected topics and partitions; all changes if the selection is empty."""
+    """Returns the changes of the selected topics and partitions; an empty selection returns all changes."""
     return [each for each in changes if is_selected(TopicPartition(each.topic, each.partition), selection)]
 
 
@@ -73,7 +73,7 @@ def _offset_text(offset: int | None) -> str:
 
 
 def name_change(row: dict[str, Any]) -> str:
-    """Returns a row of `change_rows` as text for a sentence, such as "orders:0 42 -> none"."""
+    """Converts a row of `change_rows` to text for a sentence, such as "orders:0 42 -> none"."""
     place = f"{name_text(row['topic'])}:{row['partition']}"
     before, after = row["offset_before"], row["offset_after"]
     if before == after:
@@ -82,9 +82,9 @@ def name_change(row: dict[str, Any]) -> str:
 
 
 def effect_of(deed: str, changes: Iterable[Change], *facts: GroupFacts, loses: str | None = None) -> Effect:
-    """Returns the effect of a command that makes these changes of groups of which these facts are known.
+    """Returns the effect of a command that makes the given changes of groups; `facts` decide whether it needs --force.
 
-    `loses` is another reason why it takes --force.
+    `loses` is one more reason why the command needs --force.
     """
     in_use = tuple(each.in_use for each in facts if each.in_use is not None)
     if loses is not None:
@@ -93,6 +93,6 @@ def effect_of(deed: str, changes: Iterable[Change], *facts: GroupFacts, loses: s
 
 
 def show(output: Output, changes: list[Change], *, wide: bool) -> None:
-    """Prints changes; if there are none, only the heading, in TSV and CSV."""
+    """Prints changes; without changes, prints only the heading in TSV and CSV."""
     if changes or not output.is_text:
         output.rows(COLUMNS, change_rows(changes), "", wide=wide)

@@ -1,8 +1,8 @@
-"""Columns of the tables in `fields`: how a value of each type is written on a terminal, and in TSV and CSV.
+"""The columns of the tables in `fields`: how each type of value is written on a terminal, and in TSV and CSV.
 
-JSON has the value itself.  TSV and CSV have the same numbers, times in UTC with a Z, true and false, JSON for lists
-and objects, and an empty cell for no value.  CSV quotes a text; TSV, which has no quotes, escapes backslashes and
-control characters, so that the text can be read back.
+JSON has the value itself.  TSV and CSV have the same numbers, times in UTC with a Z, true and false, JSON for lists and
+objects, and an empty cell for a missing value.  CSV quotes text.  TSV has no quotes, so it escapes backslashes and
+control characters; a reader can undo that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NUMBERS = (Kind.INTEGER, Kind.BYTES, Kind.RATIO, Kind.DURATION)
 
 
 def utc_text(timestamp_ms: int | None) -> str:
-    """Returns a time in ms since 1970 as UTC with a Z; as the number if no calendar date exists; "-" for none."""
+    """Returns a time in ms since 1970 as UTC with a Z; "-" for none; the number itself outside the calendar."""
     text = time_text(timestamp_ms)
     return f"{text}Z" if ":" in text else text
 
@@ -91,10 +91,10 @@ def _column_of(name: str, rank: int) -> Column:
 
 @functools.cache
 def columns(table: str) -> tuple[Column, ...]:
-    """Returns the columns of a table of `fields.TABLES`; raises KeyError if there is no such table."""
+    """Returns the columns of a table in `fields.TABLES`; raises KeyError if the table does not exist."""
     return tuple(_column_of(*use) for use in TABLES[table])
 
 
 def shown_as(made: tuple[Column, ...], name: str, **changes: Any) -> tuple[Column, ...]:
-    """Returns the columns, with attributes of the one called `name` changed; see `Column`."""
+    """Returns the columns, with attributes of the column `name` changed; see `Column`."""
     return tuple(replace(each, **changes) if each.name == name else each for each in made)

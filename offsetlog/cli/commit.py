@@ -40,7 +40,7 @@ Examples:
 
 
 class Durability(enum.StrEnum):
-    """The failure that a commit survives once the command has ended."""
+    """The failure that a commit survives once the command has ended: the end of the process, or a loss of power."""
 
     DISK = "disk"
     PROCESS = "process"

@@ -1,4 +1,4 @@
-"""`offsetlog compact`: makes a log small, now."""
+"""`offsetlog compact`: compacts a log now."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ PATH may be the directory of a stopped broker; the command takes its lock. Offse
 not change; a tombstone stays for --delete-retention after the first pass that found no other record of its key. A
 damaged segment is reported and left as it is. The command can be interrupted at any time; the next one continues.
 
-Superseded records are the history, and are dropped, as in every open store, unless --min-history keeps them. Before it
-drops history that an earlier cleaning kept for some groups, the command asks first, or needs --yes; not so if
---min-history names these groups, too (GROUP=0 drops their history), or gives all groups a time as long.
+Superseded records are the history. The command drops them, as an open store does, unless --min-history keeps them. If
+an earlier cleaning kept history of some groups and this one would drop it, the command asks first, or needs --yes. It
+does not ask if --min-history names these groups (GROUP=0 drops their history), or gives all groups a time that is as
+long.
 
 \b
 Examples:
@@ -105,7 +106,7 @@ def _stuck_row(stuck: StuckTransaction) -> dict[str, Any]:
 
 
 class _Asked(TypedDict):
-    """The arguments that the plan and the cleaning share."""
+    """The arguments that the dry run and the cleaning share."""
 
     roll: bool
     ratio: float
@@ -113,7 +114,7 @@ class _Asked(TypedDict):
 
 
 class Compaction:
-    """One run of the command over the log partitions of a store; what it found and did."""
+    """One run of the command over the log partitions of a store, with its results."""
 
     def __init__(self, store: offsetlog.OffsetStore, numbers: list[int] | None, *, ratio: float, again: bool) -> None:
         self.store = store
@@ -123,7 +124,7 @@ class Compaction:
         self.failed = 0
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Cleans one log after another; yields a row for each."""
+        """Cleans one log after another; yields one row for each log."""
         total = sum(plan.size for plan in self.plans if plan.action != "none")
         with progress("compacting", total) as advance:
             for plan in self.plans:
@@ -176,7 +177,7 @@ class Meter:
         self._done = 0
 
     def __call__(self, number: int, bytes_read: int, bytes_total: int) -> None:
-        """Takes a progress report: the bytes read so far, and the bytes to read in all."""
+        """Takes a progress report: the bytes read so far, and the total bytes to read."""
         if bytes_total > 0:
             self._go_to(self._size * min(bytes_read, bytes_total) // bytes_total)
 
@@ -211,7 +212,7 @@ def print_summary(output: Output, summary: dict[str, Any], stuck: list[StuckTran
 
 
 def _lost_past(store: offsetlog.OffsetStore, plans: list[Plan]) -> Effect | None:
-    """Reports history that an earlier cleaning kept and this one would drop; returns it as an effect, or None."""
+    """Returns the effect of dropping history that an earlier cleaning kept; None if this one drops none."""
     groups = store.maintenance.unheld([plan.number for plan in plans if plan.action != "none"])
     if not groups:
         return None
@@ -232,7 +233,7 @@ def _planned(path: Path, partitions: int | None, numbers: list[int] | None, sett
     """Returns the rows of a dry run.
 
     Raises:
-        ChangedFileError, MissingFileError: a writer replaced files meanwhile; nothing that was read is valid.
+        ChangedFileError, MissingFileError: a writer replaced files during the read, so nothing that was read is valid.
     """
     before = _states_in(path)
     with opening.open_with(path, partitions, read_only=True, maintenance=settings, by_partition=True) as store:

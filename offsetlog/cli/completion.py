@@ -1,9 +1,9 @@
-"""`offsetlog completion`: completion of commands, options, paths and groups in a shell.
+"""`offsetlog completion`: completes commands, options, paths and groups in a shell.
 
-The shell's script sets VARIABLE in the environment and calls `offsetlog` with the words up to the cursor, the last of
-them unfinished.  It reads one proposal per line: "plain", a tab, the text, a tab, a description; the line "file" asks
-for the shell's own completion of paths.  Completing arguments loads only their command; completing a command's name
-loads none.
+The shell's script sets VARIABLE in the environment and calls `offsetlog` with the words up to the cursor; the last word
+is unfinished.  The output has one proposal per line: "plain", a tab, the text, a tab, a description.  The line "file"
+asks the shell to complete paths itself.  To complete arguments, only their command is loaded; to complete a command's
+name, no command is loaded.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def command(
 
 
 def group_names(path: Path) -> list[str]:
-    """Returns the groups of a log, sorted; none if the log is too large or cannot be read."""
+    """Returns the groups of a log, sorted; an empty list if the log is too large or cannot be read."""
     from offsetlog.directory.listing import decode_text
     from offsetlog.directory.reading import find_partitions, read_state, whole_size
 
@@ -151,7 +151,7 @@ def _unquoted(word: str) -> str:
 
 
 def _as_bash_takes_it(value: str, before: str) -> str:
-    # bash replaces only the part after the last cut.
+    # bash replaces only the part after the last such break.
     kept = re.match(r".*[:=]", before)
     left = value[len(kept[0]) :] if kept is not None and value.startswith(kept[0]) else value
     return re.sub(r"[^\w@%+=:,./-]", r"\\\g<0>", left)
@@ -184,8 +184,8 @@ def complete(shell: str, arguments: list[str], names: Iterable[str]) -> int:
 
     Args:
         shell: one of SCRIPTS.
-        arguments: the words of the command line up to the cursor, without the program.
-        names: the commands.
+        arguments: the words of the command line up to the cursor, without the program's name.
+        names: the names of the commands.
     """
     *words, incomplete = arguments or [""]
     if shell == "bash":

@@ -1,7 +1,7 @@
-"""Consent to commands that destroy data: on a terminal they ask first, elsewhere they refuse without --yes.
+"""Consent to commands that destroy data: on a terminal they ask first, elsewhere they need --yes.
 
-The question and the refusal state the whole effect on the standard error; the standard output holds only what was
-done.  If the command may not write, PATH is only read and its lock is not taken.
+The question and the refusal state the whole effect on the standard error; the standard output shows only what was done.
+If the command may not write, it only reads PATH and does not take its lock.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Effect:
     """Everything that a command is about to do.
 
     Attributes:
-        deed: the work in the infinitive, such as "delete 2 offsets of group billing".
-        columns: the columns of the rows.
-        rows: one per change; only the first ones if there are very many.
+        deed: the action, as a verb with its objects, such as "delete 2 offsets of group billing".
+        columns: the columns of `rows`.
+        rows: one row per change; only the first rows if the changes are very many.
         name: returns a row as text for a sentence.
-        count: the number of all changes; None if `rows` holds them all.
-        in_use: the reasons why --force is needed, as sentences.
+        count: the number of all changes; None if `rows` holds all of them.
+        in_use: the reasons why the command needs --force, as sentences.
     """
 
     deed: str
@@ -61,13 +61,13 @@ class Effect:
 
     @property
     def sentence(self) -> str:
-        """The deed, followed by the first changes."""
+        """The action, followed by the first changes."""
         named = [self.name(row) for row in self.rows[:NAMED_MAX]]
         named += self._rest(len(named))
         return f"{self.deed} ({', '.join(named)})" if named else self.deed
 
     def show(self, output: Output, *, wide: bool) -> None:
-        """Prints the rows; if there are none, only the heading, in TSV and CSV."""
+        """Prints the rows; without rows, prints only the heading in TSV and CSV."""
         if self.rows or not output.is_text:
             output.rows(self.columns, self.rows, "", wide=wide)
             for rest in self._rest(len(self.rows)):
@@ -86,12 +86,12 @@ def _is_terminal() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """The user's consent to a command: given by options, or asked for.
+    """The user's consent to a command, given by options or asked for.
 
     Attributes:
-        yes: whether the user agreed in advance, so that no question is asked.
+        yes: whether the user agreed in advance, so that the command does not ask.
         force: whether a group that has members may be changed.
-        dry_run: whether nothing may be changed; None for a command without this option.
+        dry_run: whether the command may change nothing; None for a command without this option.
         wide: whether the question shows every field of a change.
     """
 
@@ -114,9 +114,9 @@ class Consent:
         by_partition: bool = False,
         group: str | None = None,
     ) -> offsetlog.OffsetStore:
-        """Opens a store, for writing only where something may be written; see `open_writable`.
+        """Opens a store; for writing only if the command may write.  See `open_writable`.
 
-        Where the log partition of `group` is damaged, that is a RefusedError, and nothing was opened for writing.
+        If the log partition of `group` is damaged, raises RefusedError before anything is opened for writing.
         """
         if self.may_write and group is not None:
             with look_into(path, partitions, writes=True) as store:
@@ -128,12 +128,12 @@ class Consent:
         return open_readable(path, partitions, by_partition=by_partition)
 
     def refuse_damaged(self, damage: str | None) -> None:
-        """Raises RefusedError where a log partition cannot be written to, before anything of it is opened."""
+        """Raises RefusedError if `damage` says that a log partition cannot be written to; not in a dry run."""
         if damage is not None and not self.dry_run:
             raise RefusedError(f"nothing was done: {damage}")
 
     def show(self, output: Output, effect: Effect, refusals: Sequence[str] = ()) -> int:
-        """Prints what would change, for a dry run, and why it would be refused; returns the exit code."""
+        """For a dry run, prints what would change and why it would be refused; returns the exit code."""
         effect.show(output, wide=self.wide)
         output.line(f"would {effect.deed}")
         reasons = [*refusals]
@@ -147,10 +147,11 @@ class Consent:
         return 1 if reasons else 0
 
     def check(self, effect: Effect) -> None:
-        """Returns if the effect was agreed to, or can be asked for.
+        """Checks that the user has agreed to the effect or can be asked.
 
         Raises:
-            RefusedError: it takes --force, which was not given; nobody can be asked, and --yes was not given.
+            RefusedError: the effect needs --force, which was not given; or --yes was not given and there is no terminal
+                to ask on.
         """
         can_ask = self.yes or _is_terminal()
         reasons = [] if self.force else [*effect.in_use]
@@ -166,11 +167,11 @@ class Consent:
             )
 
     def ask(self, effect: Effect) -> None:
-        """Returns if the effect was agreed to.
+        """Asks the user unless consent was given in advance; returns only if the user agrees.
 
         Raises:
-            RefusedError: as `check`.
-            typer.Abort: the answer is no.
+            RefusedError: see `check`.
+            typer.Abort: the user answers no.
         """
         self.check(effect)
         for reason in effect.in_use:

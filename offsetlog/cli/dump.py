@@ -24,10 +24,10 @@ The rows are in log order, partition by partition, with the fields of their batc
 kind "empty". Bytes that cannot be read are skipped, and reported on standard error.
 
 With --formatter, the lines are those of Kafka's console consumer with its own formatters: "offsets" and "groups" for
-__consumer_offsets, "transactions" for __transaction_state, as the version that --kafka names prints them; "old" is
-"offsets" as 0.8.2 printed it. From 3.9 on, each record is one JSON object; 3.9 itself prints no line ends between
-them. Records of other kinds are skipped. On a terminal, control characters are escaped; elsewhere they are printed as
-they are, as Kafka does.
+__consumer_offsets, "transactions" for __transaction_state. --kafka names the version of Kafka whose lines to print;
+"old" is the formatter "offsets" of 0.8.2. From 3.9 on, each record is one JSON object; 3.9 itself prints no line ends
+between them. Records of other kinds are skipped. On a terminal, control characters are escaped; elsewhere they are
+printed as they are, as Kafka does.
 
 Exit codes: 0 done, 1 something is damaged or cannot be decoded, 2 could not be read.
 
@@ -61,7 +61,7 @@ BATCH = [column.name for column in COLUMNS[: [column.name for column in COLUMNS]
 
 
 class _Reported:
-    """Damage and undecodable records that were reported while the rows were printed."""
+    """The damage and the undecodable records that were reported while the rows were printed."""
 
     def __init__(self) -> None:
         self.damages = 0

@@ -1,4 +1,4 @@
-"""`offsetlog expire`: deletes the offsets that have expired, or lists those that will."""
+"""`offsetlog expire`: deletes the offsets that have expired, or lists those that will expire."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from offsetlog.types import ExpiryReport
 
 HELP = f"""Delete the offsets that have expired.
 
-An offset expires when its group has had no members for the retention time, counted from when the group became empty
-or, if that is unknown, from the commit; or at the time in its own record. Nothing expires in a group that has members,
-and no position expires while an open transaction has a value for it. A group that has nothing left is deleted, too.
+An offset expires when its group has had no members for the retention time. That time is counted from when the group
+became empty or, if that is unknown, from the commit. If the record of an offset has an expiry time, that time counts
+instead. Nothing expires in a group that has members, and no position expires while an open transaction has a value for
+it. A group that has nothing left is deleted, too.
 
 With --dry-run or --within, the command only lists what expires, when and why, and PATH is only read. {ASKS}
 A deletion writes tombstones; the offsets disappear from the log when it is compacted.
@@ -50,10 +51,11 @@ COLUMNS = shown_as(columns("expire --dry-run"), "retention_ms", show=duration_te
 
 
 def parse_retention(texts: list[str]) -> tuple[int | None, dict[str, int | None]]:
-    """Parses 7d, never, g=7d, g-*=never; returns the default retention and those by group, in milliseconds.
+    """Parses 7d, never, g=7d, g-*=never; returns the default retention, and the retentions by group, in ms.
 
     Raises:
-        InvalidArgumentError: an argument is not a retention, two are for the same groups, or there is none.
+        InvalidArgumentError: an argument is not a retention, two arguments are for the same groups, or no argument is
+            given.
     """
     default, groups = parse_times(
         texts, "retentions", lambda time: None if time.strip() == "never" else parse_duration(time)

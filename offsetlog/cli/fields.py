@@ -1,7 +1,7 @@
-"""The fields of every command: name, type, unit, meaning and order; pure data.
+"""The fields in the output of every command, as data: name, type, unit, meaning and order.
 
-The table on a terminal, TSV, CSV and JSON are made from it, and docs/cli.md prints it, so that a field has one name,
-one unit and one order everywhere.  A name means the same in every command.
+The tables on a terminal, TSV, CSV, JSON and docs/cli.md are generated from this data, so a field has the same name,
+unit and order everywhere.  A name means the same in every command.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ class Field(NamedTuple):
     """One field.
 
     Attributes:
-        kind: its type.
-        unit: of a number; empty where there is none.
-        meaning: in a few words.
-        unknown: the number that means "unknown" or "none" and that a terminal shows as "-"; None if there is no such
-            number.
+        kind: the type of the values.
+        unit: the unit of a number; empty if the field has no unit.
+        meaning: the meaning of the field, in a few words.
+        unknown: the number that means "unknown" or "none", shown as "-" on a terminal; None if every number is a value.
     """
 
     kind: Kind
@@ -42,11 +41,12 @@ class Field(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A field in a table.
+    """The use of a field in a table.
 
     Attributes:
-        name: its key in FIELDS.
-        rank: 0 if a terminal always shows it; if there is no room, fields of rank 2 are omitted first, then rank 1.
+        name: the key of the field in FIELDS.
+        rank: 0 if a terminal always shows the field; on a narrow terminal, fields of rank 2 are omitted first, then
+            rank 1.
     """
 
     name: str
@@ -104,29 +104,29 @@ FIELDS: dict[str, Field] = {
     "topic": _text("the topic"),
     "partition": _number("the partition of the topic"),
     "offset": _offset("the committed offset: the next record that the group reads"),
-    "offset_before": _offset("the same, before the change"),
-    "offset_after": _offset("the same, after the change"),
+    "offset_before": _offset("the committed offset before the change"),
+    "offset_after": _offset("the committed offset after the change"),
     "step": _number("offset_after less offset_before", unit="records"),
     "leader_epoch": _number("the leader epoch that was committed with the offset", -1),
-    "leader_epoch_before": _number("the same, before the change", -1),
-    "leader_epoch_after": _number("the same, after the change", -1),
+    "leader_epoch_before": _number("the leader epoch before the change", -1),
+    "leader_epoch_after": _number("the leader epoch after the change", -1),
     "metadata": _text("the text that was committed with the offset"),
-    "metadata_before": _text("the same, before the change"),
-    "metadata_after": _text("the same, after the change"),
+    "metadata_before": _text("the metadata before the change"),
+    "metadata_after": _text("the metadata after the change"),
     "commit_timestamp": _time("when the offset was committed"),
-    "commit_timestamp_before": _time("the same, before the change"),
-    "commit_timestamp_after": _time("the same, after the change"),
+    "commit_timestamp_before": _time("the commit time before the change"),
+    "commit_timestamp_after": _time("the commit time after the change"),
     "expire_timestamp": _time("when the offset expires, if its record says so"),
-    "expire_timestamp_before": _time("the same, before the change"),
-    "expire_timestamp_after": _time("the same, after the change"),
+    "expire_timestamp_before": _time("the expiry time before the change"),
+    "expire_timestamp_after": _time("the expiry time after the change"),
     "topic_id": _text("the id of the topic, if its record has one"),
-    "topic_id_before": _text("the same, before the change"),
-    "topic_id_after": _text("the same, after the change"),
+    "topic_id_before": _text("the topic id before the change"),
+    "topic_id_after": _text("the topic id after the change"),
     "current": _offset("the offset that the target has"),
-    "committed_offset": _offset("the offset that is committed, and stays"),
-    "pending_offset": _offset("the offset that an open transaction would commit, and that is dropped"),
+    "committed_offset": _offset("the committed offset, which stays"),
+    "pending_offset": _offset("the offset that an open transaction would commit; the abort drops it"),
     "change": _text("added, removed or changed"),
-    "action": _text("the step that is taken, or would be"),
+    "action": _text("the action that is taken, or in a dry run would be"),
     # --------------------------------------------------------------------------------------------- places in the log
     "log_partition": _number("the partition of the offsets topic"),
     "log_offset": _log_offset("the offset of the record in its log partition"),
@@ -136,8 +136,8 @@ FIELDS: dict[str, Field] = {
     "timestamp": _time("the time of the record; in a report, the clock time that it is based on"),
     "kind": _text("the kind of record, finding or object"),
     "file": _text("the file or directory"),
-    "position": _number("the place in the file", unit="bytes"),
-    "reason": _text("why, in a sentence"),
+    "position": _number("the position in the file", unit="bytes"),
+    "reason": _text("the reason, as a sentence"),
     # ------------------------------------------------------------------------------------------------------- history
     "outcome": _text("the end of the record's transaction"),
     "effective_at": _log_offset("the log offset at which the record takes effect"),
@@ -152,7 +152,7 @@ FIELDS: dict[str, Field] = {
     "protocol": _text("the assignment protocol of a classic group"),
     "generation": _number("the generation, or the epoch of a group of a newer type", -1),
     "members": _list("the members; a terminal shows how many"),
-    "last_commit": _time("when the youngest of its committed offsets was committed"),
+    "last_commit": _time("the latest commit time of the group's committed offsets"),
     "simple": _yes_or_no("whether the group has only offsets"),
     "group_names": _list("the groups of the transaction"),
     # -------------------------------------------------------------------------------------------------- transactions
@@ -199,7 +199,7 @@ FIELDS: dict[str, Field] = {
     "dropped_offsets": _count("offsets", "how many pending offsets were dropped"),
     "durability": _text("disk or process: what the commit survives"),
     "dry_run": _yes_or_no("whether nothing was written"),
-    "elapsed_ms": _duration("how long it took"),
+    "elapsed_ms": _duration("the duration of the work"),
     "report": _text("the file of the report"),
     "copies": _list("the files that were copied aside"),
     "committed": _object("how many positions were committed, by action"),
@@ -312,7 +312,7 @@ FIELDS: dict[str, Field] = {
 
 
 def _uses(text: str) -> tuple[Use, ...]:
-    """Parses the names of a table's fields; `:1` or `:2` after a name is its rank."""
+    """Parses the names of a table's fields; `:1` or `:2` after a name is the field's rank."""
     return tuple(Use(name, int(rank or 0)) for name, _, rank in (each.partition(":") for each in text.split()))
 
 

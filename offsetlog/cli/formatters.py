@@ -1,10 +1,11 @@
-"""The lines that Kafka's console consumer prints with the formatters of its internal topics.
+"""Makes the lines that Kafka's console consumer prints with the formatters of internal topics.
 
-Each formatter has had several forms.  A form begins with the Kafka version that introduced it.  The lines equal those
-of 0.8.2.2, 0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.8.2, 3.9.1 and 4.3.0; if a form begins between two of these, its first
-version was found in the classes of the versions between.  Kafka prints the elements of a Scala map or set in the order
-of that collection's hash table, so the tables are computed here: those of Scala 2.11 and 2.12 up to Kafka 2.5, those of
-Scala 2.13 from Kafka 2.6 on.
+The format of each formatter has changed several times; each form begins with the Kafka version that introduced it.  The
+lines equal those of Kafka 0.8.2.2, 0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.8.2, 3.9.1 and 4.3.0.  If a form begins
+between two of these, its first version was found in the classes of the versions between.
+
+Kafka prints the elements of a Scala map or set in the order of that collection's hash table.  The tables are therefore
+computed here: those of Scala 2.11 and 2.12 up to Kafka 2.5, and those of Scala 2.13 from Kafka 2.6 on.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Form = Callable[[Row, Row | None], str]
 
 
 class Formatter(enum.StrEnum):
-    """The formatters, by the records that they print."""
+    """The formatters, named by the records that they print."""
 
     OLD = "old"
     OFFSETS = "offsets"
@@ -319,15 +320,15 @@ _JSON: Version = (3, 9)
 
 
 class Lines:
-    """Makes the lines of one formatter of one version of Kafka.  Immutable; safe from any thread."""
+    """Makes the lines of one formatter of one version of Kafka.  Immutable, so any thread may use it."""
 
     def __init__(self, formatter: Formatter, kafka: str | None = None) -> None:
-        """Chooses the form.
+        """Chooses the form of the lines.
 
         Args:
-            formatter: the formatter, which decides the records that are printed.
-            kafka: the Kafka version whose form to print, such as 2.8.2 or 0.10 (its last release); None for the
-                newest, or with `old` for 0.8.2.
+            formatter: the formatter, which decides which records are printed.
+            kafka: the Kafka version whose form to print, such as 2.8.2, or 0.10 for its last release; None for the
+                newest version, or for 0.8.2 with `old`.
 
         Raises:
             InvalidArgumentError: `kafka` is not a version, or that version has no such formatter.
@@ -355,7 +356,7 @@ class Lines:
     def of(self, record: Row) -> str | None:
         """Returns the text of a record of `dump_batches`, without a line end; None if the formatter skips the record.
 
-        Metadata can hold line feeds; Kafka prints them as they are.
+        Metadata can hold line feeds; like Kafka, this prints them as they are.
         """
         if record["kind"] not in self.kinds:
             return None

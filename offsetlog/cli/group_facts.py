@@ -1,6 +1,6 @@
-"""Facts about a group besides its committed offsets: members, records of its own, pending offsets.
+"""Facts about a group besides its committed offsets: members, group records, pending offsets.
 
-The store does not decode a group's own records; the facts are read from the log of its partition.
+The store does not decode group records, so the facts are read from the group's log partition.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class GroupFacts:
 
     Attributes:
         group: the group's name.
-        members: how many members its records name.
-        records: how many records of its own it has.
-        is_readable: whether all of these can be decoded; if not, its members are unknown.
-        pending: how many pending offsets it has in open transactions.
+        members: how many members the group's records name.
+        records: how many group records it has.
+        is_readable: whether all group records can be decoded; if not, the group's members are unknown.
+        pending: how many pending offsets the group has in open transactions.
     """
 
     group: str
@@ -40,7 +40,7 @@ class GroupFacts:
 
     @property
     def in_use(self) -> str | None:
-        """Why changing the group needs --force, as a sentence; None if it does not."""
+        """Why a change of the group needs --force, as a sentence; None if it needs no --force."""
         if self.members:
             return f"group {name_text(self.group)} has {count_text(self.members, 'member')} that may go on committing"
         if not self.is_readable:
@@ -49,7 +49,7 @@ class GroupFacts:
 
 
 def read_partition(path: Path, number: int) -> PartitionState | None:
-    """Returns the state of a log partition, read from its files, None if there is none; raises as `read_state`."""
+    """Reads the state of a log partition from its files; None if the partition is missing.  Raises as `read_state`."""
     for files in find_partitions(path):
         if files.number == number:
             return read_state(files)
@@ -78,12 +78,12 @@ def facts_in(state: PartitionState, group: str) -> GroupFacts:
 
 
 def complain_unknown(group: str, path: Path | str, number: int | None = None) -> int:
-    """Reports that a log knows nothing of a group; returns the exit code of every command that names one.
+    """Reports that a log knows nothing of a group; returns the exit code for that.
 
     Args:
         group: the group.
         path: the log directory.
-        number: the log partition of the group, None where the caller does not know it.
+        number: the log partition of the group; None if the caller does not know it.
     """
     if number is not None and number in absent_partitions(Path(path), number + 1):
         complain(
@@ -113,7 +113,7 @@ def number_of(store: offsetlog.OffsetStore, group: str) -> int:
 
 
 def is_known(store: offsetlog.OffsetStore, group: str) -> bool:
-    """Returns whether the group has committed or pending offsets or a record of its own; raises as `read_state`."""
+    """Returns whether the group has committed offsets, pending offsets or a group record; raises as `read_state`."""
     if store.fetch(group):
         return True
     facts = facts_of(store, group)
@@ -127,6 +127,6 @@ def is_listed(path: Path, group: str) -> bool:
 
 
 def facts_of(store: offsetlog.OffsetStore, group: str) -> GroupFacts:
-    """Returns the facts about a group of a store, which has no other writer; raises as `read_state`."""
+    """Returns the facts about a group in a store that has no other writer; raises as `read_state`."""
     state = read_partition(store.path, number_of(store, group))
     return GroupFacts(group) if state is None else facts_in(state, group)

@@ -18,9 +18,9 @@ from offsetlog.directory.reading import PartitionState
 HELP = """Print the groups in a log, sorted by name or by their last commit.
 
 As on a broker, a group is listed if it has a record of its own, a committed offset, or an offset in an open
-transaction; `groups()` of the library omits groups that have only the last. A group that appears only in an aborted
-transaction is not listed; a running broker lists it until it cleans up. The log shows only the states Stable (with
-members) and Empty.
+transaction; `groups()` of the library omits groups that have only an offset in an open transaction. A group that
+appears only in an aborted transaction is not listed; a running broker lists it until it cleans up. The log shows only
+the states Stable (with members) and Empty.
 
 Exit codes: 0 done, 1 damage was found, 2 could not be read.
 
@@ -40,7 +40,7 @@ class Order(enum.StrEnum):
 
 
 def _last_commits(states: Iterable[PartitionState]) -> dict[str, int]:
-    """Returns when each group committed the youngest of its offsets, ms since 1970."""
+    """Returns the latest commit time among each group's offsets, in ms since 1970."""
     found: dict[str, int] = {}
     for replay in (state.replay for state in states):
         for name in replay.groups():
@@ -51,7 +51,7 @@ def _last_commits(states: Iterable[PartitionState]) -> dict[str, int]:
 
 
 def rows_of(states: Sequence[PartitionState]) -> list[dict[str, Any]]:
-    """Returns the groups of some log partitions as rows of the table, by name."""
+    """Returns the groups of some log partitions as rows of the table, sorted by name."""
     times = _last_commits(states)
     return [{**row, "last_commit": times.get(row["group"], -1)} for row in group_rows(states)]
 

@@ -1,4 +1,4 @@
-"""How help is laid out: no word is broken, and no line is wider than the terminal."""
+"""The layout of help: no word is broken, and no line is wider than the terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AS_IS = "\b\n"
 
 
 class HelpFormatter(_Formatter):  # type: ignore[misc]
-    """Wraps text only between words; if an example is too long, its comment moves below it."""
+    """Wraps text only between words; moves the comment of an example that is too long below it."""
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
         """Writes the usage; see the parser's formatter."""
@@ -47,10 +47,10 @@ class HelpFormatter(_Formatter):  # type: ignore[misc]
 
 
 def example_lines(lines: list[str], width: int) -> list[str]:
-    """Returns examples, each with its comment after it, in lines of at most `width`, if their words allow that.
+    """Returns examples with their comments, in lines of at most `width` unless a single word is longer.
 
-    If one does not fit, all comments move closer; if that is not enough, they move below their commands.  A command
-    that is too long continues after a backslash.
+    If an example does not fit, all comments move closer to the commands.  If that is not enough, they move below their
+    commands.  A command that is too long continues on the next line, after a backslash.
     """
     if all(len(line) <= width for line in lines):
         return lines
@@ -87,7 +87,7 @@ def _wrapped(words: list[str], first: str, later: str, width: int, mark: str) ->
 
 
 class Context(typer.Context):
-    """The state of one call of a command."""
+    """The context of one call of a command, with this formatter."""
 
     formatter_class = HelpFormatter
 
@@ -109,7 +109,7 @@ _AGO = re.compile(r"-\d+(?:\.\d+)?\s*(?:ms|[smhdw])", re.IGNORECASE)
 
 
 class MomentsCommand(Command):
-    """A command whose arguments are moments: -2h is a moment, and -h asks for help."""
+    """A command whose arguments are moments: -2h is a moment, -h the option for help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses the arguments; a moment that begins with a dash is not taken for an option."""

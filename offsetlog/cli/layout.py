@@ -1,8 +1,8 @@
-"""The layout of rows on a terminal: as many columns as fit, and no name broken in two.
+"""The layout of rows on a terminal: shows as many columns as fit, and breaks no name.
 
-A row takes one line with as many columns as fit, the most important first.  A long value takes no room from the others:
-if it does not fit its column, it is printed below its row, after the column's name.  If not even the columns of rank 0
-fit, each row takes several lines.
+A row takes one line with as many columns as fit, the most important first.  A long value takes no space from other
+columns: if it does not fit its column, it is printed below the row, after the column's name.  If not even the columns
+of rank 0 fit, each row takes several lines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LONG = 40
 
 
 def cell_len(text: str) -> int:
-    """Returns how many cells of a terminal a text takes."""
+    """Returns the width of a text on a terminal, in cells."""
     # rich is imported only to draw on a terminal: output to a program must not wait for the import.
     from rich.cells import cell_len
 
@@ -34,14 +34,15 @@ class Column:
     """A column of a table.
 
     Attributes:
-        name: the field of the row, and the heading.
+        name: the name of the field in a row, which is also the heading.
         show: how a value becomes text on a terminal.
-        tsv_cell: how it becomes text in TSV.
-        csv_cell: how it becomes text in CSV.
+        tsv_cell: how a value becomes text in TSV.
+        csv_cell: how a value becomes text in CSV.
         right: whether a terminal aligns the values to the right.
-        rank: 0 if a terminal always shows it; if there is no room, columns of rank 2 are omitted first, then rank 1.
-        parts: how a value becomes pieces between which a line may be broken; joined by spaces, they are what `show`
-            returns.
+        rank: 0 if a terminal always shows the column; on a narrow terminal, columns of rank 2 are omitted first, then
+            rank 1.
+        parts: splits a value into pieces between which a line may be broken; the pieces, joined by spaces, equal what
+            `show` returns.
     """
 
     name: str
@@ -58,7 +59,8 @@ class _Widths:
     """The widths of a column's values.
 
     Attributes:
-        usual: the width of the name and of the values that are always in the column; 0 if all values are long.
+        usual: the width of the name and of the short values, which are never moved below the row; 0 if all values are
+            long.
         longest: the width of the longest value.
     """
 
@@ -76,7 +78,7 @@ class Layout:
     """The columns of a table, distributed over the lines of a row.
 
     Attributes:
-        lines_of: the columns of each line, with their widths; a width of None for one that has a line of its own.
+        lines_of: the columns of each line, with their widths; a column with the width None has its own line.
         hidden: fields that are not shown.
         width: the width of the terminal; None for lines of any length.
     """
@@ -87,7 +89,7 @@ class Layout:
 
     @classmethod
     def of(cls, columns: Sequence[Column], rows: list[Row], width: int | None) -> Layout:
-        """Chooses the layout for these rows; a wider value in a later row shifts the columns after it."""
+        """Chooses the layout that fits `rows`; a wider value in a later row shifts the columns to its right."""
         widths = {
             column.name: _Widths.of(column.name, [cell_len(column.show(row.get(column.name))) for row in rows])
             for column in columns
@@ -155,7 +157,7 @@ class Layout:
 
 
 def _units(columns: Sequence[Column]) -> list[list[Column]]:
-    """Groups the columns by rank; those of a field before and after a change are shown together, or not at all."""
+    """Groups the columns by rank; the columns of a field before and after a change stay together in one group."""
     names = {column.name for column in columns}
     units: dict[str, list[Column]] = {}
     for column in columns:
@@ -176,7 +178,7 @@ def _chosen(columns: Sequence[Column], units: list[list[Column]]) -> tuple[list[
 def _in_one_line(
     columns: list[Column], important: list[Column], widths: dict[str, _Widths], room: int
 ) -> list[list[tuple[Column, int | None]]]:
-    """Returns the columns in one line; free room goes to the long values of the most important columns."""
+    """Returns the columns in one line; gives free space to long values, the most important columns first."""
     given: dict[str, int] = {}
     for column in important:
         usual, longest = widths[column.name].usual, widths[column.name].longest
@@ -193,7 +195,7 @@ def _in_one_line(
 
 
 def _split(columns: list[Column], widths: dict[str, int], width: int) -> list[list[tuple[Column, int | None]]]:
-    """Returns the columns in lines of at most `width`; one that is wider than that has a line of its own."""
+    """Returns the columns in lines of at most `width`; a column that is wider has its own line."""
     lines: list[list[tuple[Column, int | None]]] = []
     alone: list[list[tuple[Column, int | None]]] = []
     room = 0
@@ -221,7 +223,7 @@ def _pad(text: str, width: int, *, right: bool) -> str:
 
 
 def wrap(parts: list[str], width: int) -> list[str]:
-    """Joins the parts with spaces into lines, broken only between parts; a part that is too long has its own line."""
+    """Joins the parts with spaces, and breaks lines only between parts; a part that is too long has its own line."""
     lines: list[str] = []
     for part in parts:
         if lines and cell_len(lines[-1]) + 1 + cell_len(part) <= width:
@@ -232,7 +234,7 @@ def wrap(parts: list[str], width: int) -> list[str]:
 
 
 class Cells:
-    """Makes the cells of TSV or CSV, row by row; a value that stays the same object is converted only once."""
+    """Makes the cells of TSV or CSV, row by row; a value that successive rows share is converted only once."""
 
     def __init__(self, columns: Sequence[Column], *, csv: bool) -> None:
         cells = [(column.name, column.csv_cell if csv else column.tsv_cell) for column in columns]

@@ -24,7 +24,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 class TextLines(logging.Formatter):
-    """Time, level, logger and message in one line; a traceback follows in lines of its own."""
+    """Time, level, logger and message in one line; a traceback follows on separate lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         """See logging.Formatter."""
@@ -37,7 +37,7 @@ class TextLines(logging.Formatter):
 class JsonLines(logging.Formatter):
     """One JSON object per line: time, level, logger, message, fields, and the exception if there is one.
 
-    A line is ASCII, so that no name can end the line or change the rest of it.
+    Each line is ASCII, so that no name can end the line or change the rest of it.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -60,11 +60,11 @@ class JsonLines(logging.Formatter):
 
 @contextmanager
 def log_lines(form: Form, level: Level, stream: IO[str] | None = None) -> Iterator[None]:
-    """Within the context, writes everything that this program logs to a stream, and not to the library's own handlers.
+    """Within the context, sends everything that this program logs to a stream instead of the library's own handlers.
 
     Args:
-        form: the form of the lines.
-        level: the lowest level of offsetlog's own records; records of other libraries are written from WARNING on.
+        form: the format of the lines.
+        level: the lowest level of offsetlog's own records; for other libraries, that is WARNING.
         stream: the stream; None for the standard error.
     """
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)

@@ -1,6 +1,6 @@
-"""The man page offsetlog(1), generated from the commands, so that it says what their help says.
+"""Generates the man page offsetlog(1) from the commands, so that it agrees with their help.
 
-`python -m offsetlog.cli.manual` prints it, and with --write writes docs/offsetlog.1, which a wheel installs as
+`python -m offsetlog.cli.manual` prints the page.  With --write, it writes docs/offsetlog.1, which a wheel installs as
 share/man/man1/offsetlog.1.
 """
 
@@ -43,7 +43,7 @@ def _filled(text: str) -> str:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """Yields the source of a help text: paragraphs, and blocks whose lines stay as they are."""
+    """Yields the page's source for a help text: paragraphs, and blocks whose lines are not joined."""
     for paragraph in re.split(r"\n[ \t]*\n", text.strip("\n")):
         kept = paragraph.strip(" ").startswith("\b\n")
         lines = paragraph.strip(" ").removeprefix("\b\n").split("\n")
@@ -73,7 +73,7 @@ def _usage(command: Any, context: Any) -> str:
 
 
 def _commands(group: Any, context: Any) -> Iterator[tuple[Any, Any]]:
-    """Yields every command with its context; the subcommands of a group follow the group."""
+    """Yields every command with its context; the subcommands of a group follow it."""
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         inner = type(context)(command, info_name=name, parent=context)
@@ -83,7 +83,7 @@ def _commands(group: Any, context: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def page() -> str:
-    """Returns the source of the page, for man, groff and mandoc."""
+    """Returns the source of the page, in the format of man, groff and mandoc."""
     whole = typer.main.get_command(application())
     context = whole.make_context("offsetlog", [], resilient_parsing=True)
     first, _, rest = DESCRIPTION.partition("\n")

@@ -1,4 +1,4 @@
-"""`offsetlog migrate`: committed offsets from ZooKeeper to a log directory and back, or between two of a kind."""
+"""`offsetlog migrate`: moves committed offsets between ZooKeeper and log directories, in any direction."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ SHOWN_MAX, NAMED_MAX = 20, 20
 
 @dataclass(frozen=True, slots=True)
 class _Moves:
-    """One run of the command: its source, its groups and its output."""
+    """One run of the command, with its source, groups and output."""
 
     source: Source
     groups: list[str]
@@ -79,7 +79,7 @@ class _Moves:
         return Migration(self.source, target, self.groups, overwrite=self.overwrite, dry_run=dry_run, advance=advance)
 
     def make(self, target: Target, *, dry_run: bool) -> Report:
-        """Migrates, and prints the differences: in a dry run those to be written, otherwise those that remain."""
+        """Migrates, and prints the differences: in a dry run those it would write, otherwise those that remain."""
         with progress("groups", len(self.groups), in_bytes=False) as advance:
             migration = self._to(target, advance, dry_run=dry_run)
             rows = (each._asdict() for each in migration.run())
@@ -87,7 +87,7 @@ class _Moves:
         return migration.report
 
     def effect(self, target: Target, name: str) -> Effect | None:
-        """Returns what a migration would write, positions that move back first; None if it would write nothing."""
+        """Returns what a migration would write, with positions that move back first; None if it would write nothing."""
         from offsetlog.migration.rules import BACK, WRITTEN
 
         back: list[dict[str, Any]] = []
@@ -105,7 +105,7 @@ class _Moves:
 
 
 def _migrated(moves: _Moves, place: Ensemble | Path, options: PlaceOptions, consent: Consent) -> Report:
-    """Migrates as far as the user consents."""
+    """Migrates what the user consents to."""
     with contextlib.ExitStack() as opened:
         if consent.yes and not consent.dry_run:
             return moves.make(opened.enter_context(writable_target(place, options)), dry_run=False)

@@ -1,4 +1,4 @@
-"""The places of a migration as they are typed, and how a command opens them."""
+"""Parses the places of a migration typed by a user, and opens them for a command."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Credentials: TypeAlias = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """ZooKeeper as a place: the hosts with the root, as in `zookeeper.connect`."""
+    """A ZooKeeper ensemble as a place: the hosts and the root, as in `zookeeper.connect`."""
 
     hosts: str
 
@@ -43,20 +43,20 @@ class Ensemble:
 
 @dataclass(frozen=True, slots=True)
 class PlaceOptions:
-    """The options of the command line about places.
+    """The options of the command line that are about places.
 
     Attributes:
-        partitions: of a new directory, or of one of Kafka's that is a target.
-        permissive: whether a directory of which something is missing is taken.
-        in_flight: questions to ZooKeeper that are outstanding at most, of each kind.
-        request_bytes_max: of one write to ZooKeeper; None for its default.
-        split: whether larger groups are written in several.
-        source_auth: the file of credentials for the ensemble that is the source.
-        target_auth: that for the target.
-        acl: permissions of the nodes that are made, as they are typed; nothing for everybody.
-        source_credentials: pairs of scheme and credential from the file, which `checked_access` has read.
-        target_credentials: those for the target.
-        lock_timeout: how long to wait for a directory that another process writes to, in seconds.
+        partitions: the number of log partitions of a new target directory, or of a target directory that Kafka wrote.
+        permissive: whether to accept a directory with missing data.
+        in_flight: the limit for outstanding requests of each kind to ZooKeeper.
+        request_bytes_max: the limit for one write to ZooKeeper, in bytes; None for ZooKeeper's default.
+        split: whether a group too large for one write is written in several.
+        source_auth: the file with the credentials for the source ensemble.
+        target_auth: the file with the credentials for the target ensemble.
+        acl: the permissions of new nodes, as the user typed them; if empty, everyone may do everything.
+        source_credentials: pairs of scheme and credential that `checked_access` has read from `source_auth`.
+        target_credentials: the same pairs from `target_auth`.
+        lock_timeout: how long to wait for a directory that another process has open for writing, in seconds.
     """
 
     partitions: int | None = None
@@ -76,7 +76,7 @@ def parse_place(text: str) -> Ensemble | Path:
     """Reads zookeeper://HOST:PORT,.../ROOT, or the path of a directory.
 
     Raises:
-        InvalidArgumentError: the text is an address of another form.
+        InvalidArgumentError: the text is an address of another kind.
     """
     if text.startswith(SCHEME):
         return Ensemble(text.removeprefix(SCHEME).rstrip("/"))
@@ -91,7 +91,7 @@ def parse_place(text: str) -> Ensemble | Path:
 
 
 def are_the_same(one: Ensemble | Path, other: Ensemble | Path) -> bool:
-    """Returns whether two places are the same, as far as their names show it."""
+    """Returns whether two places have the same name, after symbolic links are resolved."""
     if isinstance(one, Path) and isinstance(other, Path):
         return one.resolve() == other.resolve()
     return one == other
@@ -103,7 +103,7 @@ def checked_access(source: Ensemble | Path, target: Ensemble | Path, options: Pl
     Each file is read only here: a pipe from another process, as in `<(pass show kafka)`, can be read only once.
 
     Raises:
-        InvalidArgumentError: an option does not apply to its place, or its value or file is malformed.
+        InvalidArgumentError: an option does not apply to its place, or its value or its file is malformed.
     """
     for place, auth, option in ((source, options.source_auth, "--from"), (target, options.target_auth, "--to")):
         if auth is not None and not isinstance(place, Ensemble):
@@ -132,7 +132,7 @@ def _acl_of(texts: tuple[str, ...]) -> tuple[Acl, ...]:
 
 
 def _check_names(place: Ensemble) -> None:
-    """Raises ZooKeeperUnavailableError if no host of an ensemble has an address; a session would keep waiting."""
+    """Raises ZooKeeperUnavailableError if no host of an ensemble has an address: a session would wait for ever."""
     unknown = []
     for host in place.hosts.partition("/")[0].split(","):
         name = host.rpartition(":")[0].strip("[]") or host
@@ -150,7 +150,7 @@ def _check_names(place: Ensemble) -> None:
 def opened_ensemble(
     place: Ensemble, options: PlaceOptions, auth: Credentials, acl: tuple[str, ...] = ()
 ) -> Iterator[ZooKeeperPlace]:
-    """Opens a session; raises ConfigError (kazoo is missing, malformed hosts) and ZooKeeperUnavailableError."""
+    """Opens a session; raises ConfigError (kazoo is missing, hosts are malformed) or ZooKeeperUnavailableError."""
     # Hides kazoo's warning about each attempt; the command's error says how the last attempt failed.
     logging.getLogger("kazoo").addHandler(logging.NullHandler())
     _check_names(place)
@@ -165,7 +165,7 @@ def opened_ensemble(
 
 @contextlib.contextmanager
 def opened_source(place: Ensemble | Path, options: PlaceOptions) -> Iterator[ZooKeeperPlace | DirectoryPlace]:
-    """Opens a place to read it; a directory's lock is not taken."""
+    """Opens a place for reading; does not take the lock of a directory."""
     if isinstance(place, Ensemble):
         with opened_ensemble(place, options, options.source_credentials) as ensemble:
             yield ensemble
@@ -178,12 +178,12 @@ def opened_source(place: Ensemble | Path, options: PlaceOptions) -> Iterator[Zoo
 
 @contextlib.contextmanager
 def target_to_look_at(place: Ensemble | Path, options: PlaceOptions, *, lock: bool) -> Iterator[ReadableTarget]:
-    """Opens a place to see what would be written; a directory that does not exist is not created.
+    """Opens the target to find out what a migration would write; does not create a missing directory.
 
     Args:
         place: the target.
         options: the options of the command line.
-        lock: whether an existing directory is opened for writing, so that nothing changes before the migration writes.
+        lock: whether to open an existing directory for writing, so that nothing changes it before the migration writes.
     """
     if isinstance(place, Path) and not check_log(place, options.partitions, create=True):
         from offsetlog.migration.directory_place import NewDirectory
@@ -201,7 +201,7 @@ def target_to_look_at(place: Ensemble | Path, options: PlaceOptions, *, lock: bo
 
 @contextlib.contextmanager
 def writable_target(place: Ensemble | Path, options: PlaceOptions) -> Iterator[ZooKeeperPlace | DirectoryPlace]:
-    """Opens a place for writing; a directory that does not exist is created.  Raises LockedError."""
+    """Opens a place for writing, and creates a missing directory.  Raises LockedError."""
     if isinstance(place, Ensemble):
         with opened_ensemble(place, options, options.target_credentials, options.acl) as ensemble:
             yield ensemble
@@ -215,7 +215,7 @@ def writable_target(place: Ensemble | Path, options: PlaceOptions) -> Iterator[Z
 
 
 def is_there(target: ReadableTarget) -> bool:
-    """Returns whether a place exists; a directory that is still to be created does not."""
+    """Returns whether a target exists; False for a directory that is still to be created."""
     from offsetlog.migration.directory_place import NewDirectory
 
     return not isinstance(target, NewDirectory)

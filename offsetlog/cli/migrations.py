@@ -1,4 +1,4 @@
-"""How the command and the Spark job print a migration: words, columns, questions."""
+"""The words, columns and questions with which the command and the Spark job print a migration."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def counts_text(counts: dict[str, int]) -> str:
 
 
 def outcome_lines(committed: dict[str, int], kept: dict[str, int], *, dry_run: bool) -> list[str]:
-    """Returns a line for each action: how many positions were committed so, or would be, and how many stay."""
+    """Returns one line per action, with the number of positions that are, or would be, committed or kept."""
     would = "would be " if dry_run else ""
     done = [f"{count_text(count, 'position')} {would}{WORDS[action]}" for action, count in committed.items()]
     return [*done, *(f"{count_text(count, 'position')} {WORDS[action]}" for action, count in kept.items())]
@@ -41,7 +41,7 @@ def outcome_lines(committed: dict[str, int], kept: dict[str, int], *, dry_run: b
 def effect_of(
     target: str, committed: dict[str, int], rows: list[dict[str, Any]], count: int, refused: int = 0
 ) -> Effect:
-    """Returns the effect of a migration: counts by action, and the first `rows` of all `count` changes."""
+    """Returns the effect of a migration, with the counts by action and the first `rows` of all `count` changes."""
     left_out = f"; leave out {count_text(refused, 'position')} that cannot be moved" if refused else ""
     return Effect(f"commit to {target}: {counts_text(committed)}{left_out}", CHANGES, rows, _name, count)
 

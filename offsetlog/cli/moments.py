@@ -1,4 +1,4 @@
-"""Moments in the help and the sentences of commands; offsetlog/moments.py parses them."""
+"""Describes moments in the help and in sentences of commands; offsetlog/moments.py parses moments."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ those of the group's log partition, as `offsetlog history` prints them. A time i
 
 
 def moment_text(moment: datetime | int) -> str:
-    """Returns a moment for a sentence."""
+    """Returns a moment as text for a sentence."""
     if isinstance(moment, int):
         return f"log offset {moment}"
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(' ', 'milliseconds')} UTC"
 
 
 def aged_moment_text(moment: datetime | int) -> str:
-    """Returns a moment for a sentence; a time is followed by its age, which reveals a mistyped day."""
+    """Returns a moment as text for a sentence; adds the age of a time, which reveals a mistyped day."""
     if isinstance(moment, int):
         return moment_text(moment)
     ago = (datetime.now(UTC) - moment).total_seconds()
@@ -30,5 +30,5 @@ def aged_moment_text(moment: datetime | int) -> str:
 
 
 def aged_text(timestamp_ms: int) -> str:
-    """Returns a time from a log, followed by its age, for a sentence."""
+    """Returns a time from a log and its age, as text for a sentence."""
     return f"{time_text(timestamp_ms)} UTC, {age_text((wall_ms() - timestamp_ms) / 1000)} ago"

@@ -1,4 +1,4 @@
-"""The output of commands: rows as a table, TSV, CSV or JSON; errors in one line; progress."""
+"""Prints the output of commands: rows as a table, TSV, CSV or JSON; errors in one line; progress."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Format(enum.StrEnum):
 
 
 def prepare(stream: IO[str]) -> None:
-    """Makes a standard stream print characters that its encoding lacks as escapes, instead of failing."""
+    """Makes a standard stream print escapes for characters that its encoding lacks, instead of failing."""
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="backslashreplace")
@@ -45,7 +45,7 @@ def _is_unicode(stream: IO[str]) -> bool:
 
 
 class _Lines:
-    """Ends the lines of a CSV writer with a line feed; the writer ends them with CR LF, so that it quotes both."""
+    """Ends the lines of a CSV writer with a line feed; the writer uses CR LF, so that it quotes both characters."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -72,7 +72,7 @@ class Output:
         return Console(file=self.stream, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
     def styled(self, text: str, style: str) -> None:
-        """Prints a line on a terminal in a style of rich; a line that is too long is wrapped between words."""
+        """Prints a line on a terminal in a style of rich; wraps a line that is too long between words."""
         for piece in self.fitted(text):
             self._print_styled(piece, style)
 
@@ -83,7 +83,7 @@ class Output:
 
     @property
     def is_text(self) -> bool:
-        """Whether the output is for a person, so that sentences are printed besides the rows."""
+        """Whether the output is for a person, so that it has sentences besides the rows."""
         return self.form is Format.TEXT
 
     @property
@@ -92,21 +92,21 @@ class Output:
         return self.form is Format.JSON
 
     def line(self, text: str = "") -> None:
-        """Prints a line of text; nothing in a format for programs."""
+        """Prints a line of text; prints nothing in a format for programs."""
         if self.is_text:
             for piece in self.fitted(text):
                 print(piece, file=self.stream)
 
     def verbatim(self, text: str) -> None:
-        """Prints a line without wrapping it: if the terminal wraps it, it is still copied as one line."""
+        """Prints a line without wrapping it, so that it is copied from the terminal as one line."""
         self._write(text)
 
     def fitted(self, text: str, room: int = 0) -> list[str]:
-        """Wraps a line between words to the width of the terminal, which itself would break words.
+        """Wraps a line between words to the width of the terminal, since the terminal would break words.
 
         Args:
             text: the line.
-            room: cells to leave free in each line.
+            room: how many cells to leave free in each line.
         """
         width = self.console.width - room if self.is_terminal else 0
         if not self.is_terminal or cell_len(text) <= width:
@@ -116,7 +116,7 @@ class Output:
         return [f"{indent}{GAP if number else ''}{piece}" for number, piece in enumerate(pieces)]
 
     def title(self, text: str) -> None:
-        """Prints a line in bold on a terminal; nothing in a format for programs."""
+        """Prints a line, in bold on a terminal; prints nothing in a format for programs."""
         if not self.is_text:
             return
         if self.is_terminal:
@@ -130,7 +130,7 @@ class Output:
             self.rows(columns, [row], "")
 
     def summary(self, columns: Sequence[Column], row: Row) -> None:
-        """Prints an object whose fields are not those of the rows before it; only JSON has a place for it."""
+        """Prints an object whose fields differ from those of the rows before it; JSON only."""
         if self.is_json:
             self.json_line({column.name: row[column.name] for column in columns})
 
@@ -139,7 +139,7 @@ class Output:
         self._write(self._json_text(row))
 
     def objects(self, shared: Row, rows: Iterable[Row]) -> None:
-        """Prints objects that begin with the same fields, which are converted to text only once."""
+        """Prints objects that begin with the same fields, and converts those fields to text only once."""
         before = self._json_text(shared)[:-1] + ", "
         self.stream.writelines([before + self._json_text(row)[1:] + "\n" for row in rows])
 
@@ -150,10 +150,10 @@ class Output:
         """Prints rows as they come; returns their number.
 
         Args:
-            columns: the fields to print, in this order; a row may have more.
+            columns: the fields to print, in this order; rows may have more fields.
             rows: the rows, each with every field of `columns`.
             nothing: the sentence to print on a terminal if there are no rows.
-            wide: whether a terminal shows all columns in one line per row, however long.
+            wide: whether a terminal shows all columns, in one line per row, however long the line is.
         """
         iterator = iter(rows)
         if self.is_json:
@@ -201,7 +201,7 @@ class Output:
         return count
 
     def facts(self, facts: list[tuple[str, str]]) -> None:
-        """Prints names and values, one pair per line; nothing in a format for programs."""
+        """Prints names and values, one pair per line; prints nothing in a format for programs."""
         width = max((len(name) for name, _ in facts), default=0)
         for name, value in facts:
             first, *more = self.fitted(value, width + len(GAP))
@@ -223,7 +223,7 @@ def _fitted_to_stderr(line: str) -> list[str]:
 
 
 def complain(message: str) -> None:
-    """Prints one line to the standard error: an error, or a remark beside the output."""
+    """Prints one line to the standard error: an error, or a remark that is not part of the output."""
     # Earlier output must come first, even if both streams go to one file.
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
@@ -236,7 +236,7 @@ def complain(message: str) -> None:
 
 @contextlib.contextmanager
 def progress(label: str, total: int, *, in_bytes: bool = True) -> Iterator[Callable[[int], None]]:
-    """Shows a progress bar on the standard error if that is a terminal; yields the function to call with each step."""
+    """Shows a progress bar if the standard error is a terminal; yields the function to call with each step."""
     if not sys.stderr.isatty() or total <= 0:
         yield lambda done: None
         return
@@ -259,7 +259,7 @@ def progress(label: str, total: int, *, in_bytes: bool = True) -> Iterator[Calla
 
 
 def bytes_text(size: float) -> str:
-    """Returns a number of bytes in a suitable unit."""
+    """Returns a number of bytes as text in a suitable unit."""
     for unit in ("bytes", "KiB", "MiB"):
         if size < 1024 or unit == "MiB":
             return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
@@ -268,5 +268,5 @@ def bytes_text(size: float) -> str:
 
 
 def count_text(count: int, one: str, many: str = "") -> str:
-    """Returns a number with its noun: "1 group", "1,200 groups"."""
+    """Returns a number with its noun, such as "1 group" or "1,200 groups"."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -1,4 +1,4 @@
-"""TOPIC:PARTITION=OFFSET and its parts, as they are written on a command line."""
+"""Parses TOPIC:PARTITION=OFFSET, and its parts, as a user types them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def parse_offsets(texts: Iterable[str], metadata: str, leader_epoch: int) -> dic
     """Parses the offsets to commit, each TOPIC:PARTITION=OFFSET.
 
     Raises:
-        InvalidArgumentError: a text is not of that form, or a partition appears more than once.
+        InvalidArgumentError: a text has another form, or a partition appears more than once.
     """
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for text in texts:
@@ -78,7 +78,7 @@ def parse_log_partitions(text: str | None) -> list[int] | None:
 
 
 def parse_expected(texts: Iterable[str]) -> dict[TopicPartition, int | None]:
-    """Parses the expected offsets, each TOPIC:PARTITION=OFFSET; "none": no offset.  Raises InvalidArgumentError."""
+    """Parses expected offsets, each TOPIC:PARTITION=OFFSET or TOPIC:PARTITION=none.  Raises InvalidArgumentError."""
     found: dict[TopicPartition, int | None] = {}
     for text in texts:
         key, value = _assignment(text, "TOPIC:PARTITION=OFFSET, or TOPIC:PARTITION=none")

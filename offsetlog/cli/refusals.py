@@ -1,4 +1,4 @@
-"""Reasons for which a command that writes would be refused, for its dry run and before its open for writing."""
+"""Finds the reasons why a command that writes would be refused, for a dry run and before an open for writing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CLOSED_TO_WRITES = frozenset({"read-only", "unreadable", "failed", "missing"})
 
 
 def damage_of(store: offsetlog.OffsetStore, numbers: Iterable[int]) -> str | None:
-    """Returns why nothing can be written to one of these log partitions, with the remedy; None where it can."""
+    """Returns why one of these log partitions accepts no writes, and the remedy; None if all accept writes."""
     wanted = set(numbers)
     for each in store.health().partitions:
         if each.log_partition in wanted and each.state in _CLOSED_TO_WRITES:
@@ -38,14 +38,14 @@ def refusals_of(
     *,
     by_partition: bool = False,
 ) -> tuple[str, ...]:
-    """Returns why an open of a directory for writing, or a write there, would be refused now.
+    """Returns the reasons why opening a directory for writing, or writing to it, would be refused now.
 
     Args:
-        store: the directory, open to read only.
+        store: the directory, opened read-only.
         path: the directory.
-        partitions: as `--partitions` was given.
-        numbers: the log partitions that would be written to.
-        by_partition: the command does not need the number of partitions.
+        partitions: the value of `--partitions`.
+        numbers: the log partitions that the command would write to.
+        by_partition: whether the command can work without the number of partitions.
 
     Raises:
         StorageError: the directory cannot be read.

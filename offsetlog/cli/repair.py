@@ -1,4 +1,4 @@
-"""`offsetlog repair`: the losses of a log directory, and how to go on without them."""
+"""`offsetlog repair`: shows what a log directory has lost, or accepts the losses."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _range_text(row: dict[str, Any]) -> str:
 
 
 def row_of(loss: OffsetLogError) -> dict[str, Any]:
-    """Returns a loss as a row: the fields of `describe`, and the keys that are known to be affected."""
+    """Returns a loss as a row: the fields of `describe`, and the affected keys as far as known."""
     row = describe(loss)
     known = loss.keys if isinstance(loss, CorruptionError) else ()
     keys = [{"group": group, "topic": topic, "partition": partition} for group, topic, partition in known]

@@ -28,10 +28,10 @@ _MS = timedelta(milliseconds=1)
 
 HELP = f"""Restore the committed offsets of a group as they were at a moment.
 
-It is one new commit, all or nothing. It changes nothing in the log, so that another restore can undo it. Positions that
-were not committed then are deleted. {ASKS} Stop the
-group's consumers first: their next commits overwrite the restored positions. A group that has members needs --force,
-and so does a restore that would delete all offsets of the group. --dry-run says why it would be refused.
+The restore is one new commit, all or nothing. It removes nothing from the log, so another restore can undo it.
+Positions that were not committed at that moment are deleted. {ASKS} Stop the group's consumers first: their next
+commits overwrite the restored positions. A group that has members needs --force, and so does a restore that would
+delete all offsets of the group. --dry-run says why it would be refused.
 
 {MOMENTS}
 
@@ -79,7 +79,7 @@ def _hint(
 def _plan(
     store: offsetlog.OffsetStore, group: str, moment: datetime | int, selection: set[str | TopicPartition]
 ) -> tuple[list[Change], str | None]:
-    """Returns the changes, and why they take --force beside members; None where they do not."""
+    """Returns the changes, and why they need --force even if the group has no members (None if they do not)."""
     keys = _keys(store, group, moment, selection)
     try:
         return store.restore(group, moment, keys, dry_run=True), None
@@ -159,7 +159,7 @@ def command(
         show(output, changes, wide=wide)
     if damage is not None:
         complain(damage)
-        complain(f"nobody knows the offsets of group {name_text(group)} at {moment_text(moment)}: nothing was done")
+        complain(f"the offsets of group {name_text(group)} at {moment_text(moment)} are unknown: nothing was done")
         return 1
     output.line(_line(group, changes, moment, hint))
     return 0

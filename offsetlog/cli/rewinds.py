@@ -1,4 +1,4 @@
-"""`offsetlog rewinds`: the committed offsets that went back."""
+"""`offsetlog rewinds`: the commits that moved an offset back."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from offsetlog.moments import parse_time
 
 HELP = """List every committed offset that is lower than the one before it, oldest first.
 
-It finds resets of offsets: which group went back, where and when. PATH is only read, in one pass over the log. Offsets
-of open and aborted transactions do not count, and a deletion in between hides nothing. `undelete --list` shows what was
-deleted, and `restore GROUP --at offset:N`, with the lowest log_offset of the accident, brings back what was before it.
+Use it to find resets of offsets: which group went back, where and when. PATH is only read, in one pass over the log.
+Offsets of open and aborted transactions do not count. A deletion between two commits does not hide that the offset went
+back. `undelete --list` shows what was deleted. `restore GROUP --at offset:N`, with the lowest log_offset of the reset
+as N, restores the offsets before it.
 
 Records that were cleaned away are gone; standard error says where the log is not complete.
 

@@ -1,4 +1,4 @@
-"""`offsetlog snapshot`: writes snapshots, from which the next open starts."""
+"""`offsetlog snapshot`: writes snapshots, so that the next open need not read the whole log."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Snapshots:
         self.failed = 0
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Writes one snapshot after another; yields a row for each."""
+        """Writes one snapshot after another; yields one row for each."""
         with progress("snapshots", len(self.numbers), in_bytes=False) as advance:
             for number in self.numbers:
                 try:

@@ -1,4 +1,4 @@
-"""Reads the partitions of a path with a progress bar, and reports what could not be read."""
+"""Reads the log partitions of a path with a progress bar, and reports what could not be read."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ PROBLEMS_TOLD = 10
 
 
 def complain_of_tail(tail: Tail) -> None:
-    """Reports a tail that is not a complete batch; zeros are space that was allocated ahead, and are not reported."""
+    """Reports a tail that is not a complete batch; does not report zeros, which are preallocated space."""
     if not tail.zeros:
         complain(f"an unfinished tail of {tail.size} bytes: {tail.damage}")
 
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """The partitions of a path as they were read."""
+    """The log partitions of a path, as they were read."""
 
     path: Path
     partitions: list[PartitionState]
 
     def complain(self) -> int:
-        """Reports on the standard error what could not be read or is missing; returns the exit code: 1 for either.
+        """Reports on the standard error what could not be read or is missing; returns exit code 1 in these cases.
 
-        An unfinished tail is not damage: a crash leaves one, and so does a running writer. Doubts are reported.
+        An unfinished tail is reported but is not damage: a crash or a running writer leaves one.  A possible loss is
+        reported but does not change the exit code either.
         """
         losses = self._losses()
         places = {(each.path, each.position) for each in losses}
@@ -57,7 +58,7 @@ class States:
 
 
 def read_states(path: Path) -> States:
-    """Reads every partition of a path; raises as `find_partitions` and `read_state`."""
+    """Reads every log partition of a path; raises as `find_partitions` and `read_state`."""
     found = find_partitions(path)
     with progress("reading", whole_size(found)) as advance:
         return States(path, [read_state(each, advance) for each in found])

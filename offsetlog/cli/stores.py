@@ -1,4 +1,4 @@
-"""Opens a store for a command: creates no directory by mistake, and reports what recovery did."""
+"""Opens a store for a command; never creates a directory by mistake, and reports what recovery did."""
 
 from __future__ import annotations
 
@@ -94,18 +94,18 @@ def open_writable(
     Args:
         path: the log directory.
         partitions: the value of `--partitions`.
-        durability: the durability of what is written.
-        create: whether a log directory may be created: at a path that does not exist or is an empty directory always,
-            in a directory with other files only if `partitions` is given.
-        maintenance: the store's automatic work while it is open; none by default.
-        by_partition: whether the command looks for no group: a Kafka directory is then opened without its number of
-            partitions, and stays Kafka's.
+        durability: the durability of writes.
+        create: whether a log directory may be created at a path that does not exist or is an empty directory; in a
+            directory with other files, only if `partitions` is also given.
+        maintenance: the work that the store does by itself while it is open; none by default.
+        by_partition: whether the command does not look up groups.  It then opens a directory that Kafka wrote without
+            its number of partitions, and does not store a number there.
         lock_timeout: the value of `--lock-timeout`, in seconds.
 
     Raises:
-        InvalidArgumentError: the path is a part of a log directory.
+        InvalidArgumentError: the path is inside a log directory.
         MissingFileError: the directory holds no log.
-        PartitionCountError: the number of partitions is another one, or has to be given.
+        PartitionCountError: the directory has another number of partitions, or the number must be given.
         OffsetLogError: as `offsetlog.open`.
     """
     is_log = check_log(path, partitions, create=create)
@@ -145,7 +145,7 @@ def unknown_count(path: Path) -> str:
 
 
 def open_readable(path: Path, partitions: int | None, *, by_partition: bool = False) -> offsetlog.OffsetStore:
-    """Opens the store in a directory read-only, and reports damage; arguments and failures as `open_writable`."""
+    """Opens the store in a directory read-only, and reports damage; for arguments and errors see `open_writable`."""
     check_log(path, partitions, create=False)
     store = opening.open_with(path, partitions, read_only=True, by_partition=by_partition)
     for problem in store.problems():
@@ -154,10 +154,9 @@ def open_readable(path: Path, partitions: int | None, *, by_partition: bool = Fa
 
 
 def look_into(path: Path, partitions: int | None, *, writes: bool) -> offsetlog.OffsetStore:
-    """Opens the store in a directory to read only, before a command opens it for writing; it prints nothing.
+    """Opens the store in a directory read-only, before a command opens it for writing; prints nothing.
 
-    With `writes` a directory that an open for writing would refuse for want of a number is refused, as by
-    `open_writable`.
+    With `writes`, raises the error of `open_writable` if the number of partitions is not known.
     """
     check_log(path, partitions, create=False)
     if writes and needs_count(path, partitions):
@@ -166,12 +165,12 @@ def look_into(path: Path, partitions: int | None, *, writes: bool) -> offsetlog.
 
 
 def needs_count(path: Path, partitions: int | None) -> bool:
-    """Returns whether an open for writing needs `--partitions`, which was not given."""
+    """Returns whether opening for writing would need `--partitions`, which was not given."""
     return partitions is None and LogDirectory(path, FileSystem()).known_properties() is None
 
 
 def check_log(path: Path, partitions: int | None, *, create: bool) -> bool:
-    """Returns whether a directory holds a log; arguments and failures as `open_writable`, which creates one."""
+    """Returns whether a directory holds a log, creating none; for arguments and errors see `open_writable`."""
     directory = LogDirectory(path, FileSystem())
     directory.check_is_none_of_its_parts()
     if directory.holds_log():
@@ -191,7 +190,7 @@ def _tell_recovery(store: offsetlog.OffsetStore) -> None:
     for found in store.recoveries().values():
         if found["torn_bytes"]:
             complain(
-                f"cut an unfinished tail of {found['torn_bytes']} bytes, copied to {found['broken_path']} "
+                f"removed an unfinished tail of {found['torn_bytes']} bytes, copied to {found['broken_path']} "
                 f"({found['torn_path']}, byte {found['torn_position']})"
             )
     named = set()

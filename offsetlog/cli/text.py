@@ -1,4 +1,4 @@
-"""Values as text in one line.
+"""Converts values to text in one line.
 
 Values from a log can hold any character.  Control characters are escaped everywhere, so that a name can neither move
 the cursor nor end a line; letters of any language are printed as they are.
@@ -34,12 +34,12 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def name_text(name: str) -> str:
-    """Returns a name for a sentence; the empty name, which is legal for a group, as two quotes."""
+    """Returns a name for a sentence; two quotes for the empty name, which a group may have."""
     return escape(name) or '""'
 
 
 def time_text(timestamp_ms: int | None) -> str:
-    """Returns a time in UTC, "-" for none, the number itself if no calendar date exists."""
+    """Returns a time in UTC; "-" for none; the number itself if it is outside the calendar."""
     if timestamp_ms is None or timestamp_ms == -1:
         return "-"
     try:

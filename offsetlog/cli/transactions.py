@@ -1,4 +1,4 @@
-"""`offsetlog transactions`: the transactions that are open in a log."""
+"""`offsetlog transactions`: the open transactions in a log."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ LOST_KEYS_PRINTED = 20
 
 
 def place_of(finding: Finding) -> str:
-    """Returns where a finding is, as text: file, byte, log offset."""
+    """Returns the position of a finding as text: file, byte, log offset."""
     place = escape(finding.path)
     if finding.position is not None:
         place += f", byte {finding.position}"
@@ -54,7 +54,7 @@ def place_of(finding: Finding) -> str:
 
 
 def print_finding(output: Output, finding: Finding) -> None:
-    """Prints one finding in a line of text."""
+    """Prints one finding as a line of text."""
     lines = [f"{finding.severity}: {finding.kind}: {escape(finding.reason)} ({place_of(finding)})"]
     lines += [f"  {escape(str(key))}" for key in finding.keys]
     lines += [
@@ -71,13 +71,13 @@ def print_finding(output: Output, finding: Finding) -> None:
 
 
 def way_row(way: Way) -> dict[str, Any]:
-    """Returns a way as a row: log_partition, way, end, digest (physical) and note."""
+    """Returns one way of reading a log partition as a row: log_partition, way, end, digest (physical) and note."""
     digest = None if way.digest is None else str(way.digest)
     return {"log_partition": way.log_partition, "way": way.name, "end": way.end, "digest": digest, "note": way.note}
 
 
 def ways_text(ways: list[Way]) -> str:
-    """Returns which ways led to the same state, and in how many partitions."""
+    """Returns a text that says which ways of reading gave the same state, and in how many partitions."""
     partitions: dict[int | None, dict[Digest, list[str]]] = {}
     for way in ways:
         if way.digest is not None:

@@ -1,1 +1,1 @@
-"""Consumer groups and their coordinator, without I/O: requests, time and records in; answers and records out."""
+"""Consumer groups and their coordinator, without I/O: it takes requests and the time, and gives answers and records."""

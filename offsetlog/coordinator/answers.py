@@ -1,4 +1,4 @@
-"""The parts of group requests and answers that depend on their version or on a group's members.
+"""Reads and makes the parts of group requests and answers that depend on the API version or the members.
 
 Source: docs/format/coordinator.md §5.8-5.11.
 """
@@ -21,30 +21,30 @@ from offsetlog.protocol.messages import (
     SyncGroupResponse,
 )
 
-#: From this version on a LeaveGroup names any number of members.
+#: From this version on, a LeaveGroup names any number of members.
 LEAVE_OF_MEMBERS = 3
-#: The longest name that a record can hold, in UTF-8.
+#: The longest name that a record can hold, in bytes of UTF-8.
 NAME_BYTES_MAX = 2**15 - 1
-#: Calls with the answer that each gets if it has to be given an error.
+#: Calls, each with the answer that it gets if it must be refused.
 Refusals = list[tuple[Call, Any]]
 
 
 def protocols_of(request: JoinGroupRequest) -> Protocols:
-    """Returns the protocols that a member offers, the preferred one first."""
+    """Returns the protocols that a member offers, with the preferred protocol first."""
     return tuple((each.name, each.metadata) for each in request.protocols)
 
 
 def rebalance_timeout_of(request: JoinGroupRequest) -> int:
-    """Returns the rebalance timeout in ms; version 0 has no such field, and the session timeout counts."""
+    """Returns the rebalance timeout in ms; in version 0, which lacks the field, the session timeout."""
     timeout = request.rebalance_timeout_ms
     return request.session_timeout_ms if timeout == -1 else timeout
 
 
 def is_unwritable(name: str) -> bool:
-    """Whether a name is too long for a record and for old versions of answers.
+    """Whether a name is too long for a group record, and for answers of old versions.
 
-    Bytes that are not UTF-8 are read as characters of three bytes, so that a name that was short
-    enough may be longer than that.
+    The decoder of requests replaces bytes that are not UTF-8 by characters of three bytes, so a
+    name can become longer than the client sent it.
     """
     is_short = len(name) * 4 <= NAME_BYTES_MAX
     return not is_short and len(name.encode("utf-8", "replace")) > NAME_BYTES_MAX
@@ -58,7 +58,7 @@ def has_unwritable_name(request: JoinGroupRequest, call: Call) -> bool:
 
 
 def new_member(member_id: str, request: JoinGroupRequest, call: Call) -> Member:
-    """Makes a member that has not joined before, and whose join waits for its answer."""
+    """Makes a member from its first join, which waits for its answer."""
     return Member(
         member_id,
         request.group_instance_id,
@@ -73,7 +73,7 @@ def new_member(member_id: str, request: JoinGroupRequest, call: Call) -> Member:
 
 
 def join_refusal(call: Call, error: ErrorCode, member_id: str) -> JoinGroupResponse:
-    """Returns the answer that refuses a join; versions from 7 on have null where older ones have ""."""
+    """Returns the answer that refuses a join; its protocol name is null from version 7 on, "" before."""
     return JoinGroupResponse(
         error_code=error.code,
         protocol_name=None if call.version >= 7 else "",
@@ -82,7 +82,7 @@ def join_refusal(call: Call, error: ErrorCode, member_id: str) -> JoinGroupRespo
 
 
 def leaving(request: LeaveGroupRequest, call: Call) -> tuple[LeaveGroupRequestMember, ...]:
-    """Returns the members that leave, for any version."""
+    """Returns the members that leave, from a request of any version."""
     if call.version >= LEAVE_OF_MEMBERS:
         return tuple(request.members)
     return (LeaveGroupRequestMember(request.member_id),)
@@ -91,19 +91,19 @@ def leaving(request: LeaveGroupRequest, call: Call) -> tuple[LeaveGroupRequestMe
 def leave_answer(
     results: tuple[LeaveGroupResponseMember, ...], call: Call
 ) -> LeaveGroupResponse:
-    """Returns the answer for any version; old versions report their only member's error as that of the call."""
+    """Returns the answer for any version; in old versions, the error of the only member is the answer's error."""
     if call.version >= LEAVE_OF_MEMBERS:
         return LeaveGroupResponse(members=results)
     return LeaveGroupResponse(error_code=results[0].error_code)
 
 
 def leave_refusal(error: ErrorCode) -> LeaveGroupResponse:
-    """Returns the answer to a leave that failed as a whole, for any version."""
+    """Returns the answer to a LeaveGroup that failed for all members, for any version."""
     return LeaveGroupResponse(error_code=error.code)
 
 
 def awaited_syncs(group: ClassicGroup, error: ErrorCode) -> Refusals:
-    """Returns the syncs that wait for an assignment, each with its error answer."""
+    """Returns the syncs that wait for an assignment, each with an answer that refuses it with `error`."""
     return [
         (each.awaiting_sync, SyncGroupResponse(error_code=error.code))
         for each in group.members.values()
@@ -112,7 +112,7 @@ def awaited_syncs(group: ClassicGroup, error: ErrorCode) -> Refusals:
 
 
 def members_for_leader(group: ClassicGroup) -> tuple[JoinGroupResponseMember, ...]:
-    """Returns all members with their metadata for the group's protocol, for the leader to assign from."""
+    """Returns all members with their metadata for the group's protocol, from which the leader assigns partitions."""
     return tuple(
         JoinGroupResponseMember(
             each.member_id, each.group_instance_id, each.metadata(group.protocol)
@@ -131,5 +131,5 @@ def assignment_of(group: ClassicGroup, member: Member) -> SyncGroupResponse:
 
 
 def differs(named: str | None, agreed: str | None) -> bool:
-    """Whether a request names another protocol than the agreed one; naming none never differs."""
+    """Whether a request names a protocol other than the agreed one; False if it names none."""
     return named is not None and agreed is not None and named != agreed

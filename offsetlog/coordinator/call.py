@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """The context of a request beside its fields; answers refer to it.
+    """The context of a request besides its fields; each answer refers to its call.
 
     Attributes:
-        version: version of the API, for the few rules that differ by version.
-        client_id: client id from the request's header.
+        version: the API version, for the few rules that differ by version.
+        client_id: the client id from the request's header.
         client_host: "/" followed by the address, as brokers record it.
-        answered: set by the coordinator, which answers each call once, in time or with a timeout.
+        answered: set by the coordinator when it answers; it answers each call once, with the result
+            or a timeout.
     """
 
     version: int

@@ -1,7 +1,7 @@
 """A classic group: its members, its state, and the rules that depend on neither time nor the log.
 
-The rules are those of docs/format/coordinator.md §5.8-5.11.  `Membership` calls them in the order in
-which requests come.
+The rules are in docs/format/coordinator.md §5.8-5.11.  `Membership` applies them to requests in the
+order of arrival.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from offsetlog.errors import CorruptionError, InternalError, UnsupportedVersionE
 #: The protocol type of consumers, whose subscriptions can be read.
 CONSUMER = "consumer"
 
-#: The protocols that a member offers: names with the bytes that its leader gets, the preferred one first.
+#: The protocols that a member offers, with the preferred one first: names, and the metadata that
+#: the leader gets.
 Protocols = tuple[tuple[str, bytes], ...]
 
 
 class GroupState(enum.Enum):
-    """The state of a classic group, under the names that DescribeGroups gives."""
+    """The state of a classic group, with the names that DescribeGroups uses."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -39,10 +40,12 @@ class Member:
     """A member; times in milliseconds.
 
     Attributes:
-        awaiting_join: its waiting JoinGroup, answered when the rebalance completes.
-        awaiting_sync: its waiting SyncGroup, answered when the leader's assignment is stored.
-        is_new: whether it waits in its first JoinGroup and cannot send heartbeats yet.
-        heartbeat_satisfied: whether it sent a request since its timer was set.
+        awaiting_join: the member's waiting JoinGroup, answered when the rebalance completes.
+        awaiting_sync: the member's waiting SyncGroup, answered when the leader's assignment is
+            stored.
+        is_new: whether the member waits for the answer to its first JoinGroup, and so cannot send
+            heartbeats yet.
+        heartbeat_satisfied: whether the member has sent a request since its timer was set.
     """
 
     member_id: str
@@ -59,20 +62,20 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """Whether it is static, so that it keeps its place over a restart."""
+        """Whether the member is static: it keeps its membership when its client restarts."""
         return self.group_instance_id is not None
 
     @property
     def protocol_names(self) -> set[str]:
-        """The protocols that it offers, each once."""
+        """The names of the protocols that the member offers, each once."""
         return {name for name, _ in self.protocols}
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Returns its metadata for a protocol; b"" if it does not offer the protocol."""
+        """Returns the member's metadata for a protocol; b"" if the member does not offer the protocol."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: frozenset[str]) -> str | None:
-        """Returns the first of its protocols that is a candidate, or None."""
+        """Returns the first of the member's protocols that is a candidate, or None."""
         return next((name for name, _ in self.protocols if name in candidates), None)
 
 
@@ -80,19 +83,21 @@ class Member:
 class ClassicGroup:
     """A classic group as its coordinator knows it.
 
-    The fields that a record holds change only in `apply`.  The others describe the running rebalance,
-    which a coordinator that loads the group starts again.
+    The fields that a record holds change only in `apply`.  The other fields describe the running
+    rebalance; a coordinator that loads the group starts the rebalance again.
 
     Attributes:
-        previous_state: the state before this one; a rebalance out of EMPTY waits for more members.
+        previous_state: the state before the current one; a rebalance that begins in EMPTY waits for
+            more members.
         has_record: whether the log has a record of the group.
         pending_ids: member ids that were given out but have not joined yet.
         pending_sync: members that have not sent a sync in this generation yet.
-        new_member_added: whether a member joined while the first rebalance waits for more.
-        remaining_delay, last_delay: ms for which the first rebalance may still be postponed, and for
-            which it was postponed last.
-        awaiting_join: number of members that wait for the rebalance to complete.  Like the number that
-            offer each protocol, it is kept as a count, so that a join in a group of thousands is fast.
+        new_member_added: whether a member has joined while the first rebalance waits for more
+            members.
+        remaining_delay, last_delay: how long the first rebalance may still be postponed, and how
+            long it was postponed last, in ms.
+        awaiting_join: number of members that wait for the rebalance to complete; kept as a count,
+            so that a join stays fast in a group of thousands.
     """
 
     group_id: str
@@ -131,7 +136,7 @@ class ClassicGroup:
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance may begin because none is being prepared."""
+        """Whether a rebalance may begin, since none is being prepared."""
         return self.is_in(
             GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY
         )
@@ -143,15 +148,15 @@ class ClassicGroup:
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Whether every member waits in a join, and no id that was given out is unused."""
+        """Whether every member's join waits, and every id that was given out has joined."""
         return not self.pending_ids and self.awaiting_join == len(self.members)
 
     def not_yet_rejoined(self) -> list[Member]:
-        """Returns the members that have not joined the rebalance."""
+        """Returns the members that have not joined the rebalance yet."""
         return [each for each in self.members.values() if each.awaiting_join is None]
 
     def accepts(self, member_id: str, size_max: int) -> bool:
-        """Whether a member may join, if the group may have at most `size_max` members."""
+        """Whether a member may join a group that is limited to `size_max` members."""
         if self.is_in(GroupState.EMPTY, GroupState.DEAD):
             return True
         member = self.members.get(member_id)
@@ -163,7 +168,7 @@ class ClassicGroup:
     # ---------------------------------------------------------------------------------------- members
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Adds a member; the first becomes leader."""
+        """Adds a member; the first member becomes leader."""
         assert member.member_id not in self.members
         if not self.members:
             self.protocol_type = protocol_type
@@ -189,7 +194,7 @@ class ClassicGroup:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Makes a member that has joined the leader; returns whether there is one."""
+        """Makes sure that the leader has joined, by electing another member if needed; returns False if it cannot."""
         leader = self.members.get(self.leader) if self.leader is not None else None
         if leader is not None and leader.awaiting_join is not None:
             return True
@@ -201,10 +206,11 @@ class ClassicGroup:
         return joined is not None
 
     def replace_static(self, member: Member, old_id: str) -> None:
-        """Gives a static member's place to its restarted instance, which has a new member id."""
+        """Replaces a static member by its restarted instance, which has a new member id."""
         old = self.members[old_id]
         assert old.group_instance_id == member.group_instance_id is not None
-        # In its place: members are listed in the order in which they came.
+        # Keeps the position in the list, since members are listed in the order in which they
+        # joined.
         self.members = {
             (member.member_id if each == old_id else each): (member if each == old_id else kept)
             for each, kept in self.members.items()
@@ -219,14 +225,14 @@ class ClassicGroup:
             self.leader = member.member_id
 
     def await_join(self, member: Member, call: Call) -> Call | None:
-        """Lets a member's join wait for the rebalance; returns the join that it replaces."""
+        """Makes a member's join wait for the rebalance; returns the earlier join that it replaces, or None."""
         before = self.take_join(member)
         member.awaiting_join = call
         self.awaiting_join += 1
         return before
 
     def take_join(self, member: Member) -> Call | None:
-        """Returns a member's waiting join, which waits no more, or None."""
+        """Takes a member's waiting join out of the group and returns it; None if no join waits."""
         call, member.awaiting_join = member.awaiting_join, None
         if call is not None:
             self.awaiting_join -= 1
@@ -264,7 +270,7 @@ class ClassicGroup:
     # -------------------------------------------------------------------------------------- protocols
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols may join; a member without any may not."""
+        """Whether a member with these protocols may join; False if it offers none."""
         if not protocols:
             return False
         if self.state is GroupState.EMPTY:
@@ -279,7 +285,7 @@ class ClassicGroup:
         return frozenset(name for name, count in self._offered.items() if count == everybody > 0)
 
     def elected_protocol(self) -> str:
-        """Returns the protocol with the most votes; in a tie, the one voted for first.
+        """Returns the protocol with the most votes; in a tie, the one that got its first vote earlier.
 
         Raises:
             InternalError: the members have no protocol in common, which `supports` should have prevented.
@@ -306,14 +312,14 @@ class ClassicGroup:
         return frozenset(found)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic; true as well if a consumer group's subscriptions are unreadable."""
+        """Whether a member reads the topic; also True if the subscriptions of a consumer group are unreadable."""
         if self.subscribed_topics is not None:
             return topic in self.subscribed_topics
         return self.protocol_type == CONSUMER
 
     @property
     def expiry(self) -> Expiry | None:
-        """Returns the part of the group that may expire, or None (docs/format/coordinator.md §5.13)."""
+        """The positions of the group that may expire, or None (docs/format/coordinator.md §5.13)."""
         if self.state is GroupState.EMPTY:
             return Expiry(None)
         is_read = self.protocol_type == CONSUMER and self.subscribed_topics is not None
@@ -322,7 +328,7 @@ class ClassicGroup:
     # ---------------------------------------------------------------------------------------- records
 
     def begin_generation(self) -> None:
-        """Begins the next generation, whose members are those that have joined."""
+        """Begins the next generation, with the members that have joined."""
         self.generation += 1
         self.protocol = self.elected_protocol()
         self.subscribed_topics = self._read_subscriptions()
@@ -330,7 +336,7 @@ class ClassicGroup:
         self.transition_to(GroupState.COMPLETING_REBALANCE)
 
     def record(self, now_ms: int, assignments: dict[str, bytes] | None = None) -> GroupRecord:
-        """Returns the record of the group as it is, with `assignments` instead of its own if given."""
+        """Returns a record of the group's current state, with `assignments` in place of the group's own if given."""
         given = assignments if assignments is not None else self.assignments()
         return GroupRecord(
             self.protocol_type,
@@ -345,7 +351,7 @@ class ClassicGroup:
         )
 
     def assignments(self) -> dict[str, bytes]:
-        """Returns the assignment of each member, as its leader sent it."""
+        """Returns the assignment of each member, as the leader sent it."""
         return {each.member_id: each.assignment for each in self.members.values()}
 
     def _member_record(self, member: Member, assignment: bytes) -> MemberRecord:
@@ -361,10 +367,10 @@ class ClassicGroup:
         )
 
     def apply(self, record: GroupRecord) -> None:
-        """Takes over the content of a record; nothing else changes these fields.
+        """Sets the fields that a record holds; nothing else changes them.
 
-        If this is the first record the log holds of a group whose members are already joining, those
-        members stay: the record cannot know of them.
+        Members can already be joining when the first record of their group is applied.  They stay
+        in the group, although the record does not contain them.
         """
         self.has_record = True
         self.current_state_timestamp = record.current_state_timestamp

@@ -1,11 +1,13 @@
 """The coordinator of the groups in the log partitions that this process leads.
 
-It does no I/O: it is given requests, time, and the outcome of records, and gives out answers and
-records through a port.  Groups change only by records, in the order of the log: while a record of a
-group is on its way to W, the group's next request waits (docs/architecture.md §7a).
+The coordinator does no I/O.  Its caller passes in requests, the time, and the outcomes of writes;
+answers and records leave through a port.  Groups change only by records, in the order of the log:
+while a record of a group is being written, the group's next request waits (docs/architecture.md
+§7a).
 
-The first request of a running consumer is decided here; equal ones are then admitted at the front.
-Before anything that may change a group, its admissions are revoked (csrc/front/admissions.h).
+The coordinator decides the first request of a running consumer.  The front then accepts further
+requests with the same values without asking the coordinator: they are admitted.  Before anything
+may change a group, the coordinator revokes its admissions (csrc/front/admissions.h).
 """
 
 from __future__ import annotations
@@ -57,13 +59,13 @@ class CoordinatorConfig(MembershipConfig):
     commit_timeout: int = 5000
 
 
-#: From this version on a commit to a group that is not there says so.
+#: From this version on, a commit to a group that does not exist gets an error that says so.
 COMMIT_WITH_MISSING_GROUP = 9
 
-#: A deadline whose handling failed comes again after this time.
+#: A deadline whose handling failed is handled again after this time.
 FAILED_RETRY_SECONDS = 5.0
 
-#: A request, or a deadline, that waits for a record of its group.
+#: A request or a deadline that waits for a record of its group.
 Step = Callable[[float], Write | None]
 
 
@@ -73,7 +75,7 @@ class OtherGroup:
 
     Attributes:
         group_type: "consumer", "share" or "streams", as in ListGroups.
-        has_members: whether the log holds a record of a member.
+        has_members: whether the log holds a record of any member.
     """
 
     group_type: str
@@ -89,14 +91,14 @@ class _Waiting:
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    # A group, the record of it that is on its way, and what waits for that.
+    # A group, its record that is being written, and the steps that wait for that write.
     group: ClassicGroup
     in_flight: Write | None = None
     waiting: deque[_Waiting] = field(default_factory=deque)
 
     @property
     def is_fenced(self) -> bool:
-        """Whether a record that ends its generation is being written."""
+        """Whether a record that ends the group's generation is being written."""
         return self.in_flight is not None and isinstance(self.in_flight.record, Fence)
 
     @property
@@ -107,11 +109,11 @@ class _Slot:
 
 
 class Coordinator:
-    """The groups of the led log partitions; see the module.
+    """The coordinator of the groups in the led log partitions; the module's docstring explains it.
 
-    A partition is loading between `begin_load` and `loaded`; requests for a partition that is
-    neither loading nor loaded are answered NOT_COORDINATOR.  Times are seconds of any steady clock.
-    Not for several threads at a time.
+    A partition is loading between `begin_load` and `loaded`.  Requests for a partition that is
+    neither loading nor loaded are answered with NOT_COORDINATOR.  Times are seconds of any steady
+    clock.  Not thread-safe.
     """
 
     def __init__(
@@ -131,7 +133,7 @@ class Coordinator:
     # -------------------------------------------------------------------------------------- partitions
 
     def begin_load(self, partition: int) -> None:
-        """Starts leading a partition that is still loading; requests are answered with that error."""
+        """Starts leading a partition; until `loaded`, requests are answered with COORDINATOR_LOAD_IN_PROGRESS."""
         self._loading.add(partition)
 
     def loaded(
@@ -141,7 +143,7 @@ class Coordinator:
         now: float,
         others: Mapping[str, OtherGroup] | None = None,
     ) -> None:
-        """Ends the loading of a partition; takes the newest record of each group and the groups of other kinds."""
+        """Ends the loading of a partition; takes the newest record of each classic group, and the other groups."""
         slots = self._partitions[partition] = {}
         self._others[partition] = dict(others or {})
         self._loading.discard(partition)
@@ -152,7 +154,7 @@ class Coordinator:
         self._ports.set_led(partition, True)
 
     def resign(self, partition: int) -> None:
-        """Stops leading a partition; waiting requests are answered NOT_COORDINATOR."""
+        """Stops leading a partition; waiting requests are answered with NOT_COORDINATOR."""
         self._ports.set_led(partition, False)
         self._loading.discard(partition)
         self._others.pop(partition, None)
@@ -161,7 +163,7 @@ class Coordinator:
             self._membership.end(slot.group, error_codes.NOT_COORDINATOR)
 
     def refusal(self, group_id: str) -> ErrorCode | None:
-        """Returns the error for any request of a group; None if its partition is led here and loaded."""
+        """Returns the error for every request of a group; None if its partition is led by this process and loaded."""
         partition = self._partition_for(group_id)
         if partition in self._partitions:
             return None
@@ -170,7 +172,7 @@ class Coordinator:
         return error_codes.NOT_COORDINATOR
 
     def group(self, group_id: str) -> ClassicGroup | None:
-        """Returns the group of this name, an empty one if it only has positions, or None."""
+        """Returns the group of this name, or None; a group that only has positions is returned as empty."""
         slot = self._slot(group_id)
         if slot is not None:
             return slot.group
@@ -182,7 +184,7 @@ class Coordinator:
         return bool(self._loading)
 
     def loads(self, partition: int) -> bool:
-        """Whether a partition is led here and still loading."""
+        """Whether this process leads a partition and is still loading it."""
         return partition in self._loading
 
     def loaded_partitions(self) -> list[int]:
@@ -198,8 +200,8 @@ class Coordinator:
     ) -> ErrorCode | None:
         """Returns the error for an OffsetFetch of a group; None if it may be answered.
 
-        Member id and epoch matter only for modern groups, whose members are not known here
-        (docs/format/coordinator.md §5.3).
+        Member id and epoch matter only for modern groups.  This coordinator does not know their
+        members, so it refuses such requests (docs/format/coordinator.md §5.3).
         """
         error = self.refusal(group_id)
         if error is not None or (member_id is None and member_epoch < 0):
@@ -224,7 +226,7 @@ class Coordinator:
     def count_by_state(self) -> Counter[tuple[str, str]]:
         """Counts the groups that have records by type and state, as ListGroups names them.
 
-        Any thread may call this.  Each group is counted once, in a state it had during the call.
+        Any thread may call this.  Counts each group once, in a state that it had during the call.
         """
         found: Counter[tuple[str, str]] = Counter()
         for slots in self._partitions.copy().values():
@@ -288,7 +290,7 @@ class Coordinator:
         if write is not None or not is_new or self._ports.has_offsets(request.group_id):
             return write
 
-        # A first record, so that the group is there when another coordinator takes over.
+        # Writes a first record, so that the group exists if another coordinator takes over.
         def done(error: ErrorCode | None, now: float) -> None:
             if error is not None:
                 self._answer(call, join_refusal(call, error, ""))
@@ -296,7 +298,7 @@ class Coordinator:
         return Write(
             GroupRecord(current_state_timestamp=self._ports.now_ms()),
             done,
-            lambda error: [],    # the answer does not wait for it
+            lambda error: [],    # the answer does not wait for the write
         )
 
     def sync(self, request: SyncGroupRequest, call: Call, now: float) -> None:
@@ -317,7 +319,7 @@ class Coordinator:
         self._run(slot, lambda now: membership.sync(slot.group, request, call, now), refused, now)
 
     def heartbeat(self, request: HeartbeatRequest, call: Call, now: float) -> None:
-        """Handles a Heartbeat, which changes no field of a record and never waits."""
+        """Handles a Heartbeat, which never waits, as it changes no field of a record."""
         error = self._known_refusal(request.group_id)
         slot = self._slot(request.group_id) if error is None else None
         if slot is not None:
@@ -331,13 +333,13 @@ class Coordinator:
         elif error is None:
             error = error_codes.UNKNOWN_MEMBER_ID
         elif error is error_codes.COORDINATOR_LOAD_IN_PROGRESS:
-            error = None    # members are to stay while their coordinator loads
+            error = None    # members stay in their group while its coordinator loads
         self._answer(call, HeartbeatResponse(error_code=0 if error is None else error.code))
 
     def _admit_member(
         self, group: ClassicGroup, generation: int, member_id: str, instance_id: str | None
     ) -> None:
-        # In every other state the next heartbeat may be answered otherwise.
+        # In every other state, the next heartbeat may get another answer.
         if group.state is GroupState.STABLE:
             self._ports.admit(group.group_id, generation, member_id, instance_id)
 
@@ -386,7 +388,7 @@ class Coordinator:
         self._run(slot, lambda now: membership.delete(group, call), lambda e: [(call, e)], now)
 
     def live_groups(self) -> dict[int, list[str]]:
-        """Returns the groups with members whose positions may expire, by partition."""
+        """Returns the groups that have members and whose positions may expire, by partition."""
         return {
             partition: [
                 group_id
@@ -418,11 +420,11 @@ class Coordinator:
         self._run(slot, step, lambda error: [(call, error)], now)
 
     def fence(self, group_id: str, order: Any, call: Call, now: float) -> None:
-        """Ends the generation of a group in any state, with positions in the same batch.
+        """Ends the generation of a group in any state, and writes positions in the same batch.
 
-        Requests of its members are refused from now on, so they join again.  The answer is the new
-        generation or an ErrorCode: INCONSISTENT_GROUP_PROTOCOL if it is not a classic group,
-        INVALID_REQUEST if its generation number is at its maximum.
+        Requests of the members are refused from then on, so the members join again.  The answer is
+        the new generation, or an ErrorCode: INCONSISTENT_GROUP_PROTOCOL if the group is not a
+        classic group, INVALID_REQUEST if its generation number is at its maximum.
         """
         error = self.refusal(group_id)
         if error is None and self.other_group(group_id) is not None:
@@ -435,13 +437,13 @@ class Coordinator:
         def step(now: float) -> Write | None:
             if slot.group.state is not GroupState.DEAD:
                 return self._membership.fence(slot.group, order, call)
-            self.fence(group_id, order, call, now)    # it was deleted meanwhile, and begins again
+            self.fence(group_id, order, call, now)    # the group was deleted in the meantime, so begin again
             return None
 
         self._run(slot, step, lambda error: [(call, error)], now)
 
     def offset_delete_refusal(self, group_id: str) -> ErrorCode | None:
-        """Returns the error if no position of a group can be deleted; None if those of unread topics can."""
+        """Returns the error if no position of a group can be deleted; None if positions of unread topics can be."""
         refusal = self._known_refusal(group_id)
         if refusal is not None:
             return refusal
@@ -458,10 +460,10 @@ class Coordinator:
     def commit_refusal(
         self, request: OffsetCommitRequest, version: int, now: float
     ) -> ErrorCode | None:
-        """Returns the error for a commit, or None; an accepted one restarts the member's session.
+        """Returns the error for a commit, or None; an accepted commit restarts the member's session.
 
-        The rules are those of docs/format/coordinator.md §5.1.  The caller checks first whether topics
-        exist, and afterwards the size of metadata.
+        The rules are in docs/format/coordinator.md §5.1.  The caller checks before this call that
+        the topics exist, and after it the size of the metadata.
         """
         refusal = self.refusal(request.group_id)
         if refusal is not None:
@@ -481,7 +483,7 @@ class Coordinator:
         refusal = _member_refusal(group, request)
         slot = self._slot(request.group_id)
         if refusal is None and slot is not None and slot.is_fenced:
-            # It would stand in the log above the positions of the fence.
+            # The commit would follow the positions of the fence in the log, and replace them.
             refusal = error_codes.REBALANCE_IN_PROGRESS
         if refusal is None and request.member_id in group.members:
             self._membership.touch(group, request.member_id, now)
@@ -489,7 +491,8 @@ class Coordinator:
         return refusal
 
     def _admit_nobody(self, request: OffsetCommitRequest) -> None:
-        # The client is no member; whatever else it says of itself has no end.
+        # The client is not a member.  Requests with a member id or an instance id are not admitted,
+        # since their values would be unlimited.
         if not request.member_id and request.group_instance_id is None:
             self._ports.admit(request.group_id, request.generation_id_or_member_epoch, "", None)
 
@@ -506,14 +509,14 @@ class Coordinator:
         self._take(slot, step(now), now)
 
     def _take_heard(self, slot: _Slot) -> None:
-        # Before anything that may change a group: the front answers for it no more, and what it has
-        # heard of the members is known.
+        # Before anything may change a group, the front stops answering for it, and its last
+        # requests from members count for their sessions.
         group = slot.group
         for member_id, at in self._ports.revoke(group.group_id):
             self._membership.heard(group, member_id, at)
 
     def _take(self, slot: _Slot, write: Write | None, now: float) -> None:
-        # Waiting steps go on until one needs a record; one that fails does not hold up the next.
+        # Runs waiting steps until one needs a record; a step that fails does not stop the next one.
         failures: list[Exception] = []
         while write is None and slot.waiting:
             waiting = slot.waiting.popleft()
@@ -539,15 +542,15 @@ class Coordinator:
         token: object,
         is_gone: bool = False,
     ) -> None:
-        """Reports that a group's record is below W, or that it failed with an error.
+        """Reports that a group's record was written, or that its write failed with `error`.
 
-        `token`: the one passed to its append.  `is_gone`: whether the group's last position expired, so
-        that its records were deleted.
+        `token` is the token that was passed to the append.  `is_gone` says whether the group's last
+        position expired, so that its records were deleted.
         """
         slot = self._partitions.get(partition, {}).get(group_id)
         write = None if slot is None else slot.in_flight
         if slot is None or write is None or write is not token:
-            return    # of a leadership that has ended: all that waited for it was answered
+            return    # the write belongs to a leadership that has ended; everything that waited for it is answered
         self._take_heard(slot)
         slot.in_flight = None
         self._timers.cancel(Timer(group_id, "write"))
@@ -566,11 +569,11 @@ class Coordinator:
             raise
         self._take(slot, following, now)
         if isinstance(write.record, Expiry | Fence) and slot.is_bare and self._slot(group_id) is slot:
-            # It was only there to keep the group from changing meanwhile.
+            # The slot only kept the group from changing during the write.
             del self._partitions[partition][group_id]
 
     def _on_write_time(self, slot: _Slot, now: float) -> None:
-        # It is answered, and not undone: the record may yet pass W.
+        # Answers the waiting calls but does not undo the write, which may still succeed.
         error = error_codes.COORDINATOR_NOT_AVAILABLE
         if slot.in_flight is None:
             return
@@ -586,7 +589,7 @@ class Coordinator:
     # ------------------------------------------------------------------------------------------- time
 
     def next_deadline(self) -> float | None:
-        """Returns when `tick` may next have something to do, or None."""
+        """Returns the time of the next call of `tick` that may have something to do, or None."""
         return self._timers.next()
 
     def count_timers(self) -> int:
@@ -594,7 +597,7 @@ class Coordinator:
         return len(self._timers)
 
     def tick(self, now: float) -> None:
-        """Handles the deadlines that have come.
+        """Handles the deadlines that have passed.
 
         Raises:
             ExceptionGroup: some deadlines could not be handled and will be tried again; all others were handled.
@@ -625,7 +628,7 @@ class Coordinator:
             return membership.on_timer(slot.group, timer, now)
 
         if slot.in_flight is not None:
-            # No call waits for it, and it must not be lost.
+            # No call waits for this step, but it must not be lost.
             slot.waiting.append(_Waiting(step, lambda error: [], math.inf))
         else:
             self._take(slot, step(now), now)

@@ -17,7 +17,7 @@ VALUE_VERSION = 3
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """A member as the record holds it; times in milliseconds."""
+    """A member as the group's record holds it; times in milliseconds."""
 
     member_id: str
     group_instance_id: str | None
@@ -31,13 +31,13 @@ class MemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """Stands in for a record: tombstones for the positions that the log finds expired.
+    """Takes the place of a record: an order to write tombstones for the positions that the log finds expired.
 
     Source: docs/format/coordinator.md §5.13.
 
     Attributes:
-        subscribed: the topics that the members of a stable consumer group read, whose positions
-            stay; None: the group has no members.
+        subscribed: the topics that the members of a stable consumer group read, and whose positions
+            stay; None if the group has no members.
     """
 
     subscribed: frozenset[str] | None
@@ -45,14 +45,15 @@ class Expiry:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A group as of one record (docs/format/records.md §3.4).
+    """The state of a group that one record holds (docs/format/records.md §3.4).
 
     Attributes:
         protocol_type: "" for a group that never had a member.
         generation: the generation of the members.
         protocol: the protocol that the members agreed on; None without members.
         leader: the leader's member id; None without members.
-        current_state_timestamp: ms since 1970 of the record; -1: a record of an old broker.
+        current_state_timestamp: time of the record, in ms since 1970; -1 in a record of an old
+            broker.
         members: the members in the order in which they joined.
     """
 
@@ -64,7 +65,7 @@ class GroupRecord:
     members: tuple[MemberRecord, ...] = ()
 
     def to_value(self) -> bytes:
-        """Returns the value of the record, as brokers write it."""
+        """Encodes the value of the record, as brokers write it."""
         fields: dict[str, Any] = {
             "protocolType": self.protocol_type,
             "generation": self.generation,
@@ -107,11 +108,11 @@ class GroupRecord:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The record of a group without members, with positions of the group in the same batch.
+    """A group record without members, and positions of the group to write in the same batch.
 
     Attributes:
         record: the group in its next generation.
-        order: holds the positions; opaque here, passed on to the writer.
+        order: holds the positions; the coordinator only passes it on to the writer.
     """
 
     record: GroupRecord
@@ -126,7 +127,7 @@ def _member(fields: dict[str, Any]) -> MemberRecord:
         fields.get("groupInstanceId"),
         fields["clientId"],
         fields["clientHost"],
-        # Version 0 has none, and an upgraded broker wrote -1.
+        # Version 0 has no rebalance timeout, and upgraded brokers wrote -1.
         session_timeout if rebalance_timeout == -1 else rebalance_timeout,
         session_timeout,
         b64decode(fields["subscription"]),

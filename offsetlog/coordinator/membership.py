@@ -1,7 +1,7 @@
-"""Joins, syncs, heartbeats and leaves of classic groups (docs/format/coordinator.md §5.8-5.11).
+"""Handles joins, syncs, heartbeats and leaves of classic groups (docs/format/coordinator.md §5.8-5.11).
 
-Nothing here reads a clock, generates ids or writes: the caller passes in time and ids, receives
-answers and records, and reports whether a record was written.
+This module does no I/O, reads no clock and generates no ids.  The caller passes in the time and
+ids, receives answers and records, and reports whether a record was written.
 """
 
 from __future__ import annotations
@@ -43,20 +43,21 @@ from offsetlog.protocol.messages import (
     SyncGroupResponse,
 )
 
-#: From this version on a new member gets its id first, and joins with it.
+#: From this version on, a new member first gets an id, and then joins with it.
 JOIN_WITH_REQUIRED_ID = 4
-#: From this version on a static leader that comes back is asked to skip the assignment.
+#: From this version on, a static leader that returns is asked to skip the assignment.
 JOIN_WITH_SKIPPED_ASSIGNMENT = 9
-#: From this version on a SyncGroup names the protocol.
+#: From this version on, a SyncGroup names the protocol.
 SYNC_WITH_PROTOCOL = 5
 
 
-#: After this time the record of a group that lost its last member is written again, if it failed.
+#: If the record of a group that lost its last member cannot be written, it is written again after
+#: this time.
 EMPTY_RETRY_SECONDS = 1.0
-#: There is no generation after this one.
+#: The highest generation number.
 GENERATION_MAX = 2**31 - 1
-#: A rebalance for which only absent static members could come is not looked at more often than
-#: this, whatever timeout they named.
+#: The shortest interval between two checks of a rebalance that waits for absent static members
+#: only, whatever their timeouts.
 ABSENT_RETRY_SECONDS = 1.0
 
 
@@ -72,7 +73,7 @@ class MembershipConfig:
 
 
 class Timer(NamedTuple):
-    """A deadline of a group.  member_id: the member whose session ends; "" for the join or sync of all."""
+    """A deadline of a group.  `member_id` is the member whose session ends; "" for a deadline of all members."""
 
     group_id: str
     kind: str
@@ -84,11 +85,13 @@ class Write:
     """A record that a group needs, and the calls that wait for it.
 
     Attributes:
-        record: the new state of the group; None deletes the group and its positions; an Expiry deletes
-            its expired positions, and the group if nothing else is left; a Fence ends its generation.
-        done: called once with None when the record has been applied, or with the error if it failed;
-            `now` in seconds.  It answers the calls, and may return the next record.
-        refusals: the waiting calls, each with its error answer in case they must be refused earlier.
+        record: the change of the group.  A GroupRecord holds its new state.  An Expiry deletes its
+            expired positions, and the group if nothing else is left.  A Fence ends its generation.
+            None deletes the group and its positions.
+        done: answers the waiting calls, and may return the next record to write.  Called once, with
+            the error of the write (None once the record is applied) and the time in seconds.
+        refusals: returns the waiting calls, each with an answer that refuses it; called only if
+            they are refused before `done`.
     """
 
     record: GroupRecord | Expiry | Fence | None
@@ -102,9 +105,9 @@ class Membership:
     Args:
         config: the settings.
         timers: the deadlines of all groups, keyed by Timer.
-        new_id: makes the random part of a member id.
+        new_id: generates the random part of a member id.
         now_ms: the time of day for records, ms since 1970.
-        answer: called with each call and its answer.
+        answer: sends an answer; called with the call and its answer.
     """
 
     def __init__(
@@ -172,7 +175,7 @@ class Membership:
         self, group: ClassicGroup, request: JoinGroupRequest, call: Call, now: float
     ) -> Write | None:
         if request.group_instance_id is not None:
-            # An id is given out only to members without an instance id.
+            # Only members without an instance id are given an id.
             self._refuse_join(call, error_codes.UNKNOWN_SERVER_ERROR, "")
             return None
         return self._add(group, request.member_id, request, call, now)
@@ -190,7 +193,7 @@ class Membership:
             self._refuse_join(call, error_codes.UNKNOWN_MEMBER_ID, member.member_id)
             return None
         if group.state is GroupState.COMPLETING_REBALANCE and is_same:
-            # It may not have received the first answer.
+            # The member may not have received the first answer.
             self._answer(call, self._joined(group, member))
             return None
         is_leader = group.leader == member.member_id
@@ -213,7 +216,7 @@ class Membership:
         if group.state is GroupState.PREPARING_REBALANCE and is_first_rebalance:
             group.new_member_added = True
         group.add(member, request.protocol_type)
-        # It cannot send heartbeats while it waits, and may be gone without anyone noticing.
+        # A member cannot send heartbeats while its join waits, so it may be gone unnoticed.
         self._set_session(group, member_id, self._config.new_member_join_timeout, now)
         return self._rebalance_or_complete(group, now)
 
@@ -225,7 +228,7 @@ class Membership:
         member.rebalance_timeout = rebalance_timeout_of(request)
         before = group.await_join(member, call)
         if before is not None:
-            # Its client has given up on that request, or another one uses its id.
+            # The member's client has given up on that request, or another client uses its id.
             self._refuse_join(before, error_codes.REBALANCE_IN_PROGRESS, member.member_id)
 
     def _joined(self, group: ClassicGroup, member: Member) -> JoinGroupResponse:
@@ -254,7 +257,7 @@ class Membership:
         old = group.members[old_id]
         member = new_member(member_id, request, call)
         member.is_new = False
-        # As in Kafka, the member that joined first is described.
+        # As in Kafka, the client's id and host stay those of the member that joined first.
         member.client_id, member.client_host = old.client_id, old.client_host
         member.assignment = old.assignment
         if group.state is GroupState.STABLE and self._keeps_protocol(group, old, member):
@@ -277,7 +280,7 @@ class Membership:
     def _store_replacement(
         self, group: ClassicGroup, old: Member, member: Member, call: Call, now: float
     ) -> Write:
-        # The group is as it was until the record is applied: if it is not, nothing has happened.
+        # The group does not change until the record is applied, so a failed write changes nothing.
         former_leader = group.leader or ""
         member.awaiting_join = None
         replaced = ClassicGroup(
@@ -314,7 +317,8 @@ class Membership:
     ) -> JoinGroupResponse:
         answer = self._joined(group, member)
         if call.version < JOIN_WITH_SKIPPED_ASSIGNMENT:
-            # A member that believes it leads would assign again and wait for a rebalance that never comes.
+            # A member that believes it is the leader would assign again, and wait for a rebalance
+            # that never comes.
             return answer._replace(leader=former_leader)
         is_leader = group.leader == member.member_id
         members = members_for_leader(group) if is_leader else ()
@@ -334,7 +338,7 @@ class Membership:
         return self._complete_if_all_joined(group, now)
 
     def rebalance(self, group: ClassicGroup, now: float) -> Write | None:
-        """Begins a rebalance: waiting calls of members are answered that they must join again."""
+        """Begins a rebalance; refuses waiting SyncGroups, so that their members join again."""
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._drop_assignments(group, error_codes.REBALANCE_IN_PROGRESS, now)
         self._timers.cancel(Timer(group.group_id, "sync"))
@@ -347,14 +351,15 @@ class Membership:
             group.last_delay = delay
             self._timers.set(join, now + delay / 1000)
             return None
-        # Ids that were given out are waited for as long as a member allows, of whom there is none.
+        # The members' timeouts limit the wait for ids that were given out; without members, it does
+        # not wait.
         if group.has_all_members_joined or not group.members:
             return self._complete_join(group, now)
         self._timers.set(join, now + group.rebalance_timeout / 1000)
         return None
 
     def _complete_if_all_joined(self, group: ClassicGroup, now: float) -> Write | None:
-        # The first rebalance waits its time out, whoever has joined.
+        # The first rebalance waits until its time is over, even if everyone has joined.
         is_preparing = group.state is GroupState.PREPARING_REBALANCE
         is_first = group.previous_state is GroupState.EMPTY
         if is_preparing and not is_first and group.has_all_members_joined:
@@ -384,7 +389,8 @@ class Membership:
         if not group.members:
             return self._store_empty(group)
         if not group.elect_joined_leader():
-            # Static members alone, and none of them is here yet: their sessions end, or they come.
+            # Only static members are left, and none has joined: wait until they join or their
+            # sessions end.
             seconds = max(group.rebalance_timeout / 1000, ABSENT_RETRY_SECONDS)
             self._timers.set(Timer(group.group_id, "join"), now + seconds)
             return None
@@ -408,7 +414,8 @@ class Membership:
 
         def done(error: ErrorCode | None, now: float) -> None:
             if error is not None:
-                # The group is as it was: without members, in a rebalance that has to end.
+                # The group is still without members and in a rebalance, which must be completed
+                # later.
                 self._timers.set(Timer(group.group_id, "join"), now + EMPTY_RETRY_SECONDS)
 
         return Write(record, done, lambda error: [])
@@ -430,7 +437,7 @@ class Membership:
         if group.state is GroupState.STABLE:
             self._answer(call, assignment_of(group, member))
             return None
-        # As with joins: one request of a member waits.
+        # As with joins, only one request of a member waits.
         self._answer_sync(
             member, SyncGroupResponse(error_code=error_codes.REBALANCE_IN_PROGRESS.code)
         )
@@ -466,7 +473,7 @@ class Membership:
             return self._rebalance_or_complete(group, now)
         for member in group.members.values():
             if self._answer_sync(member, assignment_of(group, member)):
-                # Its session may have ended unnoticed while it waited.
+                # The member's session may have ended unnoticed while its sync waited.
                 self._set_session(group, member.member_id, member.session_timeout, now)
         return None
 
@@ -516,7 +523,7 @@ class Membership:
         self._set_session(group, member_id, member.session_timeout, now)
 
     def heard(self, group: ClassicGroup, member_id: str, at: float) -> None:
-        """Restarts a member's session as of a past time, unless it was restarted later than that."""
+        """Restarts a member's session as of the past time `at`, unless the session was restarted later than that."""
         member = group.members.get(member_id)
         if member is not None:
             timer = Timer(group.group_id, "member", member_id)
@@ -527,7 +534,7 @@ class Membership:
     def leave(
         self, group: ClassicGroup, request: LeaveGroupRequest, call: Call, now: float
     ) -> Write | None:
-        """Handles a LeaveGroup of a group that exists; the answer waits until the change is written."""
+        """Handles a LeaveGroup of a group that exists; answers after the write if the change needs a record."""
         if group.state is GroupState.DEAD:
             self._answer(call, leave_refusal(error_codes.COORDINATOR_NOT_AVAILABLE))
             return None
@@ -559,7 +566,7 @@ class Membership:
         member_id: str | None = leaver.member_id
         refusal = None
         if not leaver.member_id:
-            # An administrator removes a static member by its instance id alone.
+            # An administrator removes a static member by giving only its instance id.
             member_id = group.static_members.get(leaver.group_instance_id or "")
             refusal = error_codes.UNKNOWN_MEMBER_ID if member_id is None else None
         elif leaver.member_id not in group.pending_ids:
@@ -579,7 +586,7 @@ class Membership:
 
     def _refuse_removed(self, member: Member) -> None:
         if member.awaiting_join is not None:
-            # Its client, if it is still there, joins again.
+            # The removed member's client, if it still runs, joins again.
             self._refuse_join(member.awaiting_join, error_codes.UNKNOWN_MEMBER_ID, "")
         self._answer_sync(member, SyncGroupResponse(error_code=error_codes.UNKNOWN_MEMBER_ID.code))
 
@@ -602,7 +609,7 @@ class Membership:
     # ------------------------------------------------------------------------------------------ fence
 
     def fence(self, group: ClassicGroup, order: Any, call: Call) -> Write | None:
-        """Ends the generation and removes its members; the answer is the new generation or an ErrorCode."""
+        """Ends the group's generation and removes its members; the answer is the new generation or an ErrorCode."""
         if group.generation >= GENERATION_MAX:
             self._answer(call, error_codes.INVALID_REQUEST)
             return None
@@ -633,7 +640,7 @@ class Membership:
     def on_timer(self, group: ClassicGroup, timer: Timer, now: float) -> Write | None:
         """Handles a deadline of the group that has passed, possibly some time ago."""
         if timer in self._timers:
-            return None    # it was set again meanwhile
+            return None    # the timer was set again in the meantime
         if timer.kind == "join":
             return self._on_join_time(group, now)
         if timer.kind == "sync":
@@ -649,14 +656,14 @@ class Membership:
             return None
         is_waiting = member.awaiting_join is not None or member.awaiting_sync is not None
         if is_waiting and not member.is_new:
-            return None    # its session restarts with the answer
+            return None    # the member's session restarts with the answer
         self._remove(group, member_id)
         return self._members_left(group, now)
 
     # ----------------------------------------------------------------------------------- load, unload
 
     def begin_sessions(self, group: ClassicGroup, now: float) -> Write | None:
-        """Begins the members' sessions of a loaded group; a group above the size limit rebalances."""
+        """Begins the sessions of a loaded group's members; rebalances the group if it is above the size limit."""
         for member in group.members.values():
             self._set_session(group, member.member_id, member.session_timeout, now)
         if len(group.members) > self._config.max_size:
@@ -664,7 +671,7 @@ class Membership:
         return None
 
     def end(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """Answers all waiting calls with an error: another coordinator has the group, or it was deleted."""
+        """Refuses all waiting calls with `error`, since another coordinator has the group or the group was deleted."""
         for member_id in [*group.members, *group.pending_ids]:
             self._timers.cancel(Timer(group.group_id, "member", member_id))
         for kind in ("join", "sync"):

@@ -13,7 +13,7 @@ class Ports(Protocol):
     """The host of a coordinator: sends its answers and writes its records."""
 
     def answer(self, call: Call, message: Any) -> None:
-        """Sends the answer of a call; called once for each."""
+        """Sends the answer to a call; called once for each call."""
 
     def append(
         self,
@@ -22,27 +22,27 @@ class Ports(Protocol):
         record: GroupRecord | Expiry | Fence | None,
         token: object,
     ) -> None:
-        """Appends a group's record, or deletes the group or its expired positions.
+        """Begins to append a group's record, or to delete the group or its expired positions.
 
-        `Coordinator.written` is called with the token when that is done.
+        The host calls `Coordinator.written` with the token when that is done.
         """
 
     def admit(
         self, group_id: str, generation: int, member_id: str, group_instance_id: str | None
     ) -> None:
-        """Allows commits and heartbeats with exactly these values to be answered without the coordinator."""
+        """Allows the host to answer commits and heartbeats with exactly these values without the coordinator."""
 
     def revoke(self, group_id: str) -> Iterable[tuple[str, float]]:
-        """Ends all admissions of a group; returns when each member was last heard of, in seconds."""
+        """Ends all admissions of a group; returns the time of each member's last admitted request, in seconds."""
 
     def set_led(self, partition: int, is_led: bool) -> None:
-        """Reports whether this coordinator now has the groups of a partition."""
+        """Sets whether this coordinator has the groups of a partition."""
 
     def now_ms(self) -> int:
         """The time of day, ms since 1970."""
 
     def new_id(self) -> str:
-        """The random part of a member id: a UUID as text."""
+        """Generates the random part of a member id: a UUID as text."""
 
     def has_offsets(self, group_id: str) -> bool:
-        """Whether the group has positions, so that it exists even without a record."""
+        """Whether the group has positions; if so, it exists even without a record."""

@@ -1,4 +1,4 @@
-"""Deadlines by key, in order of time.  The caller passes in the time; nothing here reads a clock."""
+"""Deadlines by key, in order of time.  The caller passes in the time; this module reads no clock."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Hashable, Iterator
 
 
 class Timers:
-    """Deadlines by key, each of which is set again often.
+    """Deadlines by key, made for deadlines that are often postponed.
 
-    Postponing a deadline, as every heartbeat does, costs one store in a dictionary: the heap keeps
-    the older time of the key, and the newer one is looked up when that time has come.
+    Every heartbeat postpones a deadline, which costs only one store in a dictionary: the heap keeps
+    the key's old time, and at that time `due` looks up the new one.
     """
 
     def __init__(self) -> None:
@@ -49,10 +49,11 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: float) -> Iterator[Hashable]:
-        """Removes and yields the keys whose deadline has passed, in order of their deadlines.
+        """Removes and yields the keys whose deadlines have passed, in the order of the deadlines.
 
-        Each key comes at most once.  A deadline that is set during the call comes with the next call,
-        even if it is already due, so that a key that is always set again cannot keep the caller here.
+        Yields each key at most once.  A deadline that is set during the call is left to the next
+        call even if it is already due; otherwise a key that is always set again would keep the call
+        from ending.
         """
         come: deque[tuple[float, Hashable]] = deque()
         while self._heap and self._heap[0][0] <= now:
@@ -64,11 +65,11 @@ class Timers:
                 if self._takes(time, key, now):
                     yield key
         finally:
-            for time, key in come:    # the caller has stopped before the end
+            for time, key in come:    # the caller stopped the iteration early
                 heapq.heappush(self._heap, (time, next(self._numbers), key))
 
     def _takes(self, time: float, key: Hashable, now: float) -> bool:
-        # Whether an entry of the heap is a deadline that has passed; if so, it is removed.
+        # Returns whether an entry of the heap is a deadline that has passed; if so, removes it.
         if self._queued.get(key) != time:
             return False    # an earlier entry of the key has replaced this one
         del self._queued[key]

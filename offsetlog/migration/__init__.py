@@ -1,1 +1,1 @@
-"""Moves committed offsets between ZooKeeper and log directories; none is lowered unless requested."""
+"""Moves committed offsets between ZooKeeper and log directories; lowers an offset only if that is requested."""

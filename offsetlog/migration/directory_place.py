@@ -24,7 +24,7 @@ from offsetlog.store import OffsetStore
 from offsetlog.types import TopicPartition
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
-#: Rows of one commit, which waits for the disk once; and those that become Python's objects at a time.
+#: The rows of one commit, which waits for the disk once, and the rows that become Python objects at a time.
 BATCH_ROWS = 16384
 _COLUMNS = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "expire_timestamp")
 _KINDS = pa.schema(
@@ -40,12 +40,12 @@ _KINDS = pa.schema(
 
 
 def losses_of(store: OffsetStore, *, permissive: bool) -> list[OffsetLogError]:
-    """Returns the losses and damage that opening the store found; `permissive` accepts them.
+    """Returns the losses and damage that the open of the store found; raises the first unless `permissive`.
 
-    A missing witness alone is not a loss.
+    A missing witness alone does not count as a loss.
 
     Raises:
-        CorruptionError, DataLossError, PossibleLossError: the first of them; not with `permissive`.
+        CorruptionError, DataLossError, PossibleLossError: the first loss or damage; not with `permissive`.
     """
     found = [each for each in store.problems() if not (isinstance(each, CorruptionError) and is_witness_missing(each))]
     if found and not permissive:
@@ -60,7 +60,7 @@ def lost_partitions(losses: Iterable[OffsetLogError]) -> frozenset[int | None]:
 
 
 class _Positions:
-    """All positions of a store by group, kept as columns; only a few groups at a time become objects."""
+    """All positions of a store, kept as columns sorted by group; only a few groups at a time become objects."""
 
     def __init__(self, table: pa.Table) -> None:
         table = table.select(list(_COLUMNS))
@@ -80,12 +80,12 @@ class _Positions:
         return sorted(self._rows)
 
     def read(self, groups: Iterable[str]) -> Iterator[GroupOffsets]:
-        """Yields the groups, in this order."""
+        """Yields the groups in the given order."""
         names: list[str] = []
         first = end = 0
         for group in groups:
             begin, after = self._rows.get(group, (end, end))
-            # Groups whose rows follow each other are taken at once.
+            # Groups whose rows are adjacent are read together.
             if names and (begin != end or after - first > BATCH_ROWS):
                 yield from self._groups(names, first, end)
                 names = []
@@ -120,7 +120,7 @@ def _chunk(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _texts(column: pa.Array) -> list[str]:
-    # A log can hold bytes that are no UTF-8.
+    # A log can hold bytes that are not UTF-8.
     return [value.decode("utf-8", "surrogateescape") for value in column.cast(pa.binary()).to_pylist()]
 
 
@@ -129,17 +129,17 @@ def _is_unicode(text: str) -> bool:
 
 
 class DirectoryPlace:
-    """The positions of a store, as they were when this object was made.
+    """The positions of a store, as of the creation of this object.
 
     Args:
-        store: the open store, open for writing if it is a target; no other process may write to it.
-        permissive: whether to go on if data is missing; its positions then count as absent.
+        store: the store, open for writing if it is a target; no other process may write to it.
+        permissive: whether to continue if data is missing; the missing positions then count as absent.
 
     Attributes:
-        incomplete: accepted losses and damage; only with `permissive`.
+        incomplete: the losses and damage that were accepted; empty without `permissive`.
 
     Raises:
-        CorruptionError, DataLossError, PossibleLossError: as `losses_of`.
+        CorruptionError, DataLossError, PossibleLossError: see `losses_of`.
     """
 
     has = frozenset({"leader_epoch", "metadata", "expire_timestamp"})
@@ -157,7 +157,7 @@ class DirectoryPlace:
         return self._positions.groups()
 
     def read(self, groups: Iterable[str]) -> Iterator[GroupOffsets]:
-        """Yields the groups in the given order; one that does not exist is empty."""
+        """Yields the groups in the given order; a group that does not exist has no positions."""
         for group in self._positions.read(groups):
             if self._lost:
                 group.is_lost = self._store._open_core.number_of(group.group) in self._lost
@@ -171,10 +171,10 @@ class DirectoryPlace:
         return None if topic else rules.NO_TOPIC
 
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
-        """Commits many groups at a time, each all or none, and waits for the disk; see `Target`.
+        """Commits many groups at a time, each either whole or not at all, and waits for the disk; see `Target`.
 
         Raises:
-            StateError, StorageError: the store refused a write; some groups may have been written.
+            StateError, StorageError: the store failed to write; some groups may have been written.
         """
         batch: list[GroupWrite] = []
         rows = 0
@@ -193,7 +193,7 @@ class DirectoryPlace:
             if len(batch) == 1:
                 yield Written(batch[0], Fate.REFUSED, refused.message)
                 return
-            # The others are committed without the one that was refused.
+            # Commits the other groups without the refused one.
             half = len(batch) // 2
             yield from self._commit(batch[:half])
             yield from self._commit(batch[half:])
@@ -223,7 +223,7 @@ class NewDirectory:
     incomplete: tuple[str, ...] = ()
 
     def read(self, groups: Iterable[str]) -> Iterator[GroupOffsets]:
-        """Yields the groups in the given order, each empty."""
+        """Yields the groups in the given order, each without positions."""
         return map(GroupOffsets, groups)
 
     def prepare(self, *, dry_run: bool) -> None:
@@ -234,5 +234,5 @@ class NewDirectory:
         return None if topic else rules.NO_TOPIC
 
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
-        """Raises InternalError: a dry run writes nothing."""
+        """Raises InternalError, since a dry run writes nothing."""
         raise InternalError("internal error: a dry run of a migration tried to write")

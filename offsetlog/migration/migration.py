@@ -1,8 +1,8 @@
-"""One migration: reads the source and the target side by side, decides by the rules, writes, and reports.
+"""One migration: reads the source and the target side by side, applies the rules, writes, and reports.
 
-No progress is stored: a second run reads the target and finds the positions done by the first as "same".  The same
-holds within a run: a group that changed between its read and its write, or whose write has an unknown outcome, is
-read and decided again.
+No progress is stored: a second run reads the target, and the positions that the first run wrote count as "same".
+Within a run, a group is read and decided again if it changed between its read and its write, or if the outcome of its
+write is unknown.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from offsetlog.migration.places import Change, Fate, GroupOffsets, GroupWrite, H
 from offsetlog.migration.report import Difference, Report
 from offsetlog.types import TopicPartition
 
-#: How often a group is decided at most.
+#: The limit for decisions about one group.
 TRIES = 20
-#: For how long nothing is answered until that ends the migration, in seconds, and how long a pause grows meanwhile.
+#: How long no server may answer before the migration ends, and the longest pause between two tries, in seconds.
 PATIENCE, PAUSE_MAX = 60.0, 2.0
 EXAMPLES = 100
 
 _DEFAULT = Held(0)
-#: The fields of a position beside its offset and its version, if it has none.
+#: The defaults of a position's fields other than the offset and the version.
 _NO_FIELDS = _DEFAULT[1:-1]
 
 
 @dataclass(slots=True)
 class _Decision:
-    """The decision about a group, by the source and the target as they were read."""
+    """The decision about a group, based on the source and the target as they were read."""
 
     target: GroupOffsets
     actions: Counter[str] = field(default_factory=Counter)
@@ -44,14 +44,14 @@ class _Decision:
 
 
 class _Silence:
-    """Measures for how long an ensemble has not answered, while the connection looks for a server."""
+    """Measures how long an ensemble has not answered, while the connection looks for a server."""
 
     def __init__(self) -> None:
         self._since: float | None = None
         self._pause = 0.05
 
     def wait(self, failure: ZooKeeperUnavailableError) -> None:
-        """Waits before the next try, or raises the failure if it has lasted too long."""
+        """Waits before the next try, or raises the failure if it has lasted for more than a minute."""
         now = time.monotonic()
         if self._since is None:
             self._since = now
@@ -65,12 +65,12 @@ class Migration:
     """A migration of groups from a source to a target.  Call `run` once.
 
     Args:
-        source: the place to read.
-        target: the place to write.
-        groups: patterns of the groups to migrate; see `matching`.
-        overwrite: whether positions may also be lowered.
+        source: the place to read from.
+        target: the place to write to.
+        groups: the names of the groups to migrate.
+        overwrite: whether offsets may also be lowered.
         dry_run: whether to write nothing.
-        examples: how many refusals the report keeps.
+        examples: how many refusals the report keeps as examples.
         advance: called with the number of finished groups.
 
     Attributes:
@@ -92,23 +92,23 @@ class Migration:
         self._source = source
         self._target = target
         self._overwrite = overwrite
-        #: Fields that the source can have, and the target does not keep.
+        #: Fields that the source can hold and the target does not keep.
         self._lacks = sorted(source.has - target.keeps)
         self._examples = examples
         self._advance = advance
-        #: The groups that are not finished, with how often the write of each was in vain.
+        #: The groups that are not finished, with the number of failed writes of each.
         self._left = dict.fromkeys(groups, 0)
         self._decided: dict[str, _Decision] = {}
-        #: Positions that writes of unknown outcome may have made: the offset and the action.
+        #: Positions that a write of unknown outcome may have written: the offset and the action.
         self._maybe: dict[str, dict[TopicPartition, tuple[int, str]]] = {}
 
     def run(self) -> Iterator[Difference]:
-        """Runs the migration and yields differences: all in a dry run, else those that remain afterwards.
+        """Runs the migration and yields differences: in a dry run all, otherwise those that remain afterwards.
 
         Raises:
-            InvalidArgumentError: the root of the target's connection does not exist.
-            ZooKeeperUnavailableError: no server answered for a minute; everything written so far stays.
-            StateError, StorageError: a store refused; everything written so far stays.
+            InvalidArgumentError: the root of the target's ZooKeeper connection does not exist.
+            ZooKeeperUnavailableError: no server answered for a minute; positions written so far stay.
+            StateError, StorageError: a store failed; positions written so far stay.
         """
         self._target.prepare(dry_run=self.report.dry_run)
         silence = _Silence()
@@ -179,7 +179,7 @@ class Migration:
     def _refuse_changes(
         self, decision: _Decision, reason: str, refused: frozenset[TopicPartition] | None = None
     ) -> None:
-        """Records positions of the group as refused and not written; None means all of its changes."""
+        """Records the changes of `refused` positions as refused instead of written; with None, all changes."""
         for key, held, _ in decision.changes:
             if refused is not None and key not in refused:
                 continue

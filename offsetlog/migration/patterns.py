@@ -1,4 +1,4 @@
-"""Selects groups by pattern: a name in which each * matches any characters."""
+"""Selects groups by patterns: names in which each * matches any characters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 def matching(groups: Iterable[str], patterns: Sequence[str]) -> list[str]:
-    """Returns the groups that match any pattern, in their order; all groups if there is no pattern."""
+    """Returns the groups that match any pattern, in the given order; all groups if no pattern is given."""
     if not patterns:
         return list(groups)
     wanted = re.compile("|".join(f"(?:{_expression(each)})" for each in patterns), re.DOTALL)
@@ -25,5 +25,6 @@ def unmatched(groups: Iterable[str], patterns: Sequence[str]) -> list[str]:
 
 
 def _expression(pattern: str) -> str:
-    # Stars that follow each other mean one, and would make a search that tries all ways to share a text among them.
+    # Successive stars mean the same as one.  Each further one would multiply the ways in which the regular expression
+    # tries to match a text.
     return ".*".join(re.escape(part) for part in re.split(r"\*+", pattern))

@@ -1,4 +1,4 @@
-"""The interfaces through which a migration reads and writes a place that keeps committed offsets."""
+"""The interfaces through which a migration reads and writes places that keep committed offsets."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from offsetlog.zookeeper.group_nodes import GroupNodes
 
 
 class Held(NamedTuple):
-    """A committed position.
+    """A committed position in a place.
 
     Attributes:
         offset: the committed offset.
-        leader_epoch: -1 for none.
-        metadata: "" for none.
-        expire_timestamp: ms since 1970, -1 for none.
-        version: version of its node in ZooKeeper; -1 elsewhere.
+        leader_epoch: the committed leader epoch; -1 for none.
+        metadata: the committed metadata; "" for none.
+        expire_timestamp: when the position expires, in ms since 1970; -1 for none.
+        version: the version of the position's node in ZooKeeper; -1 elsewhere.
     """
 
     offset: int
@@ -33,12 +33,12 @@ class Refused(NamedTuple):
     """Something that cannot be migrated.
 
     Attributes:
-        place: its location, such as the path of a node; "" if group, topic and partition say it.
-        group: its name.
-        topic: "" for the whole group.
-        partition: as stored, "" for the whole topic.
-        offset: as stored, or None.
-        reason: why it is refused, in one sentence.
+        place: the location, such as the path of a node; "" if group, topic and partition identify it.
+        group: the group's name.
+        topic: the topic; "" for the whole group.
+        partition: the partition as stored; "" for the whole topic.
+        offset: the offset as stored, or None.
+        reason: why the migration refuses it, in one sentence.
     """
 
     place: str
@@ -51,16 +51,16 @@ class Refused(NamedTuple):
 
 @dataclass(slots=True)
 class GroupOffsets:
-    """A group as read from a place.
+    """A group, as read from a place.
 
     Attributes:
-        group: its name.
-        offsets: its readable positions.
-        refused: its unreadable positions.
-        is_closed: why none of its positions can be written; "" if they can.
-        is_lost: whether its log partition lost data and so accepts no commits.
-        has_consumers: whether it has live consumers, which may commit meanwhile.
-        nodes: its nodes in ZooKeeper; None elsewhere.
+        group: the group's name.
+        offsets: the readable positions.
+        refused: the unreadable positions.
+        is_closed: why no position of the group can be written; "" if positions can be written.
+        is_lost: whether the group's log partition lost data and so accepts no commits.
+        has_consumers: whether the group has live consumers, which may commit during the migration.
+        nodes: the group's nodes in ZooKeeper; None elsewhere.
     """
 
     group: str
@@ -73,7 +73,7 @@ class GroupOffsets:
 
 
 class Change(NamedTuple):
-    """A position to write: its new value, and the target's current one or None."""
+    """A position to write: its new value, and the target's current value or None."""
 
     key: TopicPartition
     held: Held
@@ -82,11 +82,11 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupWrite:
-    """The changes of a group, possibly none; they are written all or none.
+    """The changes of a group, if any; either all of them are written or none.
 
     Attributes:
-        changes: by position.
-        target: the group as the target was read.
+        changes: the changes, one per position.
+        target: the group, as read from the target.
     """
 
     changes: list[Change]
@@ -94,7 +94,7 @@ class GroupWrite:
 
     @property
     def group(self) -> str:
-        """Its name."""
+        """The group's name."""
         return self.target.group
 
 
@@ -108,13 +108,13 @@ class Fate(enum.Enum):
 
 
 class Written(NamedTuple):
-    """A write with its fate.
+    """A write and its outcome.
 
     Attributes:
-        write: the write.
-        fate: its outcome.
-        reason: why it was refused; "" otherwise.
-        refused: the refused positions, if the others of the group were written; None for all.
+        write: the changes that were to be written.
+        fate: the outcome of the write.
+        reason: why the write was refused; "" otherwise.
+        refused: the refused positions if the others of the group were written; None if all were refused.
     """
 
     write: GroupWrite
@@ -127,8 +127,8 @@ class Source(Protocol):
     """A place to read from.
 
     Attributes:
-        has: which of the fields leader_epoch, metadata and expire_timestamp it can hold.
-        incomplete: losses and damage in it that were accepted.
+        has: which of the fields leader_epoch, metadata and expire_timestamp the place can hold.
+        incomplete: the losses and damage in the place that were accepted.
     """
 
     has: frozenset[str]
@@ -139,7 +139,7 @@ class Source(Protocol):
         ...
 
     def read(self, groups: Iterable[str]) -> Iterator[GroupOffsets]:
-        """Yields the groups in the given order; one that does not exist is empty."""
+        """Yields the groups in the given order; a group that does not exist has no positions."""
         ...
 
 
@@ -147,28 +147,29 @@ class Target(Protocol):
     """A place to write to.
 
     Attributes:
-        keeps: which of the fields leader_epoch, metadata and expire_timestamp it keeps.
-        incomplete: losses and damage in it that were accepted.
+        keeps: which of the fields leader_epoch, metadata and expire_timestamp the place keeps.
+        incomplete: the losses and damage in the place that were accepted.
     """
 
     incomplete: tuple[str, ...]
     keeps: frozenset[str]
 
     def prepare(self, *, dry_run: bool) -> None:
-        """Checks that the place can keep groups, and creates what is missing unless it is a dry run."""
+        """Checks that the place can keep groups; creates missing nodes unless this is a dry run."""
         ...
 
     def refusal_of(self, group: str, topic: str) -> str | None:
-        """Returns why this place cannot keep positions of these names, or None."""
+        """Returns why this place cannot keep positions with these names, or None."""
         ...
 
     def read(self, groups: Iterable[str]) -> Iterator[GroupOffsets]:
-        """Yields the groups in the given order; one that does not exist is empty."""
+        """Yields the groups in the given order; a group that does not exist has no positions."""
         ...
 
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
-        """Executes the writes in any order; yields each once its fate is known.
+        """Executes the writes in any order; yields each write when its outcome is known.
 
-        Each is all or none, unless the place was asked to split writes that are too large for one request.
+        Each write is made as a whole or not at all.  Only a place that was asked to split writes too large for one
+        request may make a part of a write.
         """
         ...

@@ -1,4 +1,4 @@
-"""The report of a migration: everything that it did, or would do after a dry run."""
+"""The report of a migration: everything that it did, or in a dry run would do."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Difference(NamedTuple):
     """A position that differs between source and target.
 
     Attributes:
-        group: its group.
-        topic: its topic.
-        partition: its partition.
-        current: the offset of the target, None for none.
-        offset: the offset of the source.
-        action: one of `rules.WRITTEN` and `rules.KEPT`.
+        group: the position's group.
+        topic: the position's topic.
+        partition: the position's partition.
+        current: the target's offset; None if the target has none.
+        offset: the source's offset.
+        action: one of the actions in `rules.WRITTEN` and `rules.KEPT`.
     """
 
     group: str
@@ -32,18 +32,18 @@ class Difference(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """The counts of a migration; they are complete when it has ended.
+    """The counts of a migration, complete when the migration has ended.
 
     Attributes:
         groups: number of groups examined.
-        committed: counts of written positions by action: "new", "forward", "back".
-        kept: counts of unchanged positions of the target by reason: "same", "lower", "lost".
+        committed: number of written positions by action: "new", "forward", "back".
+        kept: number of unchanged positions of the target by reason: "same", "lower", "lost".
         dropped: for each field that the target does not keep, how many positions lost it.
         refused: number of refused positions, nodes or groups.
         examples: some of the refusals.
         consumers: groups that had live consumers during the migration.
         dry_run: whether nothing was written.
-        incomplete: losses and damage in a directory that were accepted.
+        incomplete: the losses and damage in a directory that were accepted.
     """
 
     groups: int = 0
@@ -57,12 +57,12 @@ class Report:
     incomplete: tuple[str, ...] = ()
 
     def count(self, action: str, number: int = 1) -> None:
-        """Counts positions by their action."""
+        """Adds `number` positions to the count of an action."""
         counts = self.committed if action in rules.WRITTEN else self.kept
         counts[action] = counts.get(action, 0) + number
 
     def refuse(self, refused: Iterable[Refused], most: int) -> None:
-        """Counts refusals, and keeps at most `most` of them as examples."""
+        """Counts refusals, and keeps the first `most` of them as examples."""
         for each in refused:
             self.refused += 1
             if len(self.examples) < most:

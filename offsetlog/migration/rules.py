@@ -1,7 +1,7 @@
-"""The rules of a migration: which rows are positions, and which action each takes, given the target's value.
+"""The rules of a migration: which rows are positions, and which action the target's offset leads to.
 
-The rules do no I/O.  The Spark job implements them in columns (offsetlog/spark/jobs/migrate.py), with the names and
-texts of this module; one table of cases, tests/migration/cases.py, tests both.
+The rules do no I/O.  The Spark job implements the same rules on columns (offsetlog/spark/jobs/migrate.py), with the
+names and texts of this module.  One table of cases, tests/migration/cases.py, tests both.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from offsetlog.types import TopicPartition
 
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
-#: The longest name of a group, and of a topic, in bytes of UTF-8.
+#: The longest name of a group or a topic, in bytes of UTF-8.
 NAME_BYTES_MAX = GROUP_BYTES_MAX
 
 #: The text of a number as old consumers wrote it; both forms mean the same to Java and to Python.
@@ -32,10 +32,10 @@ NO_PARTITION = f"the partition must be a number from 0 to {PARTITION_MAX}"
 NO_OFFSET = f"the offset must be a number from 0 to {OFFSET_MAX}"
 CONTRADICTED = "the position appears more than once, with different offsets"
 
-#: Actions that write: to a position that the target lacks, forward, and back where that was asked for.
+#: Actions that write: a new position, a step forward, and a step back if that was requested.
 NEW, FORWARD, BACK = "new", "forward", "back"
-#: Actions that write nothing: the target has the same offset; the source has a lower one; the target's log partition
-#: lost something, and takes no commits.
+#: Actions that write nothing: the target has the same offset, the source has a lower one, or the target's log partition
+#: lost data and accepts no commits.
 SAME, LOWER, LOST = "same", "lower", "lost"
 
 WRITTEN = (NEW, FORWARD, BACK)
@@ -43,7 +43,7 @@ KEPT = (SAME, LOWER, LOST)
 
 
 class Row(NamedTuple):
-    """A row as stored, as text; None for a missing field."""
+    """A row of texts, as stored; None for a missing field."""
 
     group: str | None
     topic: str | None
@@ -60,7 +60,7 @@ class Position(NamedTuple):
 
 
 def read_row(row: Row) -> Position | str:
-    """Returns the position in a row, or why it cannot be committed."""
+    """Returns the position in a row, or the reason why the row cannot be committed."""
     group, topic, partition, offset = row
     if not group:
         return NO_ROW if row == (None, None, None, None) else NO_GROUP
@@ -86,7 +86,7 @@ class Sorted(NamedTuple):
 
     Attributes:
         offsets: positions by group.
-        refused: rows that are not positions or contradict another row, with the reason.
+        refused: rows that are not positions or that contradict another row, each with the reason.
     """
 
     offsets: dict[str, dict[TopicPartition, int]]
@@ -96,7 +96,7 @@ class Sorted(NamedTuple):
 def sort_rows(rows: Iterable[Row]) -> Sorted:
     """Divides rows into positions and refused rows.
 
-    A position that appears more than once with different offsets is refused as a whole, because the right one is
+    If a position appears more than once with different offsets, all its rows are refused, because the right offset is
     unknown.
     """
     seen: dict[tuple[str, TopicPartition], list[tuple[Row, int]]] = {}
@@ -120,8 +120,8 @@ def action_of(offset: int, current: int | None, *, overwrite: bool = False, is_l
 
     Args:
         offset: the source's offset.
-        current: the target's offset, or None.
-        overwrite: whether positions may also be lowered.
+        current: the target's offset; None if the target has none.
+        overwrite: whether offsets may also be lowered.
         is_lost: whether the target's log partition lost data and so accepts no commits.
     """
     if offset == current:

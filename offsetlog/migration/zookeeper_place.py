@@ -37,12 +37,12 @@ from offsetlog.zookeeper.requests import Multi
 
 TOO_LARGE = (
     "the {count} writes of the group do not fit one request to ZooKeeper ({most} bytes, jute.maxbuffer); "
-    "several requests are not all-or-none; --split allows them"
+    "--split writes them in several requests, which is not all or nothing"
 )
 
 
 class _Sent(NamedTuple):
-    """A group whose requests have been sent."""
+    """The write of a group whose requests have been sent."""
 
     write: GroupWrite
     requests: list[Multi]
@@ -50,12 +50,13 @@ class _Sent(NamedTuple):
 
 
 class ZooKeeperPlace:
-    """The offsets below /consumers of an ensemble.  Not thread-safe.
+    """The offsets below /consumers in a ZooKeeper ensemble.  Not thread-safe.
 
     Args:
-        connection: the started connection.
-        in_flight: most outstanding reads of each kind; a quarter of it is the limit for groups being written.
-        split: whether to write a group too large for one request in several, which is not all or none.
+        connection: the connection, already started.
+        in_flight: the limit for outstanding reads of each kind; a quarter of it is the limit for groups being written.
+        split: whether to write a group that is too large for one request in several requests; such a write may be made
+            only in part.
     """
 
     has: frozenset[str] = frozenset()
@@ -73,22 +74,24 @@ class ZooKeeperPlace:
         return groups_in(self._connection)
 
     def prepare(self, *, dry_run: bool) -> None:
-        """Creates the node above all groups if it is missing.
+        """Creates /consumers, the node above all groups, if it is missing.
 
         Raises:
-            InvalidArgumentError: the connection's root does not exist; it is not created, since it may be misspelt.
+            InvalidArgumentError: the connection's root does not exist; the root is not created, since it may be
+                misspelt.
         """
         if self._connection.exists("/") is None:
             raise InvalidArgumentError(
-                f"ZooKeeper has no node for the root of {self._connection.settings.hosts!r}; correct it, or make it "
-                "with ZooKeeper's own client"
+                f"ZooKeeper has no node for the root of {self._connection.settings.hosts!r}; correct the "
+                "root, or create it with ZooKeeper's own client"
             )
         if dry_run or self._connection.exists(CONSUMERS) is not None:
             return
         try:
             self._connection.create(CONSUMERS)
         except (NodeExistsError, UnknownOutcomeError):
-            # Another made it, or it may be there: if it is not, the first group will say so.
+            # Another client created the node, or this request may have created it; if it is missing, the first write
+            # reports that.
             return
 
     # -------------------------------------------------------------------------------------------------------- reading
@@ -102,7 +105,7 @@ class ZooKeeperPlace:
     # -------------------------------------------------------------------------------------------------------- writing
 
     def refusal_of(self, group: str, topic: str) -> str | None:
-        """Returns why no node can have the name of the group or the topic, or None."""
+        """Returns why no ZooKeeper node can have the name of the group or the topic, or None."""
         try:
             check_group(group)
             check_topic(topic)
@@ -111,7 +114,7 @@ class ZooKeeperPlace:
         return None
 
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
-        """Executes each write as one request, conditional on the versions of the nodes; see `Target`."""
+        """Executes each write as one request, conditional on the versions of the nodes that were read; see `Target`."""
         groups = max(1, self._in_flight // 4)
         waiting: deque[_Sent] = deque()
         for write in writes:
@@ -173,7 +176,7 @@ def _group_of(nodes: GroupNodes) -> GroupOffsets:
 
 
 class _Outcome(NamedTuple):
-    """The outcome of one request, with the reason of a refusal.
+    """The outcome of one request, with the reason if it was refused.
 
     Attributes:
         lacks_node: whether the node or its parent is missing.
@@ -185,20 +188,20 @@ class _Outcome(NamedTuple):
 
 
 def _fate_of(sent: _Sent) -> Written:
-    """Waits for the answers of a group."""
+    """Waits for the answers to a group's requests, and returns the outcome."""
     outcomes = [_outcome_of(each) for each in sent.answers]
     if len(outcomes) == 1:
         return Written(sent.write, *outcomes[0][:2])
     reason = ""
     refused: set[str] = set()
     for each, request in zip(outcomes, sent.requests, strict=True):
-        # A write after a refusal may lack a node that the refused one should have made.
+        # A write after a refused one may lack a node that the refused one would have created.
         is_refused = each.fate is Fate.REFUSED or (each.lacks_node and reason != "")
         if is_refused:
             reason = reason or each.reason
             refused.update(request.nodes)
         elif each.fate is not Fate.MADE:
-            # Some of the requests may have been made: the next look at the target shows which.
+            # Some of the requests may have been executed: the next read of the target shows which.
             return Written(sent.write, Fate.UNKNOWN)
     if not refused:
         return Written(sent.write, Fate.MADE)

@@ -1,9 +1,8 @@
-"""Kafka's protocol: bytes to messages and back, in every version that the server serves.
+"""Kafka's protocol: decodes and encodes messages, in every version that the server serves.
 
-The tables of fields are in csrc/wire, where one codec in C reads them.  A message is a named
-tuple whose class is made from its table (`offsetlog.protocol.messages`).  A class has the fields of
-all versions, so code that handles a message need not ask for its version
-(docs/format/wire.md §11.3).
+The tables of fields are in csrc/wire, for the codec in C. Each message is a named tuple; its class
+is made from its table (`offsetlog.protocol.messages`).  A class has the fields of all versions, so
+code that handles a message need not check the version (docs/format/wire.md §11.3).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The class of every request and response and of every struct in them, as named tuples.
+"""The classes of all requests, responses and the structs in them, as named tuples.
 
-They are made from the tables in csrc/wire when the package is imported; what a type checker reads,
-messages.pyi, is written from the same tables by `python tests/protocol/message_stub.py --write`.
+The classes are made from the tables in csrc/wire when the package is imported.  Type checkers read
+messages.pyi, which `python tests/protocol/message_stub.py --write` generates from the same tables.
 """
 
 from offsetlog._native.messages import CLASSES

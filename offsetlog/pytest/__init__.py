@@ -1,6 +1,7 @@
 """A pytest plugin: a real server on Kafka's protocol for tests of clients (docs/pytest.md).
 
-pytest finds it once offsetlog is installed.  The server is imported only when a fixture is used.
+pytest finds the plugin once offsetlog is installed.  The server is imported only when a fixture is
+used.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def __getattr__(name: str) -> Any:
 
 @pytest.fixture(scope="session")
 def offsetlog_server_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerFactory]:
-    """Starts servers; at the end of the session it stops those that are still running."""
+    """Starts servers; stops those still running at the end of the session."""
     from offsetlog.pytest.running_server import ServerFactory
 
     with ServerFactory(lambda: tmp_path_factory.mktemp("offsetlog")) as factory:
@@ -43,6 +44,6 @@ def offsetlog_server_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture
 def offsetlog_server(offsetlog_server_factory: ServerFactory) -> Iterator[OffsetlogServer]:
-    """A new server for each test."""
+    """A running server, new for each test."""
     with offsetlog_server_factory() as server:
         yield server

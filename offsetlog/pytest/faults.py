@@ -1,4 +1,4 @@
-"""The faults that a test can choose: situations that a real broker does not produce on demand."""
+"""The faults that a test can cause: situations that a real broker does not produce on demand."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class _Target:
 
 
 class Fault:
-    """One fault, in force from the call that makes it until it is used up or released.
+    """A fault, in force from the call that makes it until it is used up or released.
 
-    As a context manager, it is released at the end of the block.  Any thread may use it.
+    Used as a context manager, a fault is released at the end of the block.  Any thread may use it.
 
     Attributes:
-        description: its effect, in words.
+        description: the effect of the fault, in words.
     """
 
     def __init__(
@@ -84,23 +84,23 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How many requests it has affected."""
+        """How many requests the fault has affected."""
         return self._hits
 
     @property
     def is_active(self) -> bool:
-        """Whether it affects the next matching request."""
+        """Whether the fault affects the next matching request."""
         return not self._is_released and self._left != 0
 
     def wait(self, hits: int = 1, timeout: float = 10.0) -> None:
-        """Waits until it has affected `hits` requests.
+        """Waits until the fault has affected `hits` requests.
 
         Args:
-            hits: counted from when the fault was made.
-            timeout: in seconds.
+            hits: the number of requests, counted since the fault was made.
+            timeout: the longest wait, in seconds.
 
         Raises:
-            TimeoutError: it has affected fewer within that time.
+            TimeoutError: the fault has affected fewer requests within that time.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: self._hits >= hits, timeout):
@@ -143,9 +143,9 @@ class Fault:
 class FaultMenu:
     """The faults of one server.  Any thread may use it.
 
-    A fault is in force from the call that makes it.  If several match a request, the one that was
-    made first applies.  `group`, `client_id` and `api` limit a fault to matching requests, None
-    matches all; an API is named as in Kafka's protocol: "OffsetCommit".
+    A fault is in force from the call that makes it.  If several faults match a request, the one
+    made first applies.  `group`, `client_id` and `api` limit a fault to matching requests; None
+    matches all.  An API has its name in Kafka's protocol, such as "OffsetCommit".
 
     Args:
         clock: the clock that delays slow requests.
@@ -159,11 +159,11 @@ class FaultMenu:
     # -------------------------------------------------------------------------------------- the faults
 
     def loading(self, group: str, *, times: int | None = None) -> Fault:
-        """The group's coordinator is loading: COORDINATOR_LOAD_IN_PROGRESS (14); heartbeats succeed.
+        """The group's coordinator is loading: COORDINATOR_LOAD_IN_PROGRESS (14).  Heartbeats succeed.
 
         Args:
             group: the group's id.
-            times: the number of requests affected; None for all until it is released.
+            times: the number of requests to affect; None for all until the fault is released.
         """
         code = COORDINATOR_LOAD_IN_PROGRESS.code
 
@@ -187,7 +187,7 @@ class FaultMenu:
             group: the group's id.
             find_coordinator: whether FindCoordinator fails too, with COORDINATOR_NOT_AVAILABLE (15);
                 otherwise the client finds this server again.
-            times: the number of requests affected; None for all until it is released.
+            times: the number of requests to affect; None for all until the fault is released.
         """
 
         def replace(handler: Handler) -> Handler:
@@ -215,14 +215,15 @@ class FaultMenu:
         """A request fails with an error and has no effect.
 
         Args:
-            code: the error's number, or its name in Kafka's protocol, "ILLEGAL_GENERATION".
+            code: the error's number, or its name in Kafka's protocol, such as "ILLEGAL_GENERATION".
             api: the API of the request.
             group: the group that the request is about; None for any.
             client_id: the client that sends it; None for any.
-            times: the number of requests affected; None for all until it is released.
+            times: the number of requests to affect; None for all until the fault is released.
 
         Raises:
-            InvalidArgumentError: the error or the API does not exist, or the API cannot fail so.
+            InvalidArgumentError: the error or the API does not exist, or the API cannot be answered
+                with an error.
         """
         checked_api(api)
         if api not in REFUSED:
@@ -257,7 +258,7 @@ class FaultMenu:
             api: the API of the request; None for any.
             group: the group that the request is about; None for any.
             client_id: the client that sends it; None for any.
-            times: the number of requests affected; None for all until it is released.
+            times: the number of requests to affect; None for all until the fault is released.
 
         Raises:
             InvalidArgumentError: the API does not exist, or the delay is not above 0.
@@ -295,7 +296,7 @@ class FaultMenu:
             after_handling: whether the request takes effect first, so that only its answer is lost.
             group: the group that the request is about; None for any.
             client_id: the client that sends it; None for any.
-            times: the number of requests affected; None for all until it is released.
+            times: the number of requests to affect; None for all until the fault is released.
 
         Raises:
             InvalidArgumentError: the API does not exist.

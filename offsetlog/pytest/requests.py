@@ -1,4 +1,4 @@
-"""Properties of requests that faults need: their APIs, their groups, and the answers that refuse them."""
+"""Finds the APIs and groups of requests for faults, and makes the answers that refuse requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CODE_MIN, CODE_MAX = -1, 32767
 
 
 def checked_api(name: str | None) -> int | None:
-    """Returns the key of a named API, None for None.
+    """Returns the key of the API of this name; None for None.
 
     Raises:
         InvalidArgumentError: the API does not exist.
@@ -34,10 +34,10 @@ def checked_api(name: str | None) -> int | None:
 
 
 def checked_code(code: int | str | ErrorCode) -> int:
-    """Returns the number of an error, given as a number or by its name in Kafka's protocol.
+    """Returns the number of an error that is given by its number or by its name in Kafka's protocol.
 
     Raises:
-        InvalidArgumentError: there is no such error, or it is NONE.
+        InvalidArgumentError: the error does not exist, or is NONE.
     """
     if isinstance(code, str):
         named = getattr(error_codes, code, None)
@@ -53,7 +53,7 @@ def checked_code(code: int | str | ErrorCode) -> int:
 
 
 def groups_of(exchange: Exchange) -> frozenset[str]:
-    """Returns the groups that a request is about; empty for a request about topics, for example."""
+    """Returns the groups that a request is about; none for a request about topics, for example."""
     message = exchange.request.message
     name = APIS[exchange.request.api_key].name
     if name == "OffsetFetch" and exchange.version >= FETCH_OF_GROUPS:

@@ -47,7 +47,7 @@ ADVANCE_SECONDS_MAX = 100 * 366 * 24 * 3600.0
 
 
 class Group(NamedTuple):
-    """A group as Kafka's tools show it.
+    """A group, with the values that Kafka's tools show.
 
     Attributes:
         state: "Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead".
@@ -63,21 +63,22 @@ class Group(NamedTuple):
 class OffsetlogServer:
     """A real server that listens on a free loopback port until it is stopped.
 
-    It answers commits without waiting for the disk.  Any thread may use it; as a context manager it
-    is stopped at the end of the block.
+    The server answers commits without waiting for the disk.  Any thread may use it.  Used as a
+    context manager, it is stopped at the end of the block.
 
     Args:
-        path: its log directory, new or from a server that was stopped.
-        log_partitions: the number of log partitions; None takes the directory's, 4 for a new one.
+        path: the log directory: a new one, or that of a server that was stopped.
+        log_partitions: the number of log partitions; by default the directory's own number, or 4 in
+            a new directory.
         topic_partitions: the number of partitions of a topic created without a number.
         auto_create: whether a topic is created when a client asks for it.
         retention_seconds: how long a group without members keeps its positions; None for ever.
         coordinator: settings of groups.
 
     Attributes:
-        path: its log directory.
-        host: the address on which it listens.
-        port: the port on which it listens.
+        path: the log directory.
+        host: the address on which the server listens.
+        port: the port on which the server listens.
         faults: the faults that a test can put in force.
 
     Raises:
@@ -140,7 +141,7 @@ class OffsetlogServer:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The address for clients, as their settings expect it."""
+        """HOST:PORT of the server, for the setting `bootstrap.servers` of clients."""
         return f"{self.host}:{self.port}"
 
     # ------------------------------------------------------------------------------- topics and groups
@@ -152,8 +153,8 @@ class OffsetlogServer:
 
         Args:
             name: the name of the topic.
-            partitions: the number of its partitions; None takes the server's.
-            configs: its settings, by Kafka's names.
+            partitions: the number of partitions; None takes the server's `topic_partitions`.
+            configs: the topic's settings, by Kafka's names.
 
         Raises:
             InvalidArgumentError: the topic exists, or the name or a setting is wrong.
@@ -199,14 +200,14 @@ class OffsetlogServer:
         }
 
     def fence(self, group: str, offsets: Mapping[Key, Committed] | None = None) -> int:
-        """Ends a group's generation while it runs and, in the same batch, sets positions.
+        """Ends the generation of a running group and, in the same batch, sets positions.
 
-        From now on the commits and heartbeats of its members are refused; they join again and read
-        the positions.  Faults do not affect this call.
+        From then on, the commits and heartbeats of the members are refused, so the members join
+        again and read the positions.  Faults do not affect this call.
 
         Args:
             group: the group's id; a group that does not exist is created.
-            offsets: the positions; None leaves those of the group.
+            offsets: the positions to set; None changes no position.
 
         Returns:
             The new generation.
@@ -234,15 +235,15 @@ class OffsetlogServer:
     # ------------------------------------------------------------------------------------------- time
 
     def advance(self, seconds: float) -> None:
-        """Moves the server's clock ahead; returns when everything due by then has happened.
+        """Moves the server's clock ahead; returns when everything that is due by then has happened.
 
-        On the way, members lose their sessions if they send no heartbeat during the call, as every
-        member does if the time is longer than its session.  Rebalances end and slow requests are
-        handled; at the end, positions expire and topics delete old segments.  Groups that never had
-        members are removed once a day.  Before and after, the clock runs with real time.
+        During the call, members that send no heartbeat lose their sessions; every member does if
+        the time is longer than its session timeout.  Rebalances end and slow requests are handled.
+        At the end, positions expire and topics delete old segments.  Groups that never had members
+        are removed once a day.  Before and after the call, the clock runs with real time.
 
         Args:
-            seconds: at least 0.
+            seconds: how far to move the clock, at least 0.
 
         Raises:
             InvalidArgumentError: the time is negative, or more than a hundred years.
@@ -262,7 +263,7 @@ class OffsetlogServer:
     # ---------------------------------------------------------------------------------- start and stop
 
     def stop(self) -> None:
-        """Stops the server; its directory stays, and another server can go on with it.  May be repeated."""
+        """Stops the server; another server can use its directory afterwards.  May be called again."""
         with self._lock:
             if self._is_stopped:
                 return
@@ -307,7 +308,7 @@ class OffsetlogServer:
 
 
 class ServerFactory:
-    """Starts servers, and stops those still running at its end.
+    """Starts servers, and stops those still running when it ends.
 
     Args:
         make_path: creates an empty directory and returns its path.
@@ -321,8 +322,8 @@ class ServerFactory:
         """Starts a server.
 
         Args:
-            path: its log directory; None for a new one.
-            settings: the other arguments of OffsetlogServer; raises as OffsetlogServer does.
+            path: the log directory; None for a new one.
+            settings: the other arguments of OffsetlogServer; raises the same errors.
         """
         server = OffsetlogServer(self._make_path() if path is None else path, **settings)
         self._servers.append(server)

@@ -1,4 +1,4 @@
-"""A clock that runs with real time, and that a test can move ahead."""
+"""A clock that runs with real time and that a test can move ahead."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ class _Deadline:
 class VirtualClock:
     """A clock for a server whose clients live in real time (see offsetlog.server.clock.Clock).
 
-    Clients send heartbeats by their own clocks, so this one runs at the same pace; `advance` moves
-    it ahead of them.  Use it on the event loop, except `now_ms` and `offset`.
+    Clients send heartbeats by their own clocks, so this clock runs at the same pace; `advance`
+    moves it ahead of theirs.  Use it on the event loop; only `now_ms` and `offset` may be used on
+    any thread.
 
     Args:
         loop: the server's event loop.
 
     Attributes:
-        offset: how many seconds it is ahead of real time.
+        offset: how far the clock is ahead of real time, in seconds.
         store_clock: the time of day for the log directory, set whenever the time is read.
     """
 
@@ -70,17 +71,19 @@ class VirtualClock:
         return deadline
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> clock.Timer:
-        """Calls a function that many seconds from now, or once the clock was advanced that far."""
+        """Calls a function once this clock has moved by `seconds`, whether it ran or `advance` moved it."""
         return self.call_at(self.time() + seconds, callback)
 
     async def advance(self, seconds: float, settle: Callable[[], Awaitable[object]]) -> None:
-        """Moves the clock ahead, and calls what is due on the way, each at its own time and in order.
+        """Moves the clock ahead, and on the way makes the scheduled calls in order, each at its own time.
 
-        If called concurrently, each call starts from where the one before it ended.
+        Concurrent calls run one after another: each starts at the time that the one before it
+        reached.
 
         Args:
-            seconds: at least 0.
-            settle: waits until all that a call started is done; that may schedule more calls.
+            seconds: how far to move the clock, at least 0.
+            settle: waits until all work that a scheduled call has started is done; the work may
+                schedule more calls.
         """
         async with self._turn:
             await self._advance(seconds, settle)
@@ -134,11 +137,11 @@ class VirtualClock:
 
 
 class VirtualExecutor:
-    """An executor whose time is ahead by the same amount; its timers run in real time (see Executor).
+    """An executor whose time is as far ahead as the clock; its timers run in real time (see Executor).
 
     Args:
-        inner: runs the work.
-        clock: the clock that says how far ahead the time is.
+        inner: the executor that runs the work.
+        clock: the clock that decides how far ahead the time is.
     """
 
     def __init__(self, inner: Executor, clock: VirtualClock) -> None:

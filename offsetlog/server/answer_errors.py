@@ -9,12 +9,12 @@ from offsetlog.protocol import APIS, Field, Request, fields_of
 
 _ERROR = "error_code"
 
-#: Returns the first error in a message of one class, 0 for none.
+#: Returns the code of the first error in a message of one class; 0 for none.
 _Finder = Callable[[Any], int]
 
 
 def _finder(name: str) -> _Finder | None:
-    # Made of the table of fields: None where no error can be in the message.
+    # Built from the table of fields; None if no message of the class can hold an error.
     own = None
     inner: list[tuple[int, bool, _Finder]] = []
     for index, field in enumerate(fields_of(name)):
@@ -49,24 +49,25 @@ _FINDERS = {
 
 
 def first_error(message: Any) -> int:
-    """Returns the code of the first error in an answer, 0 for none; None is an answer without one."""
+    """Returns the code of the first error in an answer; 0 if the answer is None or has no error."""
     found = _FINDERS.get(type(message))
     return 0 if found is None else found(message)
 
 
 # ------------------------------------------------------------------------------------------- refusals
 
-#: Its error of all partitions is that of a fetch session, which clients treat as one.
+#: The response's own error is that of a fetch session, and clients treat it as such.
 _EACH_ALONE = frozenset({"FetchResponse"})
-#: Fields whose value is -1 where there is an error, and that have another default in the tables.
+#: Fields that are -1 in an answer with an error, although the tables give them another default.
 _UNKNOWN = frozenset({"base_offset", "committed_offset", "high_watermark", "node_id", "port"})
 
 
 def error_answer(request: Request, code: int) -> Any:
-    """Makes the answer that refuses a request with an error: as a whole, or for each entry.
+    """Makes the answer that refuses every part of a request with the same error.
 
-    The tables of fields say which: an answer has either an error of its own in this version, or one
-    for each topic's partition, group or key, which have their places in the order of the request.
+    The tables of fields say where an answer of this version holds its error: in one field for the
+    whole request, or in each entry (a partition, group or key).  Entries keep the order of the
+    request.
     """
     return _refused(APIS[request.api_key].response, request.message, request.api_version, code)
 
@@ -98,13 +99,13 @@ def _has_errors(field: Field) -> bool:
 
 
 def _asked_for(asked: Any, version: int) -> tuple[Any, ...]:
-    # The first array of a request, or of a topic in it, is what is asked for.
+    # The first array of a request, or of a topic in it, holds the requested entries.
     arrays = (each for each in _fields(type(asked).__name__, version) if each.kind == "array")
     return tuple(getattr(asked, next(arrays).name) or ())
 
 
 def _key(fields: list[Field], asked: Any, version: int) -> dict[str, Any]:
-    # The fields that identify an element of an answer: the number of a partition, a name, an id.
+    # The fields that identify an element of an answer: a partition's number, a name or an id.
     if type(asked) in _REQUESTS:
         return {}
     names = [each.name for each in fields]

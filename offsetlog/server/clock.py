@@ -17,27 +17,28 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """The time by which sessions, rebalances and waiting records end; used on the event loop.
+    """The clock by which sessions, rebalances and writes of group records time out; used on the event loop.
 
     `now_ms` may be called on any thread.
     """
 
     def time(self) -> float:
-        """The time in seconds; it never goes back."""
+        """The time in seconds, which never goes back."""
 
     def now_ms(self) -> int:
         """The time of day, in milliseconds since 1970."""
 
     def call_at(self, when: float, callback: Callable[[], object]) -> Timer:
-        """Schedules a function on the event loop for when `time()` reaches `when`, in seconds."""
+        """Schedules a function: the event loop calls it when `time()` reaches `when`, in seconds."""
 
 
 class LoopClock:
-    """The clock of a running server: that of its event loop, and the system's time of day."""
+    """The clock of a running server: the event loop's time, and the system's time of day."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        #: See Clock.  Without a call in between: every read of every connection asks for it.
+        #: See Clock.  This is the loop's own method, because every read of every connection calls
+        #: it.
         self.time = loop.time
 
     def now_ms(self) -> int:

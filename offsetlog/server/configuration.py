@@ -1,4 +1,4 @@
-"""The settings of a server, made from properties: those of a file, and those of a command."""
+"""Makes the settings of a server from the properties in a file and on the command line."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ ALL_ADDRESSES = "0.0.0.0"
 #: A group without members keeps its positions for a week, unless `offsets.retention.minutes` is set.
 RETENTION_MS = 7 * 24 * 3600 * 1000
 
-#: Before host and port in ServerSettings, by the place of a property.
+#: The prefixes of "host" and "port" in ServerSettings, by the `places` of a property.
 _PREFIXES = {"listener": "", "advertised": "advertised_", "metrics": "metrics_"}
 
 
 @dataclass(slots=True)
 class _Draft:
-    # The parts of the settings as far as they are changed.
+    # The settings built so far.
     manager: ManagerSettings
     parts: dict[str, Any] = field(
         default_factory=lambda: {
@@ -76,23 +76,24 @@ class _Draft:
 def settings_of(
     given: Mapping[str, Given], path: Path | None = None, *, allow_any_host: bool = False
 ) -> ServerSettings:
-    """Returns the settings of a server.
+    """Builds the settings of a server from its properties.
 
     Args:
         given: the properties, by name.
-        path: the log directory; None for that of `log.dirs`.
+        path: the log directory; None takes the one in `log.dirs`.
         allow_any_host: see ServerSettings.
 
     Raises:
-        ConfigError: a property is unknown, its value is out of range, or it contradicts another;
-            the message names its place.  Also if no log directory is given.
+        ConfigError: a property is unknown, is out of range or contradicts another (the message
+            names the file and line, or the option); or no log directory is given.
     """
     if path is None and "log.dirs" not in given:
         raise ConfigError("no log directory is given: name it as PATH, or set log.dirs in the --config file")
     draft = _Draft(
         ManagerSettings(
             path=Path() if path is None else path,
-            # A new directory has PARTITIONS_DEFAULT of offsetlog.config, any other one its own.
+            # A new directory gets PARTITIONS_DEFAULT of offsetlog.config; any other keeps its own
+            # number.
             partitions=None,
             durability="disk",
             accept_while_loading=False,
@@ -118,7 +119,7 @@ def settings_of(
             **draft.own,
         )
     except ConfigError as failure:
-        # Only an address that is not allowed is found out here.
+        # ServerSettings itself refuses only addresses that are not allowed.
         names = ("listeners", "metrics.listener")
         places = [given[name].place for name in names if name in given]
         raise ConfigError(f"{' or '.join(places)}: {failure.message}") from failure

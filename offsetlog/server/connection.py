@@ -1,4 +1,4 @@
-"""One client's connection: its share of the server's memory, and handlers for its requests."""
+"""One client's connection, which takes memory for its requests and passes them to handlers."""
 
 from __future__ import annotations
 
@@ -30,17 +30,20 @@ from offsetlog.server.node import NodeState
 _log = logging.getLogger(__name__)
 
 API_VERSIONS = 18
-#: Elements that the arrays of one request may have in all: a handler answers all of them in one turn
-#: of the event loop, in which no other connection is served.
+#: Limit for the elements in all arrays of one request: a handler answers all of them in one turn of
+#: the event loop, in which no other connection is served.
 ENTRIES_MAX = 100_000
 
 
 class Connection(FrameStream, asyncio.Protocol):
-    """Frames of one connection, handled as they come.
+    """Reads the requests of one client connection and passes them to their handlers.
 
-    It handles no further request while it waits for memory, while too many requests wait for their
-    answers, while the last one waits for others (`Exchange.wait`), or while its client does not read
-    the answers that it has.
+    A connection handles no further request while one of these holds:
+
+    * it waits for memory;
+    * too many of its requests wait for their answers;
+    * its last request waits for other clients or for the disk (`Exchange.wait`);
+    * its client does not read the answers already sent.
 
     Args:
         node: the node whose handlers answer.
@@ -60,8 +63,8 @@ class Connection(FrameStream, asyncio.Protocol):
         self._connections = connections
         self._host = ""
         self._waiting: Place | None = None
-        # When a request above 64 KiB began to arrive, or was last let in, by `perf_counter`; None:
-        # none is arriving.
+        # The time by `perf_counter` when a request above 64 KiB began to arrive or last got memory;
+        # None if no such request is arriving.
         self._arriving_since: float | None = None
         self._parked_bytes = 0
 
@@ -69,7 +72,7 @@ class Connection(FrameStream, asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
-        # uvloop's are no subclass of asyncio.Transport.
+        # The transports of uvloop are not subclasses of asyncio.Transport.
         self.transport = cast("asyncio.Transport", transport)
         self._host = str((transport.get_extra_info("peername") or ("",))[0])
         if not self._connections.admit(self, self._host):
@@ -78,10 +81,11 @@ class Connection(FrameStream, asyncio.Protocol):
             return
         own = transport.get_extra_info("socket")
         if own is not None:
-            # A client that is gone without a word while it waits for an answer is found so.
+            # Finds clients that vanish without closing the connection while they wait for an
+            # answer.
             own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if transport.get_extra_info("ssl_object") is None:
-                # Else what is written at once would pass by the encryption.
+                # Direct writes to the socket would bypass the encryption.
                 self.fd = own.fileno()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -96,7 +100,7 @@ class Connection(FrameStream, asyncio.Protocol):
         self.taken()
 
     def pause_writing(self) -> None:
-        """See asyncio.BaseProtocol: the client does not read."""
+        """See asyncio.BaseProtocol: called when the client does not read its answers."""
         self.hold(SLOW_READER)
         if self.transport is not None:
             self.unread(self.transport.get_write_buffer_size())
@@ -106,19 +110,20 @@ class Connection(FrameStream, asyncio.Protocol):
         self._connections.unread.hold(self, size)
 
     def resume_writing(self) -> None:
-        """See asyncio.BaseProtocol: the client has read what was held for it."""
+        """See asyncio.BaseProtocol: called when the client has read its unread answers."""
         self._connections.unread.release(self)
         self.release(SLOW_READER)
 
     def is_idle(self, since: float) -> bool:
-        """Whether no whole request has arrived since then, and none waits for memory or its answer."""
+        """Whether no whole request arrived from `since` on, and none waits for memory or for its answer."""
         is_waiting = bool(self.places) and not self.held & SLOW_READER
         return self.last_request < since and not is_waiting and not self.held & NO_MEMORY
 
     def close(self) -> None:
         """Accepts no more requests, and ends the connection when the accepted ones are answered.
 
-        A request that waits for other clients gets no answer: its client repeats it elsewhere.
+        A request that waits for other clients gets no answer; its client repeats it on another
+        connection.
         """
         if self.transport is None:
             return
@@ -155,9 +160,10 @@ class Connection(FrameStream, asyncio.Protocol):
         self.hold(CLOSING)
 
     def refuse(self, place: Place, reason: str) -> None:
-        """Ends the connection instead of answering, once earlier requests are answered.
+        """Ends the connection instead of answering a request, once earlier requests are answered.
 
-        If later requests follow, it ends at once: their answers would be taken for this one's.
+        If later requests follow, the connection ends at once: the client would take the next
+        request's answer for the answer to this one.
         """
         if self.transport is None:
             return
@@ -191,7 +197,7 @@ class Connection(FrameStream, asyncio.Protocol):
             self._connections.memory.release(self)
 
     def parked(self, size: int) -> None:
-        """See FrameStream: while memory is short, nothing is read beyond what waits for the flush."""
+        """See FrameStream: while memory is short, reading stops until the commits that wait for a flush are done."""
         self._parked_bytes += size
         if not self._connections.memory.add(size):
             self.hold(PARKED)
@@ -226,9 +232,9 @@ class Connection(FrameStream, asyncio.Protocol):
             self.refuse(place, f"API {request.api_key}: {text}")
             return
 
-        # Not the loop's time, which does not advance within one iteration.
+        # The loop's time would not do: it does not advance within one iteration.
         began = time.perf_counter()
-        # Not the request, which is as large as its client made it.
+        # Without the message, which is as large as the client made it.
         header = request._replace(message=None)
         send = partial(self._send_answer, place, header, began)
         end = partial(self.refuse, place)
@@ -257,8 +263,8 @@ class Connection(FrameStream, asyncio.Protocol):
             self.release(WAITING)
 
     def _encoded(self, message: Any, request: Request) -> bytes | None:
-        # None: it cannot be encoded, which ends only this connection.  The answer may
-        # be given in another client's turn, or in that of a timer.
+        # Returns None if the message cannot be encoded; that ends only this connection, although
+        # the answer may be given in the turn of another client or of a timer.
         if message is None:
             return b""
         try:
@@ -278,7 +284,8 @@ class Connection(FrameStream, asyncio.Protocol):
 
 
 def _entries(values: tuple[Any, ...]) -> int:
-    # The elements of all arrays within a message.  A struct is a tuple of a class of its own.
+    # Counts the elements of all arrays in a message.  A struct is an instance of a tuple's
+    # subclass.
     return sum(
         _entries(each) + (len(each) if type(each) is tuple else 0)
         for each in values

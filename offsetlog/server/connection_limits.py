@@ -1,4 +1,4 @@
-"""Limits on what clients can hold of a server: connections, memory for requests, time."""
+"""Limits on the connections, the memory for requests and the time that clients can take of a server."""
 
 from __future__ import annotations
 
@@ -15,37 +15,42 @@ from offsetlog.server.unread_answers import UnreadAnswers
 _log = logging.getLogger(__name__)
 
 MIB = 1 << 20
-#: If there are files for fewer, that is worth a warning at the start.
+#: The server warns at its start if it has files for fewer connections than this.
 FEW_CONNECTIONS = 1000
-#: Taken for a request that may be read on, before more of it arrives.
+#: A request that may be read on takes this much in advance.
 ADVANCE_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """Limits; Kafka's name of each is in parentheses.
+    """Limits on clients, with Kafka's names in parentheses.
 
     Attributes:
-        request_bytes_max: of one request (``socket.request.max.bytes``); a larger one ends its
-            connection before it is read.
-        queued_request_bytes_max: of what has arrived of requests above 64 KiB that are not whole
-            (``queued.max.request.bytes``), of commits that wait for a flush, and of requests that
-            wait for the server's threads; when there is no more, only the request that began first
-            is read on, and not even that one while those that wait for threads take all.
-        connections_max: of all clients (``max.connections``); one more is closed at once.
-        connections_per_host_max: of one address (``max.connections.per.ip``); likewise.
-        idle_seconds: after this time without a whole request and without one that waits for its
-            answer, a connection is closed (``connections.max.idle.ms``).
-        requests_in_flight_max: of one connection; more are read when some are answered.
-        unread_answer_bytes_max: of answers that clients do not read, in all; above it the connection
-            ends whose answers have waited the longest.
-        read_bytes_max: of answers to fetches that are read from the disk and not written yet, in
-            all; a fetch that finds no room waits for those before it.
-        request_seconds: while requests wait for memory, those that are not whole after this time
-            end their connections, the oldest first; those that wait after twice this time.
+        request_bytes_max: limit for one request (``socket.request.max.bytes``); a larger one ends
+            its connection before it is read.
+        queued_request_bytes_max: limit for all held requests (``queued.max.request.bytes``): the
+            parts read so far of incomplete requests above 64 KiB, commits that wait for a flush,
+            and requests that wait for the server's threads.  At the limit, the server reads on only
+            the request that began first.  If requests that wait for threads alone reach the limit,
+            it does not read that one either.
+        connections_max: limit for the connections of all clients (``max.connections``); further
+            ones are closed at once.
+        connections_per_host_max: limit for the connections from one address
+            (``max.connections.per.ip``); further ones are closed at once.
+        idle_seconds: a connection is closed after this time without a whole request, unless a
+            request waits for its answer (``connections.max.idle.ms``).
+        requests_in_flight_max: limit for the unanswered requests of one connection; further ones
+            are read when some are answered.
+        unread_answer_bytes_max: limit for all answers that clients do not read; above it, the
+            server ends the connection whose answers have waited the longest.
+        read_bytes_max: limit for all answers to fetches that were read from the disk and not sent
+            yet; at the limit, a fetch waits for earlier ones.
+        request_seconds: applies only while requests wait for memory.  A connection ends, the oldest
+            first, if its request is still incomplete after this time, or has waited for memory for
+            twice this time.
 
     Raises:
-        ConfigError: one of them is not above 0.
+        ConfigError: a limit is not above 0.
     """
 
     request_bytes_max: int = 100 * MIB
@@ -69,23 +74,24 @@ class Arriving(Protocol):
     """A connection on which a request has begun to arrive."""
 
     def read_on(self) -> None:
-        """Continues reading: there is memory for all or part of the rest.  Its time limit starts again."""
+        """Continues reading, as memory is free for all or part of the rest; the request's time limit starts again."""
 
     def is_slow(self, since: float) -> bool:
-        """Whether the request is incomplete and began, or last got memory, before that time."""
+        """Whether the request is incomplete, and began or last got memory before `since`."""
 
     def end(self, reason: str) -> None:
         """Ends the connection at once."""
 
 
 class RequestMemory:
-    """Limits the memory of requests that arrive or are held; requests that find none wait.
+    """Limits the memory of requests that are arriving or held; a request that finds no free memory waits.
 
-    A request takes what has arrived of it.  Once nothing is left, only the one that began first is
-    read on: so each is whole some day, the largest too, and all together hold less than the limit
-    and one request more, besides what is read of a connection at a time.  The memory of whole
-    requests that the server has not handled yet may take the limit and one request more, too: then
-    nothing is read on until it has.
+    A request takes memory for the bytes that have arrived.  Once nothing is left, only the request
+    that began first is read on, so every request arrives in the end, however large.  Together,
+    requests hold less than the limit plus one request, not counting one read of each connection.
+
+    Whole requests that the server has not handled yet may also reach the limit plus one request.
+    Then no request is read on until the server has handled some.
     Not thread-safe: it belongs to one event loop.
     """
 
@@ -93,20 +99,20 @@ class RequestMemory:
         self._limit = limit
         self._left = limit
         self._kept = 0
-        # Both ordered: by when the requests began, and by when they began to wait.
+        # `_taken` is ordered by when requests began, `_waiting` by when they began to wait.
         self._taken: dict[Arriving, int] = {}
         self._waiting: dict[Arriving, None] = {}
 
     @property
     def left(self) -> int:
-        """Bytes left; negative if the last request took more than was left."""
+        """Bytes left of the limit; negative if the last request took more than was left."""
         return self._left
 
     def arrived(self, request: Arriving, size: int) -> bool:
-        """Raises a request's share to `size` bytes; False if it must wait for `read_on`."""
+        """Raises a request's share to `size` bytes; returns False if the request must wait for `read_on`."""
         taken = self._taken.setdefault(request, 0)
         if size <= taken:
-            return True  # it was let in for more than has come since
+            return True  # the request got more in advance than has arrived
         self._taken[request] = size
         self._left -= size - taken
         if self._left > 0 or self._may_exceed(request):
@@ -115,7 +121,7 @@ class RequestMemory:
         return False
 
     def release(self, request: Arriving) -> None:
-        """Returns a request's share: the request was handled, or its connection has ended."""
+        """Frees a request's share, since the request was handled or its connection has ended."""
         self._waiting.pop(request, None)
         if request in self._taken:
             self.give_back(self._taken.pop(request))
@@ -126,7 +132,7 @@ class RequestMemory:
         return self._left > 0
 
     def keep(self, size: int) -> None:
-        """Counts `size` bytes of a whole request that is handled later, until `give_back_kept`."""
+        """Counts `size` bytes of a whole request that is handled later; `give_back_kept` ends that."""
         self._kept += size
         self._left -= size
 
@@ -136,7 +142,7 @@ class RequestMemory:
         self.give_back(size)
 
     def give_back(self, size: int) -> None:
-        """Returns bytes, which the next waiting request gets."""
+        """Frees `size` bytes, which the next waiting request gets."""
         self._left += size
         first = next(iter(self._taken), None)
         if first is not None and first in self._waiting and self._may_exceed(first):
@@ -145,11 +151,12 @@ class RequestMemory:
             self._let_in(next(iter(self._waiting)))
 
     def end_slow(self, now: float, seconds: float) -> None:
-        """Ends requests that are incomplete after `seconds`, the oldest first, until none waits.
+        """Ends requests that are incomplete after `seconds`, the oldest first, until no request waits for memory.
 
-        The time of one that had to wait begins again when it is let in.  Until then it has twice the
-        time: it is not what keeps memory from others.  But clients give up at some time, and any
-        number that wait and then send nothing would have their turns one after the other.
+        A request may wait for memory for twice that time, because it keeps no memory from others.
+        When it gets memory, its time begins again.  Its wait must have a limit, because its client
+        may have given up: any number of such requests would otherwise get memory in turn and then
+        send nothing.
         """
         for request in list(self._taken):
             if not self._waiting:
@@ -166,11 +173,13 @@ class RequestMemory:
         self.release(request)
 
     def _may_exceed(self, request: Arriving) -> bool:
-        # Not while the kept ones take all: each that is whole would be kept, and make way for the next.
+        # Not while kept requests take all of the limit: each request that becomes whole would be
+        # kept, and the next one would be let in.
         return self._kept < self._limit and next(iter(self._taken)) is request
 
     def _let_in(self, request: Arriving) -> None:
-        # With some bytes in advance: else any number would be let in while one byte is left.
+        # Takes some bytes in advance; otherwise any number of requests would be let in while one
+        # byte is left.
         del self._waiting[request]
         self._taken[request] += ADVANCE_BYTES
         self._left -= ADVANCE_BYTES
@@ -178,10 +187,10 @@ class RequestMemory:
 
 
 class Closable(Arriving, Protocol):
-    """A connection, as far as its limits go."""
+    """A connection that the limits can close."""
 
     def is_idle(self, since: float) -> bool:
-        """Whether the connection has been idle since that time."""
+        """Whether the connection has been idle from `since` on."""
 
     def close(self) -> None:
         """Ends the connection when its requests are answered."""
@@ -191,7 +200,7 @@ class OpenConnections:
     """The connections of a server.  Not thread-safe: it belongs to one event loop.
 
     Attributes:
-        connections_max: as in the limits, or less.
+        connections_max: the limit on connections, lowered if too few files can be open.
         memory: the memory for requests.
         unread: the answers that clients have not read.
         accepted, refused: counts of connections; any thread may read them.
@@ -211,7 +220,7 @@ class OpenConnections:
         return len(self._open)
 
     def leave_files(self, most: int | None) -> None:
-        """Lowers the limit to the number of files left for connections; None: no limit."""
+        """Lowers the limit to the number of files left for connections; None leaves the limit unchanged."""
         if most is None or most >= self.connections_max:
             return
         text = (
@@ -239,7 +248,7 @@ class OpenConnections:
         return True
 
     def remove(self, connection: Closable) -> None:
-        """Forgets a connection that has ended, admitted or not."""
+        """Stops counting a connection that has ended; does nothing if it was not admitted."""
         host = self._open.pop(connection, None)
         if host is None:
             return
@@ -250,11 +259,11 @@ class OpenConnections:
             self._all_gone.set()
 
     def end_idle(self, now: float) -> None:
-        """Ends connections that have been idle, or have held memory that others wait for, too long.
+        """Ends connections that have been idle, or have kept others waiting for memory, for too long.
 
         Args:
-            now: of `time.perf_counter`, in seconds.  It is real time, since clients live in it: a test
-                that advances the time of groups must not find its connections closed.
+            now: the time of `time.perf_counter`, in seconds.  Clients live in real time, so a test
+                that advances the time of groups does not lose its connections.
         """
         since = now - self.limits.idle_seconds
         for connection in [each for each in self._open if each.is_idle(since)]:
@@ -262,7 +271,7 @@ class OpenConnections:
         self.memory.end_slow(now, self.limits.request_seconds)
 
     async def close_all(self, seconds: float) -> None:
-        """Closes all connections when their requests are answered, or after `seconds` at the latest."""
+        """Closes each connection when its requests are answered, or after `seconds` at the latest."""
         self._all_gone = asyncio.Event()
         for connection in list(self._open):
             connection.close()
@@ -273,6 +282,6 @@ class OpenConnections:
         for connection in late:
             connection.end("the server is stopping")
         if late:
-            # Each hears of it in the next turn of the loop.
+            # Each connection learns of its end in the next turn of the loop.
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), seconds)

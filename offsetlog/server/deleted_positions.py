@@ -14,10 +14,11 @@ _log = logging.getLogger(__name__)
 
 
 class DeletedPositions:
-    """Deletes the positions of deleted topics in the background, and knows which topics are not done yet.
+    """Deletes the positions of deleted topics in the background, and keeps track of the topics not done yet.
 
-    Positions belong to a topic's name.  Those committed for a new topic of the same name would be
-    deleted too, so such a topic is created only after this is done.  Call every method on one event loop.
+    Positions belong to a topic's name, so the deletion would include positions committed for a new
+    topic of that name.  The server therefore creates such a topic only after the deletion.  Call
+    every method on one event loop.
 
     Args:
         manager: keeps the positions.
@@ -28,7 +29,7 @@ class DeletedPositions:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def delete(self, topics: Sequence[str]) -> None:
-        """Begins to delete the positions of topics that no longer exist; failures are logged."""
+        """Begins to delete the positions of topics that no longer exist; logs failures."""
         try:
             pending = self._manager.on_topic_deleted_async(topics)
         except OffsetLogError as failure:
@@ -58,5 +59,5 @@ class DeletedPositions:
 
 
 def _report(failure: OffsetLogError) -> None:
-    # They expire in their time; a topic of the same name would have them until then.
+    # The positions expire some day; until then, a new topic of the same name would have them.
     _log.warning("some positions of deleted topics could not be deleted: %s", failure)

@@ -1,4 +1,4 @@
-"""The disk of the log directory: whether there is room, and whether it can be written to."""
+"""The disk of the log directory: its free space, and whether it can be written to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ class Disk(NamedTuple):
 
     Attributes:
         free_bytes: space left to a user without privileges.
-        is_read_only: whether it is mounted read-only, or the kernel made it so after an error.
+        is_read_only: whether the file system is read-only, by its mount or because the kernel made
+            it so after an error.
     """
 
     free_bytes: int
@@ -44,7 +45,7 @@ def why_unwritable(path: Path) -> str | None:
 
 
 def why_short(path: Path, reserve_bytes: int) -> str | None:
-    """Returns why a directory has too little room; None if it has `reserve_bytes` or cannot be read."""
+    """Returns why a disk has too little free space; None if it has `reserve_bytes`, or if it cannot be read."""
     try:
         free = disk_of(path).free_bytes
     except OSError:

@@ -1,4 +1,4 @@
-"""Runs work that waits for the disk on threads, and answers the request afterwards."""
+"""Runs the disk work of requests on threads, and answers each request afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Requests that read from the disk at the same time; the others wait for them.
+#: The number of requests that read from the disk at the same time; others wait for these.
 THREADS = 8
 
 
@@ -35,11 +35,11 @@ class DiskWork:
 
     Args:
         loop: the server's event loop.
-        requests: counts the memory of its requests.
-        read_bytes_max: limit for all answers that are read but not sent yet, in bytes.
+        requests: counts the memory of requests that wait for this work.
+        read_bytes_max: limit for all answers that were read but not sent yet, in bytes.
 
     Attributes:
-        read_memory: the memory for those answers; each read takes a share first.
+        read_memory: the memory for answers read but not sent; each read takes a share first.
     """
 
     def __init__(
@@ -57,15 +57,16 @@ class DiskWork:
         return await self._loop.run_in_executor(self._pool, function)
 
     async def run_alone(self, function: Callable[[], T]) -> T:
-        """As `run`, for calls that need much memory: one at a time, in order."""
+        """Calls a function like `run`, but only one at a time and in order: for calls that need much memory."""
         async with self._one_at_a_time:
             return await self.run(function)
 
     def answer(self, exchange: Exchange, handler: Coroutine[Any, Any, None]) -> None:
-        """Runs a coroutine that answers a request; later requests of its connection wait.
+        """Runs a coroutine that answers a request; later requests of the same connection wait.
 
-        If it fails, the connection ends, as for every handler.  The coroutine may refer to the request
-        until it ends, even if the client has gone, so the request counts as held memory until then.
+        If the coroutine fails, the connection ends, as for every handler.  The coroutine may use
+        the request until it ends, even if the client has gone, so the request counts as held memory
+        until then.
         """
         exchange.wait(ends_soon=True)
         size = exchange.size
@@ -90,7 +91,7 @@ class DiskWork:
             exchange.end("the request handler failed")
 
     async def stop(self, seconds: float) -> None:
-        """Waits for running work for a limited time, then cancels the rest."""
+        """Waits at most `seconds` for running work, then cancels the rest."""
         tasks = set(self._tasks)
         if tasks:
             _, left = await asyncio.wait(tasks, timeout=seconds)

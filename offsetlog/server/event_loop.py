@@ -6,7 +6,7 @@ import asyncio
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Makes a uvloop event loop, twice as fast per request as asyncio's; asyncio's if uvloop is missing."""
+    """Makes an event loop: uvloop's, which is twice as fast per request, or asyncio's if uvloop is missing."""
     try:
         import uvloop
     except ImportError:

@@ -10,7 +10,7 @@ from offsetlog.protocol import Request
 
 
 class Exchange:
-    """A request, and the one answer that its handler gives, at once or later.
+    """A request and its one answer, which the handler gives at once or later.
 
     Attributes:
         request: the request with its header; its message is None after `drop_message`.
@@ -56,7 +56,7 @@ class Exchange:
         return self.request.api_version
 
     def reply(self, message: Any) -> None:
-        """Sends the answer; call it once.  It has no effect if the connection has ended."""
+        """Sends the answer; call this once.  Has no effect if the connection has ended."""
         self._is_answered = True
         send, self._send, self._abandoned = self._send, None, None
         try:
@@ -66,30 +66,31 @@ class Exchange:
             self._finish()
 
     def reply_nothing(self) -> None:
-        """Ends the exchange of a client that expects no answer; call it instead of `reply`."""
+        """Ends an exchange whose client expects no answer; call this instead of `reply`."""
         self.reply(None)
 
     def end(self, reason: str) -> None:
-        """Ends the connection when earlier requests are answered; call it instead of `reply`."""
+        """Ends the connection when earlier requests are answered; call this instead of `reply`."""
         end = self._end
         self._finish()
         if end is not None:
             end(reason)
 
     def _finish(self) -> None:
-        # The callables lead back to this exchange: kept, they would keep request and answer until
-        # the garbage collector looks for cycles.
+        # The callables refer to this exchange.  If they were kept, the cycle would keep the request
+        # and the answer in memory until the garbage collector finds it.
         self._is_answered = True
         self._abandoned = self._send = self._end = None
 
     def wait(self, *, ends_soon: bool = False) -> None:
-        """Holds later requests of the connection until this one is answered, if it is not yet.
+        """Holds later requests of the connection until this one is answered; no effect if it is answered.
 
-        For requests that wait for other clients, such as a fetch for records: otherwise a client
-        could have any number of them waiting on one connection.
+        Call this for requests that wait for other clients, such as a fetch that waits for records.
+        Otherwise a client could have any number of them waiting on one connection.
 
         Args:
-            ends_soon: whether it waits only for the server, which answers it before it stops.
+            ends_soon: whether the request waits only for the server, which answers it before it
+                stops.
         """
         self._is_waiting = True
         self._ends_soon = ends_soon
@@ -110,7 +111,7 @@ class Exchange:
         return self._is_waiting and not self._is_answered
 
     def drop_message(self) -> None:
-        """Drops the request's message and keeps its header, to free memory while it waits."""
+        """Drops the request's message and keeps its header, to free memory while the request waits."""
         self.request = self.request._replace(message=None)
 
     def divert(self, take: Callable[[Any], None]) -> None:
@@ -122,7 +123,7 @@ class Exchange:
         self._abandoned = stop
 
     def abandon(self) -> None:
-        """Marks the exchange as abandoned: its connection has ended."""
+        """Marks the exchange as abandoned, since its connection has ended."""
         self._is_abandoned = True
         stop = self._abandoned
         self._finish()

@@ -1,6 +1,6 @@
 """The port through which tests of clients inject faults into answers.
 
-A server in production has none; `offsetlog.pytest` sets one.
+A server in production has no faults; `offsetlog.pytest` gives them to its servers.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from offsetlog.server.exchange import Exchange
 if TYPE_CHECKING:
     from offsetlog.server.node import NodeState
 
-#: As in `offsetlog.server.handlers`, which cannot be imported here: handlers use the node.
+#: The same type as in `offsetlog.server.handlers`, which cannot be imported here because handlers
+#: use the node.
 Handler = Callable[["NodeState", Exchange], None]
 
 
 class Faults(Protocol):
-    """Decides how each request is handled; called on the event loop, once for each.
+    """Decides how each request is handled; called on the event loop, once for each request.
 
-    Every request passes through it: a server with faults uses no shortcut for any connection.
+    Every request passes through the faults: a server that has them uses no shortcut for any
+    connection.
     """
 
     def around(self, handler: Handler, exchange: Exchange) -> Handler:

@@ -1,4 +1,4 @@
-"""Deletes expired positions and groups, in step with the coordinator's own changes of groups."""
+"""Deletes expired positions and groups without interfering with the coordinator's changes of groups."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Most groups kept unchanged at a time while their positions expire.
+#: The most groups that are kept unchanged at a time while their positions expire.
 GROUPS_AT_ONCE = 256
 
 
 class _Frozen(NamedTuple):
-    # A group that does not change, and by what the coordinator knows the end of that.
+    # A group that does not change until the coordinator gets the token back.
     group: GroupToExpire
     token: object
 
 
 class GroupExpiry:
-    """Checks at each interval for expired positions; call it on the event loop, except `expire_async`.
+    """Deletes expired positions at intervals; call every method but `expire_async` on the event loop.
 
-    The log finds the groups without members; the coordinator knows those with members.  No other
-    change of a group runs while its tombstones are written on another thread.
+    The log knows the groups without members, the coordinator those with members.  While another
+    thread writes a group's tombstones, no other change of the group runs.
 
     Args:
         manager: keeps the positions; must be started.
@@ -43,7 +43,7 @@ class GroupExpiry:
         clock: times the intervals; the manager's clock decides which positions have expired.
 
     Attributes:
-        expired_positions: number deleted by all checks; any thread may read it.
+        expired_positions: number of positions deleted by all checks; any thread may read it.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class GroupExpiry:
         self._tasks: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
         self._is_closed = False
-        # The check that runs: its time, the groups to write for, and what came of it.
+        # The running check: its time, the groups to write tombstones for, and its results.
         self._now = 0
         self._frozen: dict[int, list[_Frozen]] = {}
         self._deleted = 0
@@ -71,14 +71,14 @@ class GroupExpiry:
     # ------------------------------------------------------------------------------------------ checks
 
     def start(self) -> None:
-        """Schedules the first check, one interval from now, if anything can expire."""
+        """Schedules the first check for one interval from now, if anything can expire."""
         expiry = self._manager.group_expiry
         if expiry.is_wanted and not self._is_closed:
             when = self._clock.time() + expiry.interval_ms / 1000
             self._timer = self._clock.call_at(when, self._begin)
 
     async def close(self) -> None:
-        """Schedules no more checks, and waits for a running one, which ends early."""
+        """Schedules no more checks, and waits for a running check, which ends early."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -97,20 +97,21 @@ class GroupExpiry:
         try:
             await self.expire()
         except OffsetLogError as failure:
-            # Where it is about the clock, the manager has reported it.
+            # If the failure is about the clock, the manager has already logged it.
             _log.info("the check for expired positions ended early: %s", failure)
         except Exception:
             _log.exception("the check for expired positions failed")
         finally:
-            # The interval counts from the end of a check: there are never two in a row.
+            # The interval begins at the end of a check, so a long check is not followed by another
+            # at once.
             self.start()
             self._groups.end_work()
 
     def expire_async(self, timeout: float | None) -> Completion[int]:
-        """Starts a check at once; any thread may call this (see offsetlog.manager.sweep.GroupCoordinator).
+        """Starts a check now; any thread may call this (see offsetlog.manager.sweep.GroupCoordinator).
 
-        The result is the number of deleted positions.  The call waits for its writes as long as the
-        manager's settings say, and `timeout` does not shorten that.
+        The result is the number of deleted positions.  The manager's settings limit the wait for
+        the writes; `timeout` does not shorten it.
         """
         answer: Completion[int] = Completion()
 
@@ -130,12 +131,13 @@ class GroupExpiry:
         return answer
 
     async def expire(self, *, also_bare: bool = True) -> int:
-        """Deletes expired positions, waits until that is durable, and returns their number.
+        """Deletes expired positions, waits until the deletion is durable, and returns how many were deleted.
 
-        `also_bare`: also deletes groups that have neither members nor positions, as Kafka does.
+        With `also_bare`, also deletes groups that have neither members nor positions, as Kafka
+        does.
 
         Raises:
-            ClockError: the clock cannot be right; nothing was deleted.
+            ClockError: the clock is certainly wrong; nothing was deleted.
             ClosedError: the server is being stopped.
             OffsetLogError: a group failed; all others were handled.
         """
@@ -168,7 +170,7 @@ class GroupExpiry:
     # ------------------------------------------------------------------------------------ for one batch
 
     def take(self, partition: int, group_id: str, expiry: Expiry, token: object) -> None:
-        """Accepts a group for expiry; it does not change until `GroupHost.expired` is called for it."""
+        """Accepts a group for expiry; the group does not change until `GroupHost.expired` is called for it."""
         if not self._frozen:
             self._loop.call_soon(self._write)
         frozen = self._frozen.setdefault(partition, [])
@@ -186,7 +188,7 @@ class GroupExpiry:
         try:
             results = await self._loop.run_in_executor(None, expire, partition, groups, self._now)
         except Exception as failure:
-            # Whatever it is, the groups must not stay as they are for ever.
+            # After any failure, the groups must become changeable again.
             if not isinstance(failure, OffsetLogError):
                 _log.exception("log partition %d: the check for expired positions failed", partition)
                 failure = InternalError(f"the check for expired positions failed: {failure!r}")

@@ -1,4 +1,4 @@
-"""Fences of the storage plugin on a manager that is served: they go through the coordinator."""
+"""Fences of the storage plugin while a server uses the same manager; the coordinator writes such fences."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FenceOrder:
         offsets: the positions written in the same batch.
 
     Attributes:
-        answer: the new generation, once it is as durable as configured.
+        answer: completed with the new generation once that is as durable as configured.
     """
 
     def __init__(self, offsets: dict[TopicPartition, int | OffsetAndMetadata]) -> None:
@@ -40,13 +40,13 @@ class FenceOrder:
         self._failure: OffsetLogError | None = None
 
     def written_by(self, write: Callable[[], Pending[int]]) -> Pending[int]:
-        """Writes the fence, and keeps the error if that fails; raises as `write`."""
+        """Calls `write`, and keeps the error if the write fails; raises as `write`."""
         try:
             pending = write()
         except OffsetLogError as failure:
             self._failure = failure
             raise
-        # Before any callback that the coordinator learns by.
+        # Added first, so that it runs before the callback that informs the coordinator.
         pending.add_done_callback(self._written)
         return pending
 
@@ -57,7 +57,7 @@ class FenceOrder:
             self._failure = failure
 
     def finish(self, group: str, result: ErrorCode | int) -> None:
-        """Completes the caller's wait with the coordinator's answer."""
+        """Ends the caller's wait with the coordinator's answer."""
         if isinstance(result, int):
             self.answer.succeed(result)
         else:
@@ -98,8 +98,9 @@ class GroupFences:
     ) -> Completion[int]:
         """Ends the group's generation; any thread may call this.
 
-        The result is the new generation.  Besides `timeout`, in seconds, the coordinator's
-        `offsets.commit.timeout.ms` bounds the wait; after it, the fence may still take effect.
+        The result is the new generation.  Both `timeout`, in seconds, and the coordinator's
+        `offsets.commit.timeout.ms` limit the wait; a fence that is not answered in time may still
+        take effect.
         """
         order = FenceOrder(offsets)
 

@@ -45,16 +45,16 @@ _log = logging.getLogger(__name__)
 
 
 def write_error(failure: OffsetLogError) -> ErrorCode:
-    """The error of a request whose record could not be written (docs/format/coordinator.md §5.0)."""
+    """Returns the error for a request whose record could not be written (docs/format/coordinator.md §5.0)."""
     if isinstance(failure, TooLargeError | StringTooLongError):
         return UNKNOWN_SERVER_ERROR
     if isinstance(failure, NotCoordinatorError | PartitionFailedError | StorageError):
         return NOT_COORDINATOR
     return COORDINATOR_NOT_AVAILABLE
 
-#: A deadline that comes later than this says that the event loop was held up.
+#: A deadline that is handled later than this shows that the event loop was held up.
 LATE_SECONDS = 0.1
-#: For the requests that have arrived meanwhile.
+#: How long sessions stay open then, so that requests that have already arrived are handled first.
 GRACE_SECONDS = 0.1
 
 
@@ -62,16 +62,18 @@ class GroupHost:
     """Hosts the coordinator of this process; call every method on the event loop.
 
     Args:
-        manager: keeps positions and records; started.
+        manager: keeps positions and records; must be started.
         config: the coordinator's settings.
-        loop: runs everything.
+        loop: the event loop on which everything runs.
         front: answers the requests that the coordinator has admitted.
         clock: times sessions and rebalances.
 
     Attributes:
         expiry: deletes expired positions.
-        failed_loads: why log partitions could not be loaded, by number; any thread may read it.
-        failed_writes: why a write first failed for good, by log partition; any thread may read it.
+        failed_loads: why log partitions could not be loaded, by partition number; any thread may
+            read it.
+        failed_writes: the first failure after which a log partition accepts no writes, by partition
+            number; any thread may read it.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class GroupHost:
         self._timer_at = 0.0
         #: The time of the coordinator, in seconds.
         self.now = clock.time
-        # Sessions end at or after this time only.
+        # No session ends before this time.
         self._grace_until = -math.inf
         self._is_in_grace = False
         self.failed_loads: dict[int, str] = {}
@@ -109,12 +111,12 @@ class GroupHost:
         try:
             return self._manager.partition_for(group_id)
         except StringTooLongError:
-            return 0    # no log has a group of this name, as any of them says
+            return 0    # any log will report that it cannot have a group of this name
 
     # ----------------------------------------------------------------------------------------- leading
 
     def lead(self, partition: int, epoch: int) -> None:
-        """Becomes leader of a log partition; its groups answer once it is loaded."""
+        """Makes this process the leader of a log partition; its groups answer once it is loaded."""
         self.failed_loads.pop(partition, None)
         self.failed_writes.pop(partition, None)
         self.begin_work()
@@ -151,17 +153,17 @@ class GroupHost:
         self._ask(exchange.call, exchange.reply, partial(handle, exchange.request.message))
 
     def delete(self, group_id: str, finished: Callable[[ErrorCode | None], None]) -> None:
-        """Deletes a group without members; `finished` is called with the error, or None."""
+        """Deletes a group without members; calls `finished` with the error, or None."""
         self._ask(Call(0), finished, partial(self.coordinator.delete, group_id))
 
     def expire(self, group_id: str, finished: Callable[[ErrorCode | None], None]) -> None:
-        """Deletes a group's expired positions; `finished` is called with the error, or None."""
+        """Deletes a group's expired positions; calls `finished` with the error, or None."""
         self._ask(Call(0), finished, partial(self.coordinator.expire, group_id))
 
     def fence(
         self, group_id: str, order: FenceOrder, finished: Callable[[ErrorCode | int], None]
     ) -> None:
-        """Ends a group's generation; `finished` is called with the new one, or the error."""
+        """Ends a group's generation; calls `finished` with the new one, or the error."""
         self._ask(Call(0), finished, partial(self.coordinator.fence, group_id, order))
 
     def _ask(
@@ -177,7 +179,7 @@ class GroupHost:
             self._arm()
 
     def _forget(self, call: Call) -> None:
-        # No caller waits for its answer any more.
+        # No caller waits for the answer any more.
         self._replies.pop(call, None)
 
     def _arm(self) -> None:
@@ -198,7 +200,8 @@ class GroupHost:
         now = self._clock.time()
         self._is_in_grace = not self._is_in_grace and now - self._timer_at > LATE_SECONDS
         if self._is_in_grace:
-            # The event loop was held up, and heartbeats that arrived meanwhile are read before sessions end.
+            # The event loop was held up.  Heartbeats that have arrived since are read before
+            # sessions end.
             self._grace_until = now + GRACE_SECONDS
             self._arm()
             return
@@ -210,7 +213,7 @@ class GroupHost:
             self._arm()
 
     def close(self) -> None:
-        """Stops the timers and answers waiting requests, so that another coordinator may take over."""
+        """Stops the timers and refuses waiting requests, so that another coordinator can take over."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -273,7 +276,7 @@ class GroupHost:
         finished(error)
 
     def write_failed(self, group_id: str, failure: OffsetLogError) -> ErrorCode:
-        """Returns the error for a failed write of a group; logs and keeps the cause if the log failed."""
+        """Returns the error for a failed write of a group; if the log failed, logs and keeps the cause."""
         partition = self.partition_for(group_id)
         is_final = isinstance(failure, PartitionFailedError | StorageError)
         if is_final and partition not in self.failed_writes:
@@ -283,7 +286,7 @@ class GroupHost:
         return write_error(failure)
 
     def expired(self, partition: int, result: Expired, token: object) -> None:
-        """Deletes the expired positions of a group."""
+        """Reports the outcome of a group's expiry to the coordinator."""
         error = None if result.failure is None else write_error(result.failure)
         self._written(partition, result.group, token, error, is_gone=result.is_gone)
 
@@ -306,18 +309,18 @@ class GroupHost:
             self._arm()
 
     def begin_work(self) -> None:
-        """Marks work as begun, for which `settle` waits until `end_work`."""
+        """Marks the start of work; `settle` waits until `end_work` marks its end."""
         self._unsettled += 1
         self._settled.clear()
 
     def end_work(self) -> None:
-        """Marks begun work as done."""
+        """Marks the end of work."""
         self._unsettled -= 1
         if self._unsettled == 0:
             self._settled.set()
 
     async def settle(self) -> None:
-        """Waits until no log partition is loading, no expiry runs, and no record is on its way to W."""
+        """Waits until no log partition is loading, no expiry runs, and every appended record is written."""
         while self._unsettled:
             await self._settled.wait()
 
@@ -329,7 +332,7 @@ class GroupHost:
         self, group_id: str, generation: int, member_id: str, group_instance_id: str | None
     ) -> None:
         """See Ports."""
-        # Where no record can hold the name, the write of each commit says so.
+        # If no record can hold the name, the write of each commit reports that.
         with suppress(StringTooLongError):
             self._front.admit(group_id, generation, member_id, group_instance_id)
 
@@ -356,10 +359,10 @@ class GroupHost:
         except StringTooLongError:
             return False    # no record can hold the name
         except OffsetLogError:
-            return True    # unknown; the next write reports the fault of the log
+            return True    # unknown; the next write reports why the log failed
 
 
-#: The key types of the records that a group of another kind has, and that its members have.
+#: The key types of the records of other groups, and of their members.
 OTHER_GROUPS = {3: "consumer", 11: "share", 17: "streams"}
 OTHER_MEMBERS = {5: "consumer", 10: "share", 19: "streams"}
 

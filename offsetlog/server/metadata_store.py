@@ -1,6 +1,6 @@
-"""The metadata of a cluster besides its logs: its id, its topics with their ids and settings.
+"""The metadata of a cluster: its id, and its topics with their ids and settings.
 
-One node keeps it in one checked file, to which each change is appended.
+A node keeps the metadata in one file with checksums, and appends each change.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from offsetlog.directory.log_directory import random_topic_id
 from offsetlog.errors import CorruptionError, InvalidArgumentError
 from offsetlog.topics.found_topics import CLUSTER_METADATA, FoundTopic
 
-#: The topic whose partitions keep the positions.
+#: The topic whose partitions hold the positions.
 OFFSETS_TOPIC = "__consumer_offsets"
-#: Topics that brokers write, and no client.
+#: Topics that only brokers write to.
 INTERNAL_TOPICS = (OFFSETS_TOPIC, "__transaction_state", "__share_group_state")
 
 FILE = "offsetlog-metadata.json"
@@ -28,7 +28,7 @@ FILE = "offsetlog-metadata.json"
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic: its name, its 16-byte id, how many partitions it has, its own settings."""
+    """A topic: its name, its 16-byte id, its number of partitions, and its own settings."""
 
     name: str
     topic_id: bytes
@@ -37,7 +37,7 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is an internal topic of brokers."""
+        """Whether the topic is an internal topic of brokers."""
         return self.name in INTERNAL_TOPICS
 
 
@@ -52,9 +52,9 @@ class TopicListener(Protocol):
 
 
 class MetadataStore(Protocol):
-    """Topics and ids of a cluster, for one event loop.
+    """Keeps the topics and ids of a cluster; call every method on one event loop.
 
-    Changes are durable and visible when a call returns.  A change that cannot be written raises
+    A change is durable and visible when its call returns.  If it cannot be written, the call raises
     StorageError and has no effect.
     """
 
@@ -76,23 +76,23 @@ class MetadataStore(Protocol):
         """The topic of this id."""
 
     def named_alike(self, name: str) -> str | None:
-        """A topic whose name is the same in metrics; see name_in_metrics."""
+        """Returns the topic whose name in metrics is the same as for `name` (see name_in_metrics), or None."""
 
     @property
     def changing(self) -> asyncio.Lock:
-        """The lock to hold while deciding about a change and making it."""
+        """The lock that a caller holds while it decides on a change and makes it."""
 
     async def put_topics(self, topics: Sequence[Topic]) -> None:
-        """Adds topics, or replaces those of the same names; all or none."""
+        """Adds topics, or replaces those with the same names: all or none."""
 
     async def remove_topic(self, name: str) -> None:
         """Removes a topic."""
 
     async def reserve_producer_ids(self, count: int, at_least: int) -> int:
-        """Reserves ids of producers, none of them below `at_least`; returns the first."""
+        """Reserves a block of producer ids, none below `at_least`; returns the first."""
 
     def listen(self, listener: TopicListener) -> None:
-        """Reports all topics now, and every later change."""
+        """Reports all topics to the listener now, and every later change."""
 
 
 class FileMetadataStore:
@@ -102,14 +102,14 @@ class FileMetadataStore:
         path: the log directory.
         fs: the file port.
         node_id: this node's id, used if the file is new.
-        cluster_id: the cluster's id, used if the file is new; None generates one.
-        offsets_topic: the topic of positions, whose id and number of partitions the directory knows;
-            its settings count where the file is new.
+        cluster_id: the cluster's id, used if the file is new; None generates an id.
+        offsets_topic: the offsets topic, with the id and the number of partitions that the
+            directory holds; its settings are used if the file is new.
 
     Raises:
         CorruptionError: the file is truncated or was modified.
         UnsupportedVersionError: a later version wrote it.
-        StorageError: it cannot be read or written.
+        StorageError: the file cannot be read or written.
     """
 
     def __init__(
@@ -223,7 +223,8 @@ class FileMetadataStore:
                 self._next_producer_id = int(each.get("next_producer_id", self._next_producer_id))
             self._topics = {each["name"]: _topic(each) for each in content["topics"]}
             _follow(self._topics, changes)
-            # An earlier version let clients make it, and delete the brokers' log with it.
+            # An earlier version let clients create this topic; deleting it would delete the
+            # brokers' log.
             self._topics.pop(CLUSTER_METADATA, None)
         except (ValueError, KeyError, TypeError, InvalidArgumentError) as failure:
             raise CorruptionError(f"not a metadata file of this server: {failure!r}", path=self._file.path) from failure
@@ -238,7 +239,7 @@ class FileMetadataStore:
             self._file.replace(self._content(changes))
 
     def _content(self, changes: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        # All there is, with changes that are not made yet.
+        # The whole content of the file, including changes that are only being made.
         topics = dict(self._topics)
         _follow(topics, changes)
         next_ids = (each["next_producer_id"] for each in changes if "next_producer_id" in each)
@@ -290,7 +291,7 @@ def new_offsets_topic(topic_id: bytes, partitions: int, segment_bytes: int) -> T
 
 
 def name_in_metrics(name: str) -> str:
-    """Returns the name of a topic in metrics, where dots and underscores are the same."""
+    """Returns the name of a topic in Kafka's metrics, where dots become underscores."""
     return name.replace(".", "_")
 
 
@@ -302,7 +303,8 @@ def with_partitions(topic: Topic, partitions: int) -> Topic:
 async def adopt(metadata: MetadataStore, found: Mapping[str, FoundTopic]) -> None:
     """Registers topics whose logs are already in the directory because a broker created them.
 
-    The logs decide about ids; the greater number of partitions counts.
+    A topic's id is the one in its logs.  Its number of partitions is the greater of the number
+    found and the number known.
     """
     adopted = [_adopted(metadata.topic(name), name, each) for name, each in found.items()]
     await metadata.put_topics([each for each in adopted if each != metadata.topic(each.name)])

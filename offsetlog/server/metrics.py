@@ -1,6 +1,6 @@
-"""The metrics of a server for Prometheus, read from its parts at each request.
+"""The metrics of a server for Prometheus, collected from its parts at each request.
 
-`METRICS` is the one list; docs/server.md has it as a table that is made from it.
+`METRICS` is the only list; the table in docs/server.md is generated from it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from offsetlog.server.status import ServerStatus, health, readiness
 
 
 class Kind(NamedTuple):
-    """A metric: counter, gauge or histogram; its labels; its meaning."""
+    """A metric: its type (counter, gauge or histogram), labels and meaning."""
 
     kind: str
     labels: tuple[str, ...]
@@ -35,10 +35,10 @@ class Kind(NamedTuple):
 
 
 _PARTITION = ("partition",)
-#: Counters of maintenance that begin so are of bytes.
+#: Maintenance counters with this prefix count bytes.
 _BYTES = "bytes_"
 
-#: By name, without the endings that Prometheus has for counters and histograms.
+#: The metrics by name, without the suffixes that Prometheus adds for counters and histograms.
 METRICS: dict[str, Kind] = {
     "offsetlog_build_info": Kind("gauge", ("version",), "Always 1; the label holds the version."),
     "offsetlog_start_time_seconds": Kind(
@@ -133,7 +133,7 @@ _ERROR_NAMES = {
     each.code: name for name, each in vars(error_codes).items() if isinstance(each, ErrorCode)
 }
 
-#: The parts of the memory of a partition that are not contained in others.
+#: The parts of a partition's memory that no other part contains.
 _MEMORY = ("cells", "pairs", "pair_hash", "chunks", "strings", "side", "pending", "group_records", "scratch")
 
 
@@ -177,7 +177,7 @@ class ServerCollector(Collector):
     """Reads the metrics of a server, on any thread except that of its event loop.
 
     Args:
-        status: of the server.
+        status: the server's status.
     """
 
     def __init__(self, status: ServerStatus) -> None:
@@ -195,7 +195,7 @@ class ServerCollector(Collector):
 
 
 def registry_of(status: ServerStatus) -> CollectorRegistry:
-    """Makes a registry with the metrics of a server, and those of its process."""
+    """Makes a registry with the metrics of a server and of its process."""
     made = CollectorRegistry(auto_describe=False)
     made.register(ServerCollector(status))
     ProcessCollector(registry=made)
@@ -246,9 +246,9 @@ def _add_parts(families: _Families, status: ServerStatus, manager: LogManager) -
         unwritable = len(status.topics.unwritable())
         families.add("offsetlog_topic_partitions_unwritable", unwritable)
     _add_maintenance(families, manager)
-    with suppress(OffsetLogError):    # it is being stopped
+    with suppress(OffsetLogError):    # the manager is being stopped
         for number in range(manager.partitions):
-            with suppress(OffsetLogError):    # this partition failed, as its state says
+            with suppress(OffsetLogError):    # this partition failed, and its state shows that
                 _add_partition(families, status, manager, number)
 
 

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Requests at a time; one more is closed at once.
+#: The most requests at a time; a further one is closed at once.
 REQUESTS_MAX = 16
-#: How long a stop may take.
+#: The longest time that a stop may take.
 POLL_SECONDS = 0.2
-#: How long a client may say nothing.
+#: The longest time for which a client may be silent.
 SILENCE_SECONDS = 10.0
-#: How long a request and its answer may take.
+#: The longest time for a request and its answer.
 REQUEST_SECONDS = 30.0
 
 
@@ -46,7 +46,7 @@ class _HttpServer(ThreadingWSGIServer):
         self._room = threading.BoundedSemaphore(REQUESTS_MAX)
 
     def server_bind(self) -> None:
-        # Not that of HTTPServer, which asks for the name of the host and can wait long for it.
+        # Does not call HTTPServer's method, which looks up the host's name and can take long.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -86,8 +86,8 @@ class Monitoring:
     """Answers HTTP requests on its own thread until `stop`.
 
     Args:
-        status: of the server.
-        host, port: the address to listen on; port 0 takes a free one.
+        status: the server's status.
+        host, port: the address to listen on; with port 0, a free port.
 
     Raises:
         OSError: the port is in use, or the address is not one of this machine.
@@ -108,12 +108,12 @@ class Monitoring:
 
     @property
     def address(self) -> tuple[str, int]:
-        """The address it listens on."""
+        """The address on which this server listens."""
         host, port = self._server.server_address[:2]
         return str(host), int(port)
 
     def stop(self) -> None:
-        """Stops listening; not to be called on the thread that answers."""
+        """Stops listening; do not call this on the thread that answers."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

@@ -40,11 +40,11 @@ class NodeState:
     Attributes:
         manager: keeps the positions.
         front: answers requests of running consumers that the coordinator has admitted.
-        groups: the coordinator of the groups.
-        metadata: topics and ids.
+        groups: runs the coordinator of the groups.
+        metadata: the topics and ids of the cluster.
         placement: the leader of each partition.
-        topic_defaults: defaults of new topics.
-        topic_logs: log settings of topics without settings of their own.
+        topic_defaults: the defaults for new topics.
+        topic_logs: the log settings for topics that have none of their own.
         topics: the logs of ordinary topics.
         logs: finds the log of a partition.
         producer_ids: gives ids to idempotent producers.
@@ -52,7 +52,7 @@ class NodeState:
         deleted_positions: deletes positions of deleted topics.
         metadata_max_units: the longest metadata of one position, in UTF-16 units.
         properties: the node's settings, by Kafka's names.
-        metrics: the counters of its answers.
+        metrics: the counters of the node's answers.
         faults: injects faults in tests of clients; None in production.
     """
 

@@ -15,12 +15,12 @@ from offsetlog.topics.partition_log import PartitionLog
 from offsetlog.topics.topic_logs import TopicLogs
 from offsetlog.types import EpochEnd, TimedRecord
 
-#: How often the watermark of an offsets log is polled while a client waits for it.
+#: The interval at which the watermark of the offsets topic's log is polled while a client waits.
 LOOK_SECONDS = 0.05
 
 
 class ReadableLog(Protocol):
-    """A log that consumers read; its calls raise the errors of TopicLog's."""
+    """A log that consumers read; its methods raise the same errors as TopicLog's."""
 
     @property
     def start(self) -> int:
@@ -42,7 +42,7 @@ class ReadableLog(Protocol):
         """Reads whole batches."""
 
     def is_warm(self, offset: int) -> bool:
-        """Whether records from an offset on are in memory, or none exist."""
+        """Whether all records from an offset on are in memory; also if none exist."""
 
     def size_between(self, offset: int, end: int, size_max: int) -> int:
         """Returns how many bytes `read` would return."""
@@ -57,16 +57,16 @@ class ReadableLog(Protocol):
         """The leader epoch of the record at an offset, -1 for unknown."""
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """Where a leader epoch ends."""
+        """Returns the end offset of a leader epoch."""
 
     def pin(self) -> None:
-        """Keeps the log open until `unpin` has been called as often."""
+        """Keeps the log open; each call needs one later call of `unpin`."""
 
     def unpin(self) -> None:
         """See pin."""
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Registers a function to call when the watermark has moved."""
+        """Registers a function that is called when the watermark has moved."""
 
     def unwatch(self, watcher: Callable[[], None]) -> None:
         """Removes a function that `watch` registered."""
@@ -75,7 +75,7 @@ class ReadableLog(Protocol):
 class PositionsLog:
     """One partition of the offsets topic as a log that clients can consume.
 
-    Other threads move its watermark, so it is polled while a client waits.
+    Other threads move the watermark, so it is polled while a client waits.
     """
 
     def __init__(
@@ -119,9 +119,9 @@ class PositionsLog:
         return b"" if replica is None else replica.read(offset, end, size_max, whole_first=whole_first)
 
     def is_warm(self, offset: int) -> bool:
-        """See ReadableLog: the part in memory is unknown."""
+        """See ReadableLog; it is not known which records are in memory."""
         watermark = self._watermark_or_none()
-        return watermark is None or offset >= watermark  # without one it is refused at once
+        return watermark is None or offset >= watermark  # without a watermark, the read is refused at once
 
     def size_between(self, offset: int, end: int, size_max: int) -> int:
         """See ReadableLog."""
@@ -148,7 +148,7 @@ class PositionsLog:
         return self._manager.end_offset_for_epoch(self._number, epoch)
 
     def pin(self) -> None:
-        """See ReadableLog: it is open as long as the manager leads it."""
+        """See ReadableLog; the log is open as long as the manager leads the partition."""
 
     def unpin(self) -> None:
         """See ReadableLog."""
@@ -168,7 +168,7 @@ class PositionsLog:
             self._timer = None
 
     def _watermark_or_none(self) -> int | None:
-        # None where the log has failed, or is led here no more.
+        # Returns None if the log has failed, or if this process no longer leads it.
         try:
             return self.watermark
         except OffsetLogError:
@@ -177,7 +177,7 @@ class PositionsLog:
     def _look(self) -> None:
         self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
         watermark = self._watermark_or_none()
-        # A reader that waits for a log that has failed finds that out by reading.
+        # A reader that waits for a failed log learns that by reading.
         if watermark is None or watermark != self._seen:
             self._seen = watermark
             for watcher in list(self._watchers):
@@ -190,7 +190,7 @@ class PartitionLogs:
     Args:
         manager: keeps the offsets topic.
         topics: keeps all other topics.
-        loop: of the server.
+        loop: the server's event loop.
     """
 
     def __init__(
@@ -213,9 +213,10 @@ class PartitionLogs:
         return self._topics.get(topic.name, number)
 
     def unopened(self, wanted: Iterable[tuple[Topic, int]]) -> list[PartitionLog]:
-        """Returns the ordinary partitions to open before a read, if the log of any is closed; else none.
+        """Returns the ordinary partitions to open before a read: none if all their logs are open.
 
-        Returns all of them, not only closed ones, since the others must stay open meanwhile.
+        If any log is closed, returns all of these partitions, since open ones must stay open until
+        the read.
 
         Args:
             wanted: topics and numbers of partitions; those that do not exist are ignored.

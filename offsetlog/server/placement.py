@@ -1,4 +1,4 @@
-"""Which node serves each group and partition."""
+"""Knows which node serves each group and partition."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Node:
 
 
 class Placement(Protocol):
-    """Knows which node coordinates a group and which leads a partition."""
+    """Knows the node that coordinates a group, and the node that leads a partition."""
 
     @property
     def controller_id(self) -> int:
-        """The node that clients ask to create topics."""
+        """The id of the node that clients ask to create topics."""
 
     def nodes(self) -> list[Node]:
         """All nodes that clients may talk to."""
@@ -31,7 +31,7 @@ class Placement(Protocol):
 
 
 class OneNode:
-    """The placement of a single server: it serves everything itself."""
+    """The placement on a single server, which serves everything itself."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

@@ -1,11 +1,10 @@
-"""Ids for idempotent producers; no id is given twice, even after a crash."""
+"""Ids for idempotent producers; no id is used twice, even after a crash."""
 
 from __future__ import annotations
 
 from offsetlog.server.metadata_store import MetadataStore
 
-#: As many are reserved at a time, as Kafka does; those of a block that were not given are lost with a
-#: restart.
+#: The number of ids reserved at a time, as in Kafka; a restart loses the unused ids of a block.
 BLOCK = 1000
 
 
@@ -13,7 +12,7 @@ class ProducerIds:
     """The producer ids of a node.  Not thread-safe: it belongs to one event loop.
 
     Args:
-        metadata: reserves blocks.
+        metadata: reserves blocks of ids.
         above: the highest id already used in a log.
     """
 
@@ -23,14 +22,14 @@ class ProducerIds:
         self._next = self._end = 0
 
     def has_more(self) -> bool:
-        """Whether `take` can be called."""
+        """Whether `take` may be called without `reserve`."""
         return self._next < self._end
 
     async def reserve(self) -> None:
-        """Reserves the next ids if there are no more.
+        """Reserves the next block of ids if none is left.
 
         Raises:
-            StorageError: they cannot be reserved.
+            StorageError: the block cannot be reserved.
         """
         async with self._metadata.changing:
             if not self.has_more():

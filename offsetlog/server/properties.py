@@ -1,4 +1,4 @@
-"""The properties of a server, by Kafka's names: their allowed values, and how a file of them is read.
+"""The properties of a server, by Kafka's names: their allowed values, and a reader for properties files.
 
 `PROPERTIES` is the only list; the table in docs/server.md is generated from it.
 """
@@ -17,9 +17,9 @@ from offsetlog.errors import ConfigError
 from offsetlog.missing_library import missing_library
 from offsetlog.topics.configs import INT_MAX, LONG_MAX, TOPIC_CONFIGS, Kind, check
 
-#: The largest properties file that is read.
+#: The size of the largest properties file that is read, in bytes.
 FILE_BYTES_MAX = 1 << 20
-#: Unknown names that one message lists, besides the first.
+#: How many unknown names one message lists besides the first.
 NAMES_MAX = 20
 
 _LISTENER = re.compile(r"(PLAINTEXT|http)://(?:\[([0-9a-fA-F:.]+)\]|([^\s\[\]:,/]*)):(\d{1,5})", re.ASCII)
@@ -29,8 +29,8 @@ class Given(NamedTuple):
     """A property as the user gave it.
 
     Attributes:
-        text: its value.
-        place: its file and line, or its command-line option.
+        text: the value.
+        place: the file and line, or the command-line option, that sets the property.
     """
 
     text: str
@@ -52,15 +52,19 @@ class Property:
     """One property.
 
     Attributes:
-        meaning: its description in the table, without a full stop.
-        default: its default as text; "" for none.
-        places: the settings that it changes, as "part.field"; "manager" if the manager reads it.
+        meaning: the description in the table, without a full stop.
+        default: the default as text; "" for none.
+        places: the settings that the property changes, as "part.field"; "manager" if the manager
+            reads it.
         smallest, largest: bounds of a whole number.
         choices: allowed texts; empty for a number.
-        form: the kind of value, if it is neither a number nor a text.
-        divisor: units of the property in one unit of the setting: 1000 for ms if the setting is in seconds.
-        factor: units of the setting in one unit of the property: 60000 for minutes if the setting is in ms.
-        of_topic: the setting of topics whose type and range it shares, if that is a list or a fraction.
+        form: the kind of value, unless it is a number or one of `choices`.
+        divisor: units of the property per unit of the setting: 1000 if the property is in ms and
+            the setting in seconds.
+        factor: units of the setting per unit of the property: 60000 if the property is in minutes
+            and the setting in ms.
+        of_topic: the topic setting that has the same type and range, if the type is a list or a
+            fraction.
     """
 
     meaning: str
@@ -95,7 +99,7 @@ class Property:
         return Kind.INT if self.largest <= INT_MAX else Kind.LONG
 
     def read(self, text: str) -> Value:
-        """Parses a text and returns its value.
+        """Parses the text of a value.
 
         Raises:
             ValueError: the value is not allowed.
@@ -113,7 +117,7 @@ class Property:
         raise ValueError
 
     def in_units(self, value: Value) -> Value | float:
-        """Converts a value to units of its setting; a negative value is a marker and stays as it is."""
+        """Converts a value to the units of its setting; a negative value is a marker and is not converted."""
         if isinstance(value, bool) or not isinstance(value, int):
             return value
         if self.divisor > 1:
@@ -121,7 +125,7 @@ class Property:
         return value if value < 0 else value * self.factor
 
     def _choice(self, text: str) -> bool | str:
-        # Kafka reads true and false in any case, and other words as they are.
+        # Like Kafka, accepts true and false in upper or lower case, but other words only as listed.
         if self.choices == BOOLEAN:
             text = text.lower()
         if text not in self.choices:
@@ -174,26 +178,26 @@ def _of_topics(config: str, field: str, *, smallest: int | None = None) -> Prope
 
 
 def _of_topics_in_form(config: str, field: str, form: str) -> Property:
-    # Likewise of a list or a fraction.
+    # The same for a list or a fraction.
     default, place = TOPIC_CONFIGS[config].default, f"topic_logs.{field}"
     return Property(_meaning_of_topics(config), default, (place,), form=form, of_topic=config)
 
 
-#: By Kafka's name, or by ours where Kafka has no such thing.
+#: The properties by Kafka's names; those that Kafka does not have, by offsetlog's names.
 PROPERTIES: dict[str, Property] = {
     "log.dirs": Property(
         "the log directory, unless the command names it", "", ("path",), form=DIRECTORY
     ),
     "node.id": Property("the node's id, for a new directory", "0", ("node_id",)),
     "listeners": Property(
-        "the address it listens on; without HOST, all addresses of the machine, which needs "
-        "`--allow-any-host`; port 0 takes a free one",
+        "the address to listen on; without HOST, all addresses of the machine, which needs "
+        "`--allow-any-host`; with port 0, a free port",
         "PLAINTEXT://127.0.0.1:9092",
         ("listener",),
         form=LISTENER,
     ),
     "advertised.listeners": Property(
-        "the address given to clients, if it is another one", "", ("advertised",), form=LISTENER
+        "the address given to clients, if it differs from `listeners`", "", ("advertised",), form=LISTENER
     ),
     "metrics.listener": Property(
         "the address for `/metrics`, `/healthz`, `/readyz` and `/groups`, in the form of `listeners`; "
@@ -326,14 +330,14 @@ PROPERTIES: dict[str, Property] = {
     "log.index.interval.bytes": _of_topics("index.interval.bytes", "index_interval_bytes"),
     "log.index.size.max.bytes": _of_topics("segment.index.bytes", "segment_index_bytes", smallest=24),
     "log.retention.hours": Property(
-        "`log.retention.ms` in hours; used if neither that nor the minutes are set",
+        "`log.retention.ms` in hours; used if neither `log.retention.ms` nor the minutes are set",
         "168",
         ("topic_logs.retention_ms",),
         -1,
         factor=3_600_000,
     ),
     "log.retention.minutes": Property(
-        "`log.retention.ms` in minutes; used if that is not set",
+        "`log.retention.ms` in minutes; used if `log.retention.ms` is not set",
         "",
         ("topic_logs.retention_ms",),
         -1,
@@ -365,7 +369,7 @@ PROPERTIES: dict[str, Property] = {
 }
 
 
-#: If several properties set the same thing, the one listed later here counts, in whatever order the file has them.
+#: Properties that set the same thing, in ascending priority, whatever their order in the file.
 RETENTIONS = ("log.retention.hours", "log.retention.minutes", "log.retention.ms")
 
 
@@ -408,7 +412,7 @@ def read_properties(path: Path) -> dict[str, Given]:
 
     Raises:
         ConfigError: the file has another format, a name is unknown or appears more than once, or a
-            value is not allowed; the message names the file and line.  Also if a package is missing.
+            value is not allowed (the message names the file and line); or a package is missing.
         OSError: the file cannot be read.
     """
     found: dict[str, Given] = {}
@@ -425,7 +429,7 @@ def read_properties(path: Path) -> dict[str, Given]:
 
 
 def _check_names(entries: list[tuple[str, Given]]) -> None:
-    # All at once: a broker's file has many that do not exist here.
+    # Reports all unknown names at once, since a broker's file has many that do not exist here.
     unknown = {name: given for name, given in entries if name not in PROPERTIES}
     if len(unknown) > 1:
         first, *others = unknown
@@ -464,7 +468,7 @@ def _text(path: Path) -> str:
     if len(content) > FILE_BYTES_MAX:
         raise ConfigError(f"{path}: it is longer than {FILE_BYTES_MAX} bytes, so it is not a file of properties")
     try:
-        # The ends of lines as Java counts them.
+        # Java also ends lines at CR.
         return content.decode().replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as failure:
         line = content.count(b"\n", 0, failure.start) + 1

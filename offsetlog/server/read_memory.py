@@ -16,19 +16,19 @@ class Share:
         self._size = size
 
     def resize(self, size: int) -> None:
-        """Corrects the share to `size` bytes once it is known how many were read; 0 at the end."""
+        """Changes the share to `size` bytes, once the read knows its size; to 0 at the end."""
         less, self._size = self._size - size, size
         self._memory.give_back(less)
 
 
 class ReadMemory:
-    """Limits the memory of answers from when threads read them until they are sent.
+    """Limits the memory of answers, from the read on a thread until they are sent.
 
-    A read that finds no memory waits; waiting reads are served in order.
+    A read that finds too little free memory waits; waiting reads are served in order.
     Not thread-safe: it belongs to one event loop.
 
     Args:
-        limit: in bytes; a single read may exceed it.
+        limit: the limit in bytes; a single read may exceed it.
     """
 
     def __init__(self, limit: int) -> None:
@@ -38,7 +38,7 @@ class ReadMemory:
 
     @property
     def taken(self) -> int:
-        """Bytes taken."""
+        """Bytes that all reads have taken."""
         return self._taken
 
     @property
@@ -48,7 +48,7 @@ class ReadMemory:
 
     @asynccontextmanager
     async def share(self, size: int) -> AsyncIterator[Share]:
-        """Waits until `size` bytes are free, and holds them until the end of the with block."""
+        """Waits until `size` bytes are free, and holds them until the with block ends."""
         if self._waiting or not self._has_room(size):
             await self._room_for(size)
         else:
@@ -60,7 +60,7 @@ class ReadMemory:
             taken.resize(0)
 
     def give_back(self, size: int) -> None:
-        """Returns `size` bytes to waiting reads; negative if a read took more than it announced."""
+        """Frees `size` bytes for waiting reads; a negative number if a read took more than it announced."""
         self._taken -= size
         while self._waiting:
             wanted, turn = self._waiting[0]
@@ -80,6 +80,6 @@ class ReadMemory:
         try:
             await turn
         except asyncio.CancelledError:
-            # Otherwise later reads would wait for a turn that never comes.
+            # Without this, later reads would wait for a turn that never comes.
             self.give_back(0 if turn.cancelled() else size)
             raise

@@ -1,4 +1,4 @@
-"""The life cycle of the server: it opens the directory, leads its partitions, listens, and stops."""
+"""Starts and stops the server: opens the directory, leads its partitions, and listens."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: How often idle connections are looked for, at least.
+#: The longest interval between two checks for idle connections.
 SWEEP_SECONDS = 10.0
-#: How often the recovery points of topics are written; Kafka's
+#: The interval at which the recovery points of topics are written; Kafka's
 #: `log.flush.offset.checkpoint.interval.ms`.
 CHECKPOINT_SECONDS = 60.0
-#: For so long a stop waits for answers that are due.
+#: How long a stop waits for answers that are due.
 DRAIN_SECONDS = 2.0
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -74,24 +74,26 @@ class ServerSettings:
 
     Attributes:
         manager: settings of the log directory.
-        host, port: the address to listen on; port 0 takes a free one.
-        advertised_host, advertised_port: the address given to clients; None for the address it listens on.
-        metrics_host, metrics_port: the address for metrics and health; None for none.
+        host, port: the address to listen on; with port 0, a free port.
+        advertised_host, advertised_port: the address given to clients; None for the listening
+            address.
+        metrics_host, metrics_port: the address for metrics and health; None serves neither.
         node_id: the node's id, used if the directory is new.
-        cluster_id: the cluster's id, used if the directory is new; None generates one.
+        cluster_id: the cluster's id, used if the directory is new; None generates an id.
         limits: limits on connections and requests.
         coordinator: settings of the group coordinator.
         topics: defaults of new topics.
-        topic_logs: log settings of topics without settings of their own.
-        disk_reserve_bytes: bytes of the directory's disk that should stay free; with fewer, the server
-            reports itself as not healthy.
+        topic_logs: the log settings for topics that have none of their own.
+        disk_reserve_bytes: bytes that should stay free on the directory's disk; with fewer, the
+            server reports that it is not healthy.
         compaction: settings of the compaction of topics.
         retention_check_ms: interval between checks for old segments of topics
             (``log.retention.check.interval.ms``).
-        open_logs_max: number of topics' logs that stay open while unused; None for as many as the
-            limit of open files allows.
-        allow_any_host: whether it may listen on other addresses than loopback, without any security.
-        properties: the node's settings by Kafka's names, for clients that ask it.
+        open_logs_max: number of topics' logs above which unused ones are closed; None derives it
+            from the limit on open files.
+        allow_any_host: whether the server may listen on addresses other than loopback, without any
+            security.
+        properties: the node's settings by Kafka's names, for clients that ask for them.
 
     Raises:
         ConfigError: an address is not loopback and `allow_any_host` is false.
@@ -138,7 +140,8 @@ class Server:
 
     Args:
         settings: settings of the server.
-        manager: the manager of the log directory, not started; None makes one from the settings.
+        manager: the manager of the log directory, not started; None makes a manager from the
+            settings.
         clock: times sessions and rebalances; None for the clock of the event loop.
         faults: injects faults in tests of clients; None in production.
 
@@ -189,7 +192,8 @@ class Server:
         if settings.metrics_host is not None:
             self._monitoring = _monitoring(self.status, settings.metrics_host, settings.metrics_port)
         try:
-            # First, so that a port that is taken is found before a large directory is opened.
+            # Binds the port first, so that a port in use is reported before a large directory is
+            # opened.
             self._listener = await self._bound(loop)
             manager = self._given_manager or LogManager(settings.manager)
             await loop.run_in_executor(None, manager.start)
@@ -205,7 +209,7 @@ class Server:
                 refused=self._refused,
             )
             self._front.metrics = self._requests
-            # Faults are planted in handlers only.
+            # Only handlers apply faults, so the front must not answer requests.
             self._front.is_off = self._faults is not None
             self._groups = GroupHost(manager, settings.coordinator, loop, self._front, clock)
             self.status.groups = self._groups
@@ -221,7 +225,7 @@ class Server:
         return self.address
 
     async def _bound(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
-        # Takes the port; no client can connect yet.
+        # Binds the port; no client can connect yet.
         host, port = self._settings.host, self._settings.port
         with _listening(host, port):
             return await loop.create_server(
@@ -242,7 +246,7 @@ class Server:
             self.topic_compaction.start()
 
     def connect(self) -> Connection:
-        """Makes the protocol object of a new connection; call it on the event loop, after `start`."""
+        """Makes the protocol object for a new connection; call this on the event loop, after `start`."""
         return Connection(self.node, self._connections)
 
     async def _made_node(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> NodeState:
@@ -329,7 +333,7 @@ class Server:
 
     @property
     def metrics_address(self) -> tuple[str, int] | None:
-        """The address for metrics and health, or None."""
+        """The address that serves metrics and health, or None."""
         return None if self._monitoring is None else self._monitoring.address
 
     @property
@@ -352,13 +356,13 @@ class Server:
 
     @property
     def address(self) -> tuple[str, int]:
-        """The address it listens on."""
+        """The address on which the server listens."""
         assert self._listener is not None
         host, port = self._listener.sockets[0].getsockname()[:2]
         return host, port
 
     async def stop(self) -> None:
-        """Stops listening, answers waiting requests, closes connections and the directory.
+        """Stops listening, answers waiting requests, and closes the connections and the directory.
 
         If one step fails, the others still run.
         """
@@ -400,7 +404,8 @@ class Server:
                     later.callback(each.close)
 
     def _stop_manager(self, kind: type[BaseException] | None, *_: object) -> None:
-        # It writes the marker of a clean stop, for all logs: not if one was not closed.
+        # A stop writes the marker of a clean stop for all logs; that would be wrong if one was not
+        # closed.
         assert self._manager is not None
         if kind is None:
             self._manager.stop()
@@ -409,14 +414,14 @@ class Server:
 
 
 async def _host_for_clients(loop: asyncio.AbstractEventLoop, host: str) -> str:
-    # No client can connect to "all addresses": as Kafka does, the name of the machine is given.
+    # Clients cannot connect to "all addresses"; as in Kafka, they get the name of the machine.
     if not ip_address(host).is_unspecified:
         return host
     return await loop.run_in_executor(None, socket.getfqdn)
 
 
 def _monitoring(status: ServerStatus, host: str, port: int) -> Monitoring:
-    # Imported only for those who have the package, and want metrics.
+    # Imported only if metrics are wanted, since the package may be missing.
     try:
         from offsetlog.server.monitoring import Monitoring
     except ModuleNotFoundError as missing:
@@ -428,7 +433,7 @@ def _monitoring(status: ServerStatus, host: str, port: int) -> Monitoring:
 
 
 def _known_count(manager: LogManager) -> dict[str, str]:
-    # That of the directory, where it is not the default of a new one.
+    # The directory's number, if it is not the default.
     if manager.partitions == PARTITIONS_DEFAULT:
         return {}
     return {"offsets.topic.num.partitions": str(manager.partitions)}
@@ -436,7 +441,7 @@ def _known_count(manager: LogManager) -> dict[str, str]:
 
 @contextmanager
 def _listening(host: str, port: int) -> Iterator[None]:
-    # Failures name the address and what to do, which those of the loops do not.
+    # Adds the address and advice to failures, which those of event loops lack.
     try:
         yield
     except OSError as failure:

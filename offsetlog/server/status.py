@@ -1,6 +1,6 @@
 """Health and readiness of a server.
 
-The server registers its parts as they start; everything else is read from them on request.
+The server registers its parts as they start; everything else is read from those parts on request.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from offsetlog.topics.topic_logs import TopicLogs
 
 #: The event loop counts as stuck if it does not run a call within this many seconds.
 LOOP_SECONDS = 5.0
-#: Reasons that are named; of more there is the number.
+#: How many reasons are named; further ones are only counted.
 REASONS_NAMED = 20
 
 
 class Verdict(NamedTuple):
-    """Whether the server is healthy or ready, and the reasons, one per line."""
+    """The result of a check: whether the server is healthy or ready, and the reasons, one per line."""
 
     good: bool
     text: str
@@ -46,9 +46,9 @@ class ServerStatus:
         requests: counters of requests.
         manager, front, groups, topics: None until they have started.
         is_listening: whether clients can connect.
-        is_stopping: whether it was asked to stop.
-        directory: the log directory; None: its disk is not checked.
-        disk_reserve_bytes: bytes of its disk that should stay free.
+        is_stopping: whether the server was asked to stop.
+        directory: the log directory; with None, the disk is not checked.
+        disk_reserve_bytes: bytes that should stay free on the directory's disk.
         started_at: start time, in seconds since 1970.
     """
 
@@ -66,7 +66,7 @@ class ServerStatus:
     started_at: float = field(default_factory=time.time)
 
     def loaded_part(self, partition: int) -> float:
-        """Returns the loaded share of a log partition, from 0 to 1; raises as `OffsetManager.state`."""
+        """Returns how much of a log partition is loaded, from 0 to 1; raises as `OffsetManager.state`."""
         assert self.manager is not None
         if self.manager.state(partition) is PartitionState.ACTIVE:
             return 1.0
@@ -86,9 +86,9 @@ def _in_lines(reasons: list[str]) -> str:
 
 
 def health(status: ServerStatus) -> Verdict:
-    """Checks that the process responds, its logs accept writes, and its disk has room.
+    """Checks that the process responds, its logs accept writes, and its disk has free space.
 
-    Not to be called on the event loop.
+    Do not call this on the event loop.
     """
     came_round = threading.Event()
     try:
@@ -121,7 +121,7 @@ def _refusing_partitions(status: ServerStatus) -> list[str]:
             if why is not None:
                 found.append(f"log partition {number} accepts no writes: {why}")
     except ClosedError:
-        return []    # it began to stop meanwhile
+        return []    # the server began to stop in the meantime
     return found
 
 
@@ -153,7 +153,8 @@ def _refusing_topics(status: ServerStatus) -> list[str]:
 def readiness(status: ServerStatus) -> Verdict:
     """Checks that the server listens, all log partitions are loaded, and its disk is not read-only.
 
-    The reasons show the progress.  A disk that is only short of room still accepts writes, so it counts as ready.
+    The reasons show the progress of loading.  A disk that is short of space still accepts writes,
+    so it does not prevent readiness.
     """
     manager, groups = status.manager, status.groups
     if status.is_stopping:
@@ -194,10 +195,10 @@ def _how_far(status: ServerStatus, number: int) -> str:
 
 
 def group_commits(status: ServerStatus) -> dict[str, int]:
-    """Returns how many commits each group has made; not to be called on the event loop.
+    """Returns how many commits each group has made; do not call this on the event loop.
 
-    Counts at most 65,536 groups (`offsetlog._native.front`), from the start of the server or from
-    when the table was last full.  The loop serves requests between parts of the answer.
+    Counts at most 65,536 groups (`offsetlog._native.front`), since the start of the server or since
+    the table was last full.  The event loop serves requests between the parts of the answer.
 
     Raises:
         TimeoutError: the event loop is stuck.

@@ -12,8 +12,8 @@ from offsetlog.topics.topic_logs import TopicLogs
 class TopicCompaction:
     """Compacts topics at intervals.
 
-    Call it on the event loop, except `close`.  The clock decides which records are old; the event
-    loop's time decides when to check.
+    Call every method but `close` on the event loop.  The server's clock decides which records are
+    old; the event loop's time decides when to check.
 
     Args:
         topics: the logs.
@@ -38,7 +38,7 @@ class TopicCompaction:
         self._timer = self._loop.call_later(self._interval, self._begin)
 
     async def run(self) -> None:
-        """Compacts all logs that are due now, and returns when done."""
+        """Compacts all logs that are due, and returns when done."""
         await self._loop.run_in_executor(self._pool, self._topics.compact, self._clock.now_ms)
 
     def _begin(self) -> None:
@@ -47,7 +47,7 @@ class TopicCompaction:
             self._task = self._loop.create_task(self.run())
 
     def stop(self) -> None:
-        """Starts no more compactions, and interrupts a running one."""
+        """Starts no more compactions, and interrupts a running compaction."""
         self._topics.stop_compaction()
         if self._timer is not None:
             self._timer.cancel()

@@ -13,16 +13,16 @@ from offsetlog.server.clock import Clock
 from offsetlog.topics.retention import DeletedFiles
 from offsetlog.topics.topic_logs import TopicLogs
 
-#: The first sweep comes so soon after the start, as Kafka's does.
+#: The time from the start to the first sweep, as in Kafka.
 FIRST_SECONDS = 30.0
 
 
 class TopicSweep:
-    """Deletes old segments at intervals, and their files after a delay.
+    """Deletes old segments at intervals, and removes their files after a delay.
 
-    Call it on the event loop, except `close`.  The clock decides which segments are old and how long
-    their files have stayed; the event loop's time decides when to sweep, so a clock that jumps ahead by
-    years causes only one sweep.
+    Call every method but `close` on the event loop.  The server's clock decides which segments are
+    old and how long their files have stayed.  The event loop's time decides when to sweep, so a
+    server clock that jumps ahead by years causes only one sweep.
 
     Args:
         topics: the logs.
@@ -48,7 +48,8 @@ class TopicSweep:
         self._pool = ThreadPoolExecutor(1, "offsetlog-topic-retention")
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        #: By the time of day at which they go, in ms; the thread's.
+        #: The deleted files by the time of day when they are removed, in ms; used only on the
+        #: thread.
         self._deleted: list[tuple[int, int, DeletedFiles]] = []
         self._numbers = itertools.count()
         self._is_closed = False
@@ -68,7 +69,7 @@ class TopicSweep:
             self._task = self._loop.create_task(self.run())
 
     def _order_removal(self) -> None:
-        with suppress(RuntimeError):  # it is closed
+        with suppress(RuntimeError):  # the pool is closed
             self._pool.submit(self._remove_due)
 
     def _sweep(self) -> set[int]:
@@ -91,5 +92,5 @@ class TopicSweep:
             self._timer = None
 
     def close(self) -> None:
-        """Waits for a running sweep; call it after `stop`, on any thread.  The next start removes remaining files."""
+        """Waits for a running sweep; call this after `stop`, on any thread.  The next start removes remaining files."""
         self._pool.shutdown(wait=True, cancel_futures=True)

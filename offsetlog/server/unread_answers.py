@@ -13,29 +13,29 @@ class Reader(Protocol):
 
 
 class UnreadAnswers:
-    """Counts the answers on all connections whose clients do not read.
+    """Counts the bytes of unread answers on all connections.
 
-    Above the limit, the connection whose answers have waited the longest is ended.  Below it, a client
-    may pause for any time.
+    Above the limit, the connection whose answers have waited the longest is ended.  Below the
+    limit, a client may stop reading for any time.
     Not thread-safe: it belongs to one event loop.
 
     Args:
-        limit: in bytes; a single connection may exceed it.
+        limit: the limit in bytes; a single connection may exceed it.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._size = 0
-        # Ordered by when their clients ceased to read.
+        # Ordered by when the clients stopped reading.
         self._held: dict[Reader, int] = {}
 
     @property
     def size(self) -> int:
-        """Bytes held."""
+        """Bytes of all unread answers."""
         return self._size
 
     def hold(self, reader: Reader, size: int) -> None:
-        """Sets a connection's total to `size` bytes, including those its client reads before `release`."""
+        """Sets the bytes that count for a connection; the total stays until `release`, though the client reads on."""
         self._size += size - self._held.get(reader, 0)
         self._held[reader] = size
         while self._size > self._limit and len(self._held) > 1:
@@ -44,5 +44,5 @@ class UnreadAnswers:
             oldest.end("the client does not read its answers, and the memory for unread answers is full")
 
     def release(self, reader: Reader) -> None:
-        """Stops counting a connection: its client has read everything or has gone."""
+        """Stops counting a connection, since its client has read everything or has gone."""
         self._size -= self._held.pop(reader, 0)

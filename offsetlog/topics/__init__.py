@@ -1,1 +1,1 @@
-"""Ordinary topics: their logs in a log directory, in Kafka's own files (docs/format/topics.md)."""
+"""Ordinary topics: their logs in a log directory, in Kafka's file formats (docs/format/topics.md)."""

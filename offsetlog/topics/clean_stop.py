@@ -1,4 +1,4 @@
-"""The record of topics' logs that a clean stop writes, so that the next start does not open them all."""
+"""The file in which a clean stop records the topics' logs, so that the next start need not open them all."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Key = tuple[str, int]
 
 
 class StoppedLog(NamedTuple):
-    """A log at its clean close.
+    """The state of a log when it was closed cleanly.
 
     Attributes:
         topic_id: 16 bytes.
-        end: the log end; everything below it is on disk.
+        end: the log end offset; everything below it is on disk.
         leader_epoch: the leader epoch at the close.
     """
 
@@ -32,11 +32,11 @@ class StoppedLog(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CleanStop:
-    """All logs that a stop closed cleanly.
+    """The logs that a stop closed cleanly.
 
     Attributes:
         logs: the logs by topic and partition number.
-        highest_producer_id: the highest producer id in any of them, -1 for none.
+        highest_producer_id: the highest producer id in any of the logs, -1 for none.
     """
 
     logs: Mapping[Key, StoppedLog] = field(default_factory=dict)
@@ -44,9 +44,9 @@ class CleanStop:
 
 
 def read_clean_stop(directory: Path, fs: FileSystem) -> CleanStop:
-    """Returns the record of the last stop; an empty one if the file is missing or damaged.
+    """Returns the record of the last stop; an empty record if the file is missing or damaged.
 
-    The start opens every log that is not in it, so losing the file costs only time.
+    The start opens every log that the record does not name, so losing the file costs only time.
 
     Raises:
         StorageError: the file cannot be read.
@@ -70,7 +70,7 @@ def write_clean_stop(directory: Path, fs: FileSystem, stop: CleanStop) -> None:
     """Replaces the file.
 
     Raises:
-        StorageError: the file was not written; an outdated one of an earlier stop may remain.
+        StorageError: the file was not written; an outdated file of an earlier stop may remain.
     """
     topics: dict[tuple[str, bytes], list[tuple[int, int, int]]] = {}
     for (topic, number), log in stop.logs.items():

@@ -1,4 +1,4 @@
-"""Compacts the logs of topics, the one with the largest dirty part first (docs/format/topics.md §17.7)."""
+"""Compacts the logs of topics, those with the largest dirty share first (docs/format/topics.md §17.7)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from offsetlog.topics.settings import TopicLogSettings
 
 _log = logging.getLogger(__name__)
 
-#: After so long of compacting, what is still to be compacted is put into order again.
+#: After this time of compacting, the remaining logs are put in order again.
 LISTED_AGAIN_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionSettings:
-    """Settings of compaction; Kafka's name of each is in parentheses.
+    """Settings of compaction, with Kafka's names in parentheses.
 
     Attributes:
         enabled: whether topics are compacted (``log.cleaner.enable``).
@@ -50,17 +50,18 @@ class _Candidate(NamedTuple):
     dirt: Dirt
 
 
-#: How far logs were compacted, by topic and number.
+#: The offset up to which each log is compacted, by topic and partition number.
 Checkpoints = Mapping[tuple[str, int], int]
 
 
 class Compaction:
-    """Compacts one log at a time; call `compact` on one thread, the others on any.
+    """Compacts one log at a time; call `compact` on one thread, and the other methods on any thread.
 
     Args:
         settings: see CompactionSettings.
-        read_checkpoints: returns the offsets up to which logs are compacted, by topic and number.
-        store_checkpoint: writes that offset for one log, unless its topic has been deleted.
+        read_checkpoints: returns the offset up to which each log is compacted, by topic and
+            partition number.
+        store_checkpoint: writes this offset for one log, unless its topic has been deleted.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Compaction:
         self._settings = settings
         self._read_checkpoints = read_checkpoints
         self._store_checkpoint = store_checkpoint
-        #: Guards what follows.
+        #: Guards the fields below.
         self._lock = threading.Lock()
         self._current: tuple[PartitionLog, CleanControl] | None = None
         self._is_stopped = False
@@ -80,14 +81,14 @@ class Compaction:
     # --------------------------------------------------------------------------------------------- stops
 
     def stop(self) -> None:
-        """Interrupts a running compaction, and starts no other."""
+        """Interrupts a running compaction, and starts no more."""
         with self._lock:
             self._is_stopped = True
             if self._current is not None:
                 self._current[1].stop()
 
     def interrupt(self, topic: str) -> None:
-        """Interrupts a running compaction of a log of that topic; its deleted logs are not compacted again."""
+        """Interrupts a running compaction of one of the topic's logs; logs being deleted are not compacted again."""
         with self._lock:
             if self._current is not None and self._current[0].topic == topic:
                 self._current[1].stop()
@@ -113,23 +114,24 @@ class Compaction:
         now_ms: Callable[[], int],
         checkpoints: Checkpoints | None = None,
     ) -> None:
-        """Compacts all open logs that are due, each once, the dirtiest first.
+        """Compacts all open logs that are due, the dirtiest first; compacts each log once.
 
-        Each log is judged by the time and settings at its turn.  Failures are logged, and the
-        next call tries again.
+        The time and the settings at a log's turn decide whether it is due.  Failures are logged,
+        and the next call tries again.
 
         Args:
             partitions: the candidates; those whose topics are not compacted are skipped.
-            settings_of: returns the settings of a topic; raises ClosedError if it was deleted.
+            settings_of: returns the settings of a topic; raises ClosedError if the topic was
+                deleted.
             now_ms: returns the time of day, in ms since 1970.
-            checkpoints: the result of `read_checkpoints`; read here if not given.
+            checkpoints: the result of `read_checkpoints`; None makes this call read them.
         """
         left = dict.fromkeys(partitions)
         while self._compact_listed(left, settings_of, now_ms, checkpoints):
             checkpoints = None
 
     def read_checkpoints(self) -> Checkpoints:
-        """Returns the offsets up to which logs are compacted, by topic and number."""
+        """Returns the offset up to which each log is compacted, by topic and partition number."""
         return self._read_checkpoints()
 
     def _compact_listed(
@@ -139,7 +141,8 @@ class Compaction:
         now_ms: Callable[[], int],
         checkpoints: Checkpoints | None,
     ) -> bool:
-        # Takes out of `left` what was begun; whether there is more, of which others may be dirtier by now.
+        # Compacts logs that are due and removes them from `left`; returns True if the rest must be
+        # put in order again.
         if checkpoints is None:
             checkpoints = self._read_checkpoints()
         listed_at, settings_then = time.monotonic(), cache(settings_of)
@@ -166,7 +169,8 @@ class Compaction:
         now_ms: int,
         checkpoints: Checkpoints,
     ) -> Iterator[_Candidate | None]:
-        # A log that is due; until the end it is not closed, and its old segments are not deleted.
+        # Yields a log if it is due.  Within the context, the log is not closed and its old segments
+        # are not deleted.
         log = partition.reserve()
         if log is None:
             yield None
@@ -190,7 +194,7 @@ class Compaction:
                 return None
             dirt = _dirt(partition, log, settings, checkpoints, now_ms)
         except ClosedError:
-            return None  # its topic was deleted
+            return None  # the topic was deleted
         except OffsetLogError as failure:
             _report(partition, failure)
             return None
@@ -213,7 +217,7 @@ class Compaction:
                 bytes_per_second=self._settings.bytes_per_second,
             )
         except ClosedError:
-            return  # its topic was deleted
+            return  # the topic was deleted
         finally:
             self._end()
         if failure is not None:

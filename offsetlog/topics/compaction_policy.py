@@ -10,11 +10,11 @@ from offsetlog.topics.settings import TopicLogSettings
 
 
 class SegmentTimes(NamedTuple):
-    """Times in a segment, in ms since 1970; -1 for none.
+    """Times of the records in a segment, in ms since 1970; -1 for none.
 
     Attributes:
-        first: the time of its first batch.
-        largest: the latest time of all its records.
+        first: the time of the segment's first batch.
+        largest: the latest time of all records in the segment.
     """
 
     first: int
@@ -27,9 +27,10 @@ class LogState:
 
     Attributes:
         segments: (base offset, bytes), ascending; the last one is active.
-        start, end: its start and end offsets.
-        stable: offset from which nothing is compacted: it is not readable yet, or in an open transaction.
-        checkpoint: the offset up to which it is compacted; None for never.
+        start, end: the log start offset and the log end offset.
+        stable: the last stable offset; records from it on are not compacted, since they are not
+            readable yet or follow the start of an open transaction.
+        checkpoint: the offset up to which the log is compacted; None if it never was.
     """
 
     segments: Sequence[tuple[int, int]]
@@ -46,8 +47,8 @@ class Dirt:
     Attributes:
         first_dirty: the offset below which everything is already compacted.
         end: the offset from which nothing may be compacted yet.
-        ratio: share of the bytes between the two in all bytes below `end`.
-        is_due: whether it should be compacted now.
+        ratio: bytes from `first_dirty` to `end`, as a share of all bytes below `end`.
+        is_due: whether the log should be compacted now.
     """
 
     first_dirty: int
@@ -65,7 +66,8 @@ def dirt_of(
         log: the log.
         settings: the settings of its topic.
         now_ms: the time of day, in ms since 1970.
-        times_of: returns the times of the segment with a base offset; called only if a lag is set.
+        times_of: returns the times of the segment with the given base offset; called only if a
+            compaction lag is set.
     """
     first_dirty = log.start
     if log.checkpoint is not None and log.start <= log.checkpoint <= log.end:
@@ -86,7 +88,7 @@ def dirt_of(
 
 
 def _overlapping(segments: Sequence[tuple[int, int]], offset: int) -> Sequence[tuple[int, int]]:
-    """Returns the segments from the one that holds an offset on."""
+    """Returns the segment that contains an offset, and all later segments."""
     below = sum(base <= offset for base, _ in segments)
     return segments[max(below - 1, 0) :]
 
@@ -94,7 +96,7 @@ def _overlapping(segments: Sequence[tuple[int, int]], offset: int) -> Sequence[t
 def _is_late(
     dirty: Sequence[int], settings: TopicLogSettings, now_ms: int, times_of: Callable[[int], SegmentTimes]
 ) -> bool:
-    """Whether the oldest dirty record has waited longer than allowed."""
+    """Whether the oldest dirty record has waited longer than `max.compaction.lag.ms` allows."""
     lag_ms = max(settings.max_compaction_lag_ms, settings.min_compaction_lag_ms)
     if lag_ms >= now_ms:
         return False

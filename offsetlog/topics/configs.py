@@ -1,6 +1,6 @@
-"""The settings of topics in Kafka 4.3.0, with kind, default, allowed values and purpose.
+"""The settings of topics in Kafka 4.3.0, with their types, defaults, allowed values and purposes.
 
-All are checked and stored; the server acts on those with `is_used`.
+The server checks and stores all settings, and acts on those with `is_used`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from offsetlog.errors import ConfigError
 
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 
-#: Numbers as Kafka reads them: Python would take underscores besides, and words such as "nan".
+#: Numbers as Kafka reads them; Python would also accept underscores, and words such as "nan".
 WHOLE = re.compile(r"[+-]?[0-9]+")
 DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-#: The length of a number that is looked at further; no setting is longer.
+#: A longer text is refused without being parsed as a number; no setting is longer.
 DIGITS_MAX = 100
-#: Characters that Java takes off the ends of a value before it reads it.
+#: Characters that Java strips from both ends of a value before it parses it.
 BLANKS = "".join(map(chr, range(33)))
 
 
@@ -36,16 +36,16 @@ class Kind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """One setting.
+    """One setting of topics.
 
     Attributes:
-        kind: the type of its value.
-        default: the value for topics without one of their own.
-        documentation: its purpose.
-        broker_name: the broker's setting that provides its default, "" for none.
+        kind: the type of the value.
+        default: the value for topics that do not set one.
+        documentation: the setting's purpose.
+        broker_name: the broker setting that provides the default; "" for none.
         smallest, largest: bounds of a number.
-        choices: allowed texts, or parts of a list; empty for any.
-        is_used: whether the server acts on it.
+        choices: the allowed texts, or the allowed elements of a list; empty if any text is allowed.
+        is_used: whether the server acts on the setting.
     """
 
     kind: Kind
@@ -58,7 +58,7 @@ class TopicConfig:
     is_used: bool = False
 
     def explained(self) -> str:
-        """Returns its purpose, and a note if it has no effect here."""
+        """Returns the setting's purpose, with a note if the server does not act on it."""
         return self.documentation if self.is_used else f"{self.documentation} It is stored but has no effect yet."
 
 
@@ -78,7 +78,7 @@ def _level(default: int, codec: str, smallest: int, largest: int) -> TopicConfig
     return TopicConfig(Kind.INT, str(default), text, f"compression.{codec}.level", smallest, largest)
 
 
-#: By name.
+#: The settings by name.
 TOPIC_CONFIGS: dict[str, TopicConfig] = {
     "cleanup.policy": TopicConfig(
         Kind.LIST,
@@ -107,9 +107,10 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
         60_000, "How long the files of a deleted segment stay, in ms.", "log.segment.delete.delay.ms", used=True
     ),
     "flush.messages": _number(
-        LONG_MAX, "Records after which the log is flushed.", "log.flush.interval.messages", at_least=1, used=True
+        LONG_MAX, "The number of unflushed records after which the log is flushed.",
+        "log.flush.interval.messages", at_least=1, used=True
     ),
-    "flush.ms": _number(LONG_MAX, "After so long the log is flushed, in ms.", used=True),
+    "flush.ms": _number(LONG_MAX, "The time after which a record is flushed, in ms.", used=True),
     "follower.replication.throttled.replicas": TopicConfig(
         Kind.LIST, "", "The replicas that are throttled on the follower's side."
     ),
@@ -126,11 +127,12 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
         -2, "How long records stay on local disk beside remote storage, in ms.", "log.local.retention.ms", at_least=-2
     ),
     "max.compaction.lag.ms": _number(
-        LONG_MAX, "After so long a record is compacted, in ms.", "log.cleaner.max.compaction.lag.ms", at_least=1,
+        LONG_MAX, "The age at which a record is due for compaction, in ms.",
+        "log.cleaner.max.compaction.lag.ms", at_least=1,
         used=True,
     ),
     "max.message.bytes": _number(
-        1_048_588, "The largest batch, in bytes as stored.", "message.max.bytes", kind=Kind.INT, used=True
+        1_048_588, "The largest size of a stored batch, in bytes.", "message.max.bytes", kind=Kind.INT, used=True
     ),
     "message.timestamp.after.max.ms": _number(
         3_600_000,
@@ -176,22 +178,25 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
     "remote.log.delete.on.disable": _flag("Whether data in remote storage is deleted when remote storage is disabled."),
     "remote.storage.enable": _flag("Whether old segments are copied to remote storage."),
     "retention.bytes": _number(
-        -1, "The bytes of a partition above which old segments are deleted; -1 for no limit.", "log.retention.bytes",
+        -1, "The size of a partition above which old segments are deleted, in bytes; -1 for no limit.",
+        "log.retention.bytes",
         at_least=-LONG_MAX - 1, used=True,
     ),
     "retention.ms": _number(
-        604_800_000, "The age of a segment at which it goes, in ms; -1 for none.", at_least=-1, used=True
+        604_800_000, "The age at which a segment is deleted, in ms; -1 for never.", at_least=-1, used=True
     ),
     "segment.bytes": _number(
-        1 << 30, "The bytes at which a segment is rolled.", "log.segment.bytes", at_least=1 << 20, kind=Kind.INT,
+        1 << 30, "The size at which a segment is rolled, in bytes.",
+        "log.segment.bytes", at_least=1 << 20, kind=Kind.INT,
         used=True,
     ),
-    # Kafka takes 4 and more, with which a segment would be rolled for each record.
+    # Kafka allows 4 and more, but such a limit would roll a segment for each record.
     "segment.index.bytes": _number(
-        10_485_760, "The most bytes of an index file.", "log.index.size.max.bytes", at_least=64, kind=Kind.INT,
+        10_485_760, "The largest size of an index file, in bytes.",
+        "log.index.size.max.bytes", at_least=64, kind=Kind.INT,
         used=True,
     ),
-    "segment.jitter.ms": _number(0, "The most by which a roll is moved forward at random, in ms."),
+    "segment.jitter.ms": _number(0, "The longest time by which a roll is brought forward at random, in ms."),
     "segment.ms": _number(
         604_800_000, "The age at which a segment is rolled, in ms.", at_least=1, used=True
     ),
@@ -252,10 +257,10 @@ _CHECKS = {
 
 
 def parts(value: str) -> list[str]:
-    """Returns the parts of a list as written."""
+    """Returns the elements of a comma-separated list."""
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
 def effective(own: Mapping[str, str]) -> dict[str, str]:
-    """Returns all settings of a topic by name: its own, and defaults for the rest."""
+    """Returns all settings of a topic by name: the given ones, and the defaults of the others."""
     return {name: own.get(name, config.default) for name, config in TOPIC_CONFIGS.items()}

@@ -1,4 +1,4 @@
-"""Renames the directories of deleted partitions at once, and removes them on another thread."""
+"""Renames the directories of deleted partitions immediately, and removes them on another thread."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ NAME_BYTES_MAX = 255
 
 
 class DeletedDirectories:
-    """The directories of a log directory whose partitions were deleted (docs/format/topics.md §17.5).
+    """The directories of deleted partitions in a log directory (docs/format/topics.md §17.5).
 
-    Their names mark them as deleted, so the next start removes those that a crash left.  Every method
-    may be called on any thread.
+    The new names mark the directories as deleted, so the next start removes those that a crash
+    left.  Every method may be called on any thread.
     """
 
     def __init__(self, directory: LogDirectory) -> None:
@@ -30,23 +30,23 @@ class DeletedDirectories:
         self._remover = ThreadPoolExecutor(1, "offsetlog-topic-delete")
 
     def rename(self, topic: str, number: int, topic_id: bytes) -> Path | None:
-        """Renames a partition's directory to a deleted one's name; returns None if it does not exist.
+        """Gives a partition's directory a name that marks it as deleted; returns None if it does not exist.
 
         Raises:
-            StorageError: it could not be renamed.
+            StorageError: the directory could not be renamed.
         """
         fs, path = self._directory.fs, self._directory.path / f"{topic}-{number}"
         if not fs.exists(path):
             return None
-        # As Kafka names them: the topic is shortened, so that the name stays one of a file.
+        # Named as by Kafka: the topic is shortened, so that the name is not too long for a file.
         suffix = f"-{number}.{topic_id.hex()}{DELETED}"
         deleted = self._directory.path / (topic[: NAME_BYTES_MAX - len(suffix)] + suffix)
         fs.rename(path, deleted)
         return deleted
 
     def remove(self, renamed: Iterable[Path]) -> None:
-        """Schedules the removal of renamed directories; what cannot be removed stays for the next start."""
-        with suppress(RuntimeError):  # it is closed
+        """Schedules the removal of renamed directories; the next start tries again where it fails."""
+        with suppress(RuntimeError):  # the thread has stopped
             for path in renamed:
                 self._remover.submit(_remove, path)
 
@@ -62,7 +62,7 @@ class DeletedDirectories:
                 _remove(self._directory.path / name)
 
     def close(self) -> None:
-        """Stops the thread after the current directory; the others stay for the next start."""
+        """Stops the thread after the current directory; the next start removes the others."""
         self._remover.shutdown(wait=True, cancel_futures=True)
 
 

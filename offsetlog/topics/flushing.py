@@ -15,14 +15,14 @@ from offsetlog.topics.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 
-#: Flushes that run at the same time share the disk's own flush.
+#: Flushes that run at the same time share one flush of the disk.
 THREADS = 4
 
 
 class Flushing:
-    """Flushes the logs of a node's topics; call every method on its event loop.
+    """Flushes the logs of a node's topics; call every method on the node's event loop.
 
-    Orders that arrive during a flush of the same log are all covered by one more flush after it.
+    All orders that arrive during a flush of the same log are covered by one more flush after it.
 
     Attributes:
         times: durations of the flushes; any thread may read it.
@@ -31,9 +31,10 @@ class Flushing:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._pool = ThreadPoolExecutor(THREADS, "offsetlog-topic-flush")
-        #: Logs that are being flushed, and whether another flush was ordered since.
+        #: Logs that are being flushed, with whether another flush was ordered since the start of
+        #: the flush.
         self._running: dict[PartitionLog, bool] = {}
-        #: Logs that are flushed at a time.
+        #: Logs that will be flushed when their timers end.
         self._timers: dict[PartitionLog, asyncio.TimerHandle] = {}
         self._is_closed = False
         self.times = Histogram()
@@ -54,7 +55,7 @@ class Flushing:
 
     def _time_out(self, partition: PartitionLog) -> None:
         del self._timers[partition]
-        with suppress(OffsetLogError):  # it has failed, or its topic was deleted
+        with suppress(OffsetLogError):  # the log has failed, or its topic was deleted
             log = partition.log
             if log is not None and log.flushed < log.end:
                 self.order(partition)
@@ -72,10 +73,10 @@ class Flushing:
         except ClosedError:
             pass  # the topic was deleted meanwhile
         except OffsetLogError as failure:
-            # The log takes nothing more then, and says so to the next producer.
+            # The log accepts no more records, and reports that to the next producer.
             _log.error("%s-%d: the flush failed: %s", partition.topic, partition.number, failure)
         except Exception:
-            # No code reads the pool's future of it.  The next order tries again.
+            # No code reads the future that the pool returns.  The next order tries again.
             _log.exception("%s-%d: the flush failed", partition.topic, partition.number)
         finally:
             self._loop.call_soon_threadsafe(self._flushed, partition, time.monotonic() - began)

@@ -16,9 +16,9 @@ from offsetlog.errors import CorruptionError, StorageError
 
 _log = logging.getLogger(__name__)
 
-#: Brokers keep the log of their own metadata so; it is no topic of clients.
+#: The name under which brokers keep the log of their own metadata; it is not a topic for clients.
 CLUSTER_METADATA = "__cluster_metadata"
-#: The ends of the names of files that an open of a log removes, or puts in their place.
+#: Suffixes of files that an open of a log removes or completes.
 UNFINISHED = (".deleted", ".cleaned", ".swap", ".tmp")
 
 
@@ -27,9 +27,9 @@ class FoundTopic:
     """A topic that has partition directories.
 
     Attributes:
-        topic_id: the id in its partition.metadata files; None if they have none or disagree.
-        numbers: numbers of the partitions that have directories, ascending.
-        unfinished: those with leftover files that an open removes.
+        topic_id: the id in the partition.metadata files; None if they hold no id or different ones.
+        numbers: the numbers of the partitions that have directories, ascending.
+        unfinished: the numbers of partitions with leftover files, which an open removes.
     """
 
     topic_id: bytes | None
@@ -38,16 +38,18 @@ class FoundTopic:
 
     @property
     def partitions(self) -> int:
-        """The number of partitions: one more than the greatest number found."""
+        """The number of partitions: one more than the greatest partition number found."""
         return self.numbers[-1] + 1
 
 
 def find_topics(directory: LogDirectory) -> dict[str, FoundTopic]:
     """Returns the ordinary topics that have partitions in a log directory, by name.
 
-    A directory that has the name of a partition but neither partition.metadata nor a segment does not
-    count as a partition, nor does one whose number is too high: both are logged and ignored.  The former
-    hold nothing to recover, so the log directory can still be marked as cleanly stopped.
+    Two kinds of directories with the name of a partition are logged and ignored:
+
+    * those with neither partition.metadata nor a segment; since they hold nothing to recover, they
+      do not prevent a clean stop;
+    * those whose partition number is too high.
 
     Raises:
         StorageError: the directory cannot be read.
@@ -92,26 +94,27 @@ def _has_log(names: list[str]) -> bool:
 
 
 def check_place(directory: LogDirectory, topic: str, number: int) -> None:
-    """Refuses to create a log in an existing directory that is not a partition's.
+    """Checks that an existing directory is that of a partition, so that a log may be created there.
 
     Raises:
-        StorageError: it has files but neither partition.metadata nor a segment, or cannot be read.
+        StorageError: the directory has files but neither partition.metadata nor a segment, or
+            cannot be read.
     """
     path = directory.path / f"{topic}-{number}"
     if not directory.fs.exists(path):
         return
     names = directory.fs.list(path)
-    # A crash leaves the latter of a partition that was being made.
+    # A crash during the creation of a partition leaves only the temporary file.
     if not _has_log(names) and set(names) - {f"{PARTITION_METADATA}.tmp"}:
         raise StorageError(
-            f"it has files, and neither {PARTITION_METADATA} nor a segment, so that it is no partition; "
+            f"the directory has files but neither {PARTITION_METADATA} nor a segment, so it is not a partition; "
             "move it out of the log directory",
             path=path,
         )
 
 
 def topic_id_of(directory: LogDirectory, topic: str, number: int) -> bytes | None:
-    """Returns the topic id in a directory's partition.metadata, or None if either is missing."""
+    """Returns the topic id in a partition's partition.metadata; None if the file or the id is missing or invalid."""
     content = directory.read_content(f"{topic}-{number}/{PARTITION_METADATA}")
     try:
         return None if content is None else parse_partition_metadata(content)

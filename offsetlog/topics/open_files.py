@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import resource
 
-#: Files that an open log has at most: its active segment with two indexes, and the one being prepared.
+#: The most files of an open log: its active segment with two indexes, and the segment being
+#: prepared.
 FILES_OF_A_LOG = 4
 #: An open log has as many memory mappings as files, and most systems allow a process 65,530 of them.
 OPEN_LOGS_MAX = 10_000
 OPEN_LOGS_MIN = 16
-#: For what is neither a client nor an open log: 15 after the start, and what threads open for as long as
-#: they read, flush, delete, compact or answer for the metrics.
+#: Files for everything else: 15 after the start, and those that threads open briefly to read,
+#: flush, delete, compact or collect metrics.
 RESERVED_FILES = 64
 
 
 def open_logs_max() -> int:
-    """Returns how many logs a quarter of this process's open files suffices for."""
+    """Returns how many logs may be open, so that they use at most a quarter of the limit on open files."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return OPEN_LOGS_MAX
@@ -23,14 +24,14 @@ def open_logs_max() -> int:
 
 
 def connections_max(partitions: int, open_logs: int | None = None) -> int | None:
-    """Returns how many connections this process has files for; None: no limit.
+    """Returns how many connections the limit on open files leaves; None if there is no limit.
 
-    Connections get at most five eighths of the files; the rest is for logs and files that are open
-    briefly.
+    Connections get at most five eighths of the files; the others are for logs, and for files that
+    are open briefly.
 
     Args:
-        partitions: number of partitions of the offsets topic, whose logs stay open.
-        open_logs: number of topics' logs that may be open; None for `open_logs_max()`.
+        partitions: the number of partitions of the offsets topic; their logs stay open.
+        open_logs: the number of ordinary topics' logs that may be open; None for `open_logs_max()`.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
@@ -40,7 +41,7 @@ def connections_max(partitions: int, open_logs: int | None = None) -> int | None
 
 
 def raise_limit_of_open_files() -> None:
-    """Raises the limit on open files to the most allowed; the default is lower on most systems."""
+    """Raises the soft limit on open files to the hard limit; on most systems it starts lower."""
     files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files != most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

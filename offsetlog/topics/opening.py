@@ -1,4 +1,4 @@
-"""Opens, creates and closes logs of topics on threads, so that the event loop never waits for them."""
+"""Opens, creates and closes the logs of topics on threads, so that the event loop never waits for the disk."""
 
 from __future__ import annotations
 
@@ -16,27 +16,29 @@ from offsetlog.topics.partition_log import PartitionLog, Unopened
 
 _log = logging.getLogger(__name__)
 
-#: Logs that are opened or closed at the same time.
+#: How many logs are opened or closed at the same time.
 THREADS = 4
-#: As many logs are looked at for some to close, before others have the event loop.
+#: How many logs are checked for closing before the event loop gets a turn.
 LOOKED_AT_MAX = 100
 
-#: Opens the log of a partition, or makes it where nothing is given, on any thread.
+#: Opens the log of a partition, or creates it if no existing log is given.  Any thread may call
+#: this.
 OpenLog = Callable[[PartitionLog, Unopened | None], TopicLog]
 
 
 class Openings:
-    """Opens and closes a node's logs; call every method on its event loop.
+    """Opens and closes a node's logs; call every method on the node's event loop.
 
     Args:
         loop: the node's event loop.
         open_log, close_log: open and close a log; called on any thread.
         follow_settings: applies a topic's settings to its log; called on the event loop.
-        open_logs_max: above it, unused logs are closed, those not used recently first.
+        open_logs_max: number of open logs above which unused ones are closed, the least recently
+            used first.
 
     Attributes:
-        open_logs_max: the given limit.
-        is_stopped: whether no more logs are opened.
+        open_logs_max: the limit that was given.
+        is_stopped: whether `stop` was called, so that no more logs are opened.
     """
 
     def __init__(
@@ -54,11 +56,11 @@ class Openings:
         self._settings_changes = 0
         self.open_logs_max = open_logs_max
         self._pool = ThreadPoolExecutor(THREADS, "offsetlog-topic-open")
-        #: The openings and closings under way.
+        #: The running openings and closings.
         self._tasks: dict[PartitionLog, asyncio.Task[None]] = {}
-        #: Those that are open; the first is looked at next when one has to be closed.
+        #: The open logs; the first is checked first when a log must be closed.
         self._open: dict[PartitionLog, None] = {}
-        #: How many of them are still to be looked at in the search for some to close.
+        #: How many of the open logs are still to be checked in the search for logs to close.
         self._to_look_at = 0
         self.is_stopped = False
 
@@ -68,7 +70,7 @@ class Openings:
         return len(self._open)
 
     def settings_have_changed(self) -> None:
-        """Makes logs that are being opened apply the changed settings of their topics."""
+        """Makes logs that are just being opened apply the changed settings of their topics."""
         self._settings_changes += 1
 
     def attach(self, partition: PartitionLog, log: TopicLog) -> None:
@@ -78,9 +80,9 @@ class Openings:
 
     @asynccontextmanager
     async def use(self, partitions: Collection[PartitionLog], *, makes: bool) -> AsyncIterator[None]:
-        """Opens the logs of partitions and keeps them open; `makes` also creates missing ones.
+        """Opens the logs of partitions and keeps them open within the context; `makes` also creates missing ones.
 
-        If a log cannot be opened, an error message says so, and any use of the log raises the failure.
+        If a log cannot be opened, the failure is logged, and every use of the log raises it.
         """
         for partition in partitions:
             partition.pin()
@@ -115,10 +117,11 @@ class Openings:
                 self._pool, self._open_log, partition, partition.unopened
             )
         except ClosedError as failure:
-            partition.refuse_once(failure)  # its topic was deleted
+            partition.refuse_once(failure)  # the topic was deleted
         except OffsetLogError as failure:
             _log.error("%s-%d: the log could not be opened: %s", partition.topic, partition.number, failure)
-            # A disk that was full, or a limit of open files, may not be so the next time.
+            # Later, the disk may have space again, or the limit on open files may no longer be
+            # reached.
             is_damaged = isinstance(failure, CorruptionError)
             (partition.refuse if is_damaged else partition.refuse_once)(failure)
         else:
@@ -130,7 +133,8 @@ class Openings:
     # ----------------------------------------------------------------------------------------- closing
 
     def _close_some(self) -> None:
-        # A log used since the last look has another chance: two rounds find all that can be closed.
+        # A log that was used since the last check gets another chance; two rounds find every log
+        # that can be closed.
         is_looking = self._to_look_at > 0
         self._to_look_at = 2 * len(self._open)
         if not is_looking:
@@ -150,7 +154,7 @@ class Openings:
             self._loop.call_soon(self._look_at_some)
 
     def close_unused(self, partition: PartitionLog) -> bool:
-        """Begins to close a partition's log if it is unused; returns whether it does."""
+        """Begins to close a partition's log if the log is unused; returns whether it began."""
         if self.is_stopped or partition in self._tasks or not partition.may_be_closed():
             return False
         log = partition.set_aside()
@@ -172,14 +176,14 @@ class Openings:
             partition.closed(closed)
 
     async def settle(self, partitions: Collection[PartitionLog]) -> None:
-        """Waits until none of these is being opened or closed; they no longer count as open."""
+        """Waits until none of these logs is being opened or closed, then stops counting them as open."""
         while tasks := [self._tasks[each] for each in partitions if each in self._tasks]:
             await asyncio.wait(tasks)
         for partition in partitions:
             self._open.pop(partition, None)
 
     async def stop(self) -> None:
-        """Opens no more logs, and waits until none is being opened or closed."""
+        """Opens no more logs, and waits until no log is being opened or closed."""
         self.is_stopped = True
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))

@@ -11,10 +11,10 @@ from offsetlog.errors import ClosedError, InternalError, OffsetLogError, OffsetO
 from offsetlog.topics.settings import AppendRules
 from offsetlog.types import Appended, EpochEnd, TimedRecord
 
-#: A `flush.ms` of 24 days or more orders no flush.
+#: A `flush.ms` of this or more (24 days) orders no flush.
 FLUSH_MS_LIMIT = 2**31
-#: The last records that this process appended to a partition, at least so many bytes of them, count as
-#: being in memory.
+#: At least this many bytes, the last that this process appended to a partition, count as being in
+#: memory.
 WARM_BYTES = 4 << 20
 
 
@@ -22,10 +22,10 @@ class Unopened(NamedTuple):
     """An existing log that is not open.
 
     Attributes:
-        recovery_point, start: offsets from the checkpoints, -1 for none.
-        leader_epoch: the epoch in which this process leads it, as far as known.
-        is_clean: whether it was closed cleanly.
-        recent: the last batches of its producers, if this process closed it.
+        recovery_point, start: offsets from the checkpoint files, -1 for none.
+        leader_epoch: the epoch in which this process leads the partition, as far as known.
+        is_clean: whether the log was closed cleanly.
+        recent: the last batches of the log's producers, if this process closed the log.
     """
 
     recovery_point: int
@@ -39,30 +39,34 @@ class FlushOrder(Protocol):
     """Flushes logs on other threads."""
 
     def order(self, partition: PartitionLog) -> None:
-        """Orders a flush of everything the log holds now, and calls `advance` after it."""
+        """Orders a flush of everything that the log holds now; `advance` is called after the flush."""
 
     def order_within(self, partition: PartitionLog, ms: int) -> None:
-        """Orders a flush within `ms` milliseconds; an earlier order of this kind covers both."""
+        """Orders a flush within `ms` milliseconds; has no effect if such an order is already waiting."""
 
 
 class PartitionLog:
     """A partition whose records are read up to its watermark.
 
-    Its log is created with the first record and opened at its first use: `TopicLogs.opened` does both,
-    and must precede every other call.  All calls but reads belong to one event loop.  With
-    `waits_for_disk` the watermark is the flushed bound, so that no client reads, or gets an answer for,
-    records that a loss of power could take; without it, the watermark is the log end.  Every call raises
-    the error of a log that could not be opened.
+    The log is created with the first record and opened at its first use.  `TopicLogs.use` does
+    both, and must precede every other call.  All calls but reads belong to one event loop.  If the
+    log could not be opened, every call raises that error.
+
+    With `waits_for_disk`, the watermark is the offset up to which records are flushed.  Clients
+    then neither read nor get an answer for records that a loss of power could take.  Without it,
+    the watermark is the log end offset.
 
     Attributes:
-        maintenance: lock held while segments are deleted or replaced, or the log is closed; see `reserve`.
-        has_directory: whether a log was found or created in the directory of its name.
+        maintenance: the lock that is held while segments are deleted or replaced, or the log is
+            closed; see `reserve`.
+        has_directory: whether the partition's log was found in its directory or created there.
 
     Args:
-        topic, number: name the partition.
+        topic, number: the topic and the number of the partition.
         flushes: takes orders for flushes.
-        waits_for_disk: see above.
-        unopened: its existing log; None: the log is created with the first record.
+        waits_for_disk: whether records become readable, and producers are answered, only after a
+            flush.
+        unopened: the existing log; with None, the log is created with the first record.
     """
 
     def __init__(
@@ -86,7 +90,8 @@ class PartitionLog:
         self.maintenance = threading.Lock()
         self.has_directory = unopened is not None
         self._watchers: dict[Callable[[], None], None] = {}
-        #: Everything from here on is in memory, and from the second on when the next bytes came.
+        #: Offsets: everything from the first on is in memory; after the next WARM_BYTES, everything
+        #: from the second on.
         self._warm_from = self._next_warm_from = 0
         self._warm_bytes = 0
         self._pins = 0
@@ -97,18 +102,18 @@ class PartitionLog:
 
     @property
     def log(self) -> TopicLog | None:
-        """The open log; None if nothing was appended yet, or it is not open."""
+        """The log if it is open; None if it is not open, or if nothing was appended yet."""
         if self._failure is not None:
             raise self._failure
         return self._log
 
     @property
     def unopened(self) -> Unopened | None:
-        """The existing log that is not open, or None."""
+        """The existing log while it is not open, else None."""
         return self._unopened
 
     def needs_opening(self, *, makes: bool = False) -> bool:
-        """Whether the log must be opened before use, or, with `makes`, created."""
+        """Whether the log must be opened before use; with `makes`, also whether it must be created."""
         if self._log is not None or self._failure is not None or self._is_deleted:
             return False
         return makes or self._unopened is not None
@@ -129,7 +134,7 @@ class PartitionLog:
         self._failure = failure
 
     def refuse_once(self, failure: OffsetLogError) -> None:
-        """Makes the partition refuse clients until its log is opened, which the next use tries again."""
+        """Makes the partition refuse clients until its log is open; the next use tries to open it again."""
         self._last_failure = failure
 
     @property
@@ -139,16 +144,16 @@ class PartitionLog:
 
     @property
     def is_unsound(self) -> bool:
-        """Whether opening or creating the log failed and is not tried again, so that a start must recover it."""
+        """Whether the last attempt to open or create the log failed, so that a start must recover it."""
         return self._failure is not None or self._last_failure is not None
 
     @property
     def is_deleted(self) -> bool:
-        """Whether its topic was deleted or is being deleted."""
+        """Whether the partition's topic was deleted or is being deleted."""
         return self._is_deleted
 
     def pin(self) -> None:
-        """Keeps the log open until `unpin` has been called as often."""
+        """Keeps the log open; each call needs one later call of `unpin`."""
         self._pins += 1
 
     def unpin(self) -> None:
@@ -156,21 +161,21 @@ class PartitionLog:
         self._pins -= 1
 
     def may_be_closed(self) -> bool:
-        """Whether the log is unused now and since the last call; False for a deleted topic."""
+        """Whether the log is unused now and was not used since the last call; False if its topic was deleted."""
         if self._is_deleted:
-            return False  # its directory may be another topic's by the end of the closing
+            return False  # by the end of the close, another topic may own the directory
         was_used, self._was_used = self._was_used, False
         return not (was_used or self._pins or self._watchers or self._log is None or self.has_failed)
 
     def reserve(self, wait_seconds: float = 0) -> TopicLog | None:
-        """Reserves the open log and its segments for the caller until `release`.  Any thread may call this.
+        """Reserves the open log and its segments for the caller, until `release`.  Any thread may call this.
 
         Returns:
-            The log; None if it is not open, or another caller holds it longer than the wait.
+            The log; None if it is not open, or is reserved for longer than `wait_seconds`.
         """
         if not self.maintenance.acquire(timeout=wait_seconds):
             return None
-        # Under the lock: a closing that had it first has taken the log away.
+        # Checked under the lock: a close that held the lock before may have detached the log.
         log = self._log
         if log is None:
             self.maintenance.release()
@@ -183,7 +188,8 @@ class PartitionLog:
     def set_aside(self) -> TopicLog | None:
         """Detaches the open log so that it can be closed; `closed` or `not_closed` must follow.
 
-        Returns None while its segments are being deleted or replaced, so that clients need not wait for that.
+        Returns None if the log is not open, or while its segments are being deleted or replaced:
+        clients would have to wait for that.
         """
         log = self.reserve()
         if log is None:
@@ -221,7 +227,7 @@ class PartitionLog:
             self._unopened = Unopened(-1, -1, 0, is_clean=False)
 
     def _readable(self) -> TopicLog | None:
-        # The log for one call; None where it is empty.
+        # Returns the log for one call; None if the log is empty.
         self._was_used = True
         log = self.log
         if log is None:
@@ -248,7 +254,7 @@ class PartitionLog:
         return 0 if log is None else self.watermark_of(log)
 
     def watermark_of(self, log: TopicLog) -> int:
-        """Returns the watermark of its open log without counting as use.  Any thread may call this."""
+        """Returns the watermark of the partition's open log; does not count as use.  Any thread may call this."""
         return log.flushed if self._waits_for_disk else log.end
 
     @property
@@ -258,8 +264,8 @@ class PartitionLog:
         return 0 if log is None else self.last_stable_of(log)
 
     def last_stable_of(self, log: TopicLog) -> int:
-        """Returns the last stable offset of its open log; see watermark_of."""
-        # An open transaction may have begun below what is kept.
+        """Returns the last stable offset of the partition's open log; see watermark_of."""
+        # An open transaction may have begun below the log start offset.
         return max(log.start, min(self.watermark_of(log), log.first_unstable()))
 
     @property
@@ -279,10 +285,10 @@ class PartitionLog:
         return appended
 
     def append(self, records: bytes, rules: AppendRules, now_ms: int, *, takes_zstd: bool) -> Appended:
-        """The part of `produce` that may run on any thread; call `was_appended` on the event loop after it."""
+        """Does the part of `produce` that any thread may run; call `was_appended` on the event loop after it."""
         log = self._readable()
         if log is None:
-            # It is empty still, so that only those who append are refused.
+            # The log is still empty, so only appends are refused, and reads are not.
             raise self._last_failure or InternalError(
                 f"{self.topic}-{self.number} has no log to append to"
             )
@@ -297,7 +303,7 @@ class PartitionLog:
         )
 
     def was_appended(self, appended: Appended, rules: AppendRules, size: int) -> None:
-        """Orders the flush of `size` bytes that `append` appended, and wakes readers.
+        """Orders the flush of a batch of `size` bytes that `append` has appended, and wakes readers.
 
         Raises:
             ClosedError: the partition has been deleted.
@@ -328,7 +334,7 @@ class PartitionLog:
     # ------------------------------------------------------------------------------------------- waiting
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Registers a function to call whenever the watermark has moved."""
+        """Registers a function that is called whenever the watermark has moved."""
         self._watchers[watcher] = None
 
     def unwatch(self, watcher: Callable[[], None]) -> None:
@@ -336,18 +342,18 @@ class PartitionLog:
         self._watchers.pop(watcher, None)
 
     def advance(self) -> None:
-        """Calls the registered functions: the watermark may have moved, or the log has gone."""
+        """Calls the registered functions, since the watermark may have moved or the log is gone."""
         for watcher in list(self._watchers):
             watcher()
 
     # ------------------------------------------------------------------------------------------- reading
 
     def is_warm(self, offset: int) -> bool:
-        """Whether records from an offset on are in memory, or none exist."""
+        """Whether all records from an offset on are in memory; also if none exist."""
         try:
             return offset >= min(self._warm_from, self.watermark)
         except OffsetLogError:
-            return True  # it is refused at once
+            return True  # the read is refused at once
 
     def read(self, offset: int, end: int, size_max: int, *, whole_first: bool = False) -> bytes:
         """Reads whole batches; raises as TopicLog.read."""
@@ -376,7 +382,7 @@ class PartitionLog:
     def record_at_time(self, time_ms: int, end: int) -> TimedRecord | None:
         """Returns the first record below `end` that is not older than a time; see TopicLog.record_at_time.
 
-        Any thread may call this; it reads and decompresses.
+        Any thread may call this.  The call reads from the disk and decompresses.
 
         Raises:
             ClosedError: the partition was deleted.
@@ -390,7 +396,7 @@ class PartitionLog:
         return -1 if log is None else log.epoch_at(offset)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """Returns where a leader epoch ends; see TopicLog.end_offset_for_epoch."""
+        """Returns the end offset of a leader epoch; see TopicLog.end_offset_for_epoch."""
         log = self._readable()
         if log is None:
             return EpochEnd(0, 0) if epoch >= 0 else EpochEnd(-1, -1)

@@ -1,4 +1,4 @@
-"""Deletes segments past a topic's retention, the oldest first (docs/format/topics.md §17.6)."""
+"""Deletes segments that exceed a topic's retention, the oldest first (docs/format/topics.md §17.6)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from offsetlog.topics.settings import TopicLogSettings
 
 _log = logging.getLogger(__name__)
 
-#: The end of the name of a file that belonged to a deleted segment.
+#: The suffix of a file that belonged to a deleted segment.
 DELETED = ".deleted"
 
 
 class DeletedFiles(NamedTuple):
-    """Files of deleted segments.
+    """Files of deleted segments that are to be removed.
 
     Attributes:
         directory: the directory of the partition.
-        names: names of the files in it.
+        names: the names of the files in this directory.
         delay_ms: time before the files are removed.
     """
 
@@ -33,7 +33,7 @@ class DeletedFiles(NamedTuple):
     delay_ms: int
 
     def remove(self, fs: FileSystem) -> None:
-        """Removes the files that still exist; what cannot be removed stays for the next sweep or start."""
+        """Removes the files that still exist; the next sweep or start tries again where that fails."""
         for name in self.names:
             try:
                 if fs.exists(self.directory / name):
@@ -52,7 +52,7 @@ def delete_old_segments(
 
     Args:
         partitions: the partitions, with their open logs and settings.
-        store_starts: writes the log start offsets durably, before anything below them is deleted.
+        store_starts: makes the new log start offsets durable before anything below them is deleted.
         now_ms: the time of day, in ms since 1970.
     """
     starts: dict[PartitionLog, int] = {}
@@ -61,7 +61,7 @@ def delete_old_segments(
         try:
             start, before = _retained_from(partition, log, settings, now_ms), log.start
         except ClosedError:
-            continue  # its topic was deleted
+            continue  # the topic was deleted
         except OffsetLogError as failure:
             _report(partition, failure)
             continue
@@ -79,7 +79,7 @@ def delete_old_segments(
 
 
 def _retained_from(partition: PartitionLog, log: TopicLog, settings: TopicLogSettings, now_ms: int) -> int:
-    # A log that takes no more writes loses nothing either.
+    # A log that accepts no writes does not lose records either.
     if not log.is_writable:
         return 0
     return log.retained_from(
@@ -106,7 +106,7 @@ def _delete_below(
     try:
         names = tuple(each.name for each in directory.iterdir() if each.name.endswith(DELETED))
     except OSError:
-        names = ()  # its topic was deleted
+        names = ()  # the topic was deleted
     return DeletedFiles(directory, names, settings.file_delete_delay_ms)
 
 

@@ -13,30 +13,32 @@ LONG_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLogSettings:
-    """The settings of a topic's log; Kafka's name of each is in parentheses.
+    """The settings of a topic's log, with Kafka's names in parentheses.
 
     Attributes:
-        segment_bytes: a segment is rolled before it grows over this (``segment.bytes``).
-        segment_ms: a segment is rolled when its first record is older than this (``segment.ms``).
+        segment_bytes: a segment is rolled before it grows larger than this (``segment.bytes``).
+        segment_ms: a segment is rolled when its first record is older than this time
+            (``segment.ms``).
         index_interval_bytes: bytes between two index entries (``index.interval.bytes``).
         segment_index_bytes: the largest size of an index file (``segment.index.bytes``).
         producer_id_expiration_ms: the state of an idempotent producer is dropped after this time without a batch
             (``producer.id.expiration.ms``).
-        cleanup_policy: whether old segments are deleted, if it has ``delete``, and superseded records
-            compacted away, if it has ``compact`` (``cleanup.policy``).
-        retention_ms: a segment is deleted when its newest record is older; -1: never (``retention.ms``).
-        retention_bytes: the oldest segments are deleted while the others have at least this size; -1:
-            never (``retention.bytes``).
+        cleanup_policy: ``delete`` deletes old segments, ``compact`` compacts superseded records
+            away; may hold both (``cleanup.policy``).
+        retention_ms: a segment is deleted when its newest record is older than this; -1: never
+            (``retention.ms``).
+        retention_bytes: the oldest segment is deleted while the other segments have at least this
+            size; -1: never (``retention.bytes``).
         file_delete_delay_ms: time before the files of a deleted segment are removed
             (``file.delete.delay.ms``).
-        min_cleanable_dirty_ratio: a log is compacted when a larger share of its bytes is dirty
-            (``min.cleanable.dirty.ratio``).
-        delete_retention_ms: how long a tombstone stays after the compaction that first found it the last
-            of its key (``delete.retention.ms``).
+        min_cleanable_dirty_ratio: a log is compacted when a larger share of its bytes than this is
+            dirty (``min.cleanable.dirty.ratio``).
+        delete_retention_ms: how long a tombstone stays after the first compaction that found it to
+            be the last record of its key (``delete.retention.ms``).
         min_compaction_lag_ms: minimum age of a record before compaction (``min.compaction.lag.ms``).
-        max_compaction_lag_ms: age of a dirty record at which a log is compacted whatever its dirty share
-            (``max.compaction.lag.ms``).
-        append: how batches reach the file; see StoreConfig.
+        max_compaction_lag_ms: a log with a dirty record older than this is compacted, however small
+            its dirty share (``max.compaction.lag.ms``).
+        append: how batches are written to the file; see StoreConfig.
         decompressed_bytes_max: limit for decompressing one batch to find a record by its time.
     """
 
@@ -57,7 +59,7 @@ class TopicLogSettings:
     decompressed_bytes_max: int = 256 * MIB
 
     def of(self, configs: Mapping[str, str]) -> TopicLogSettings:
-        """Returns the settings of a topic: its own, and these for the rest."""
+        """Returns the settings of a topic: those in `configs`, and these defaults for the others."""
         policy = configs.get("cleanup.policy", self.cleanup_policy)
         segment_ms = number(configs, "segment.ms", self.segment_ms)
         max_lag_ms = number(configs, "max.compaction.lag.ms", self.max_compaction_lag_ms)
@@ -90,21 +92,24 @@ class TopicLogSettings:
 
     @property
     def compacts(self) -> bool:
-        """Whether superseded records are compacted away."""
+        """Whether the log is compacted."""
         return "compact" in self.cleanup_policy
 
 
 class AppendRules(NamedTuple):
-    """The rules that a topic sets for its producers.
+    """The rules of a topic for its producers' batches.
 
     Attributes:
-        batch_bytes_max: the largest batch (``max.message.bytes``).
-        before_max_ms: how far a record's timestamp may be before now
+        batch_bytes_max: the size of the largest allowed batch (``max.message.bytes``).
+        before_max_ms: how far a record's timestamp may be in the past
             (``message.timestamp.before.max.ms``).
-        after_max_ms: how far it may be after now (``message.timestamp.after.max.ms``).
-        has_append_time: whether the time of the append replaces the timestamp (``message.timestamp.type``).
-        needs_keys: whether records need keys, since the topic is compacted (``cleanup.policy``).
-        flush_messages: number of unflushed records that causes a flush (``flush.messages``).
+        after_max_ms: how far a record's timestamp may be in the future
+            (``message.timestamp.after.max.ms``).
+        has_append_time: whether the time of the append replaces a record's timestamp
+            (``message.timestamp.type``).
+        needs_keys: whether every record needs a key, because the topic is compacted
+            (``cleanup.policy``).
+        flush_messages: the number of unflushed records that triggers a flush (``flush.messages``).
         flush_ms: time after which a record is flushed (``flush.ms``).
     """
 
@@ -118,7 +123,7 @@ class AppendRules(NamedTuple):
 
     @classmethod
     def of(cls, configs: Mapping[str, str], defaults: TopicLogSettings) -> AppendRules:
-        """Returns the rules of a topic with these settings of its own, and the node's defaults."""
+        """Returns the rules that follow from a topic's own settings and the node's defaults."""
         default = cls()
         return cls(
             number(configs, "max.message.bytes", default.batch_bytes_max),

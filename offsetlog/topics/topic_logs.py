@@ -40,15 +40,16 @@ from offsetlog.topics.settings import TopicLogSettings
 _log = logging.getLogger(__name__)
 
 Key = tuple[str, int]
-#: When each was last looked at, in ms since 1970.
+#: The time at which each partition was last checked, in ms since 1970.
 Judged = MutableMapping[PartitionLog, int]
 Done = TypeVar("Done")
 
-#: An unused log is opened again after this time, to delete what is past its topic's retention.
+#: The interval at which an unused log is opened to delete segments that exceed its retention.
 JUDGED_AGAIN_MS = 3_600_000
-#: So long the deletion of old segments waits for what looks at those of a log, which a compaction outlasts.
+#: How long the deletion of old segments waits for another user of a log's segments; a compaction
+#: takes longer.
 RESERVED_WITHIN_SECONDS = 0.1
-#: Flushes that run at the same time share the disk's own flush.
+#: Flushes that run at the same time share one flush of the disk.
 CLOSING_THREADS = 8
 
 
@@ -58,7 +59,7 @@ class TopicOptions:
 
     Attributes:
         topic_id: 16 bytes.
-        settings: the settings of its logs.
+        settings: the settings of the topic's logs.
     """
 
     topic_id: bytes
@@ -66,18 +67,18 @@ class TopicOptions:
 
 
 class TopicLogs:
-    """The topics' logs of one directory.  After a clean stop, each is opened at its first use.
+    """The logs of topics in one directory.  After a clean stop, each log is opened at its first use.
 
-    It belongs to one event loop, except `write_checkpoints`, `delete_old_segments`, `compact`,
-    `stop_compaction` and `close`, which may run on any thread.
+    Call the methods on one event loop; only `write_checkpoints`, `delete_old_segments`, `compact`,
+    `stop_compaction` and `close` may run on any thread.
 
     Args:
-        directory: the log directory, locked and marked as being written.
+        directory: the log directory, already locked and marked as being written.
         loop: the event loop on which everything else runs.
         options_of: returns a topic's options by its name; called whenever a log is opened or created.
-        waits_for_disk: whether producers are answered after a flush.
-        compaction: how topics are compacted.
-        open_logs_max: above it, unused logs are closed.
+        waits_for_disk: whether producers are answered only after a flush.
+        compaction: the settings of the compaction.
+        open_logs_max: number of open logs above which unused ones are closed.
     """
 
     def __init__(
@@ -110,20 +111,22 @@ class TopicLogs:
         self._deleting: set[str] = set()
         self._known_producer_id = -1
         self._counting = threading.Lock()
-        #: When logs that are not open were last swept, and compacted, in ms since 1970.
+        #: When logs that are not open were last checked for retention and for compaction, in ms
+        #: since 1970.
         self._swept: Judged = WeakKeyDictionary()
         self._compacted: Judged = WeakKeyDictionary()
-        #: Held while the entries of logs are written to checkpoints, or taken out of them: an entry
-        #: asked of a log before its topic was deleted must not be written after.
+        #: Held while entries of logs are written to checkpoints or removed from them: an entry that
+        #: was read before the deletion of a topic must not be written after it.
         self._checkpointing = threading.Lock()
 
     # ---------------------------------------------------------------------------------------------- life
 
     async def open(self, topics: Mapping[str, FoundTopic]) -> None:
-        """Finds the logs of partitions by topic, and removes deleted ones.
+        """Opens the logs of the found topics where needed, and removes the directories of deleted partitions.
 
-        A log that the last stop closed cleanly is opened at its first use, any other now.  A log that
-        cannot be opened is logged and refuses clients; the others are served.
+        A log that the last stop closed cleanly is opened at its first use, every other log now.  If
+        a log cannot be opened, the failure is logged and clients of this partition are refused; the
+        other logs are served.
 
         Raises:
             StorageError: the log directory cannot be read.
@@ -163,12 +166,12 @@ class TopicLogs:
             unopened = Unopened(points.get(key, -1), starts.get(key, -1), 0, directory.was_clean)
             stopped = None if key in unfinished else stop.logs.get(key)
             topic_id = options[key[0]].topic_id
-            # A broker that has appended since has moved the checkpoint.
+            # If a broker has appended since then, it has changed the checkpoint.
             if stopped is not None and (stopped.topic_id, stopped.end) == (topic_id, unopened.recovery_point):
                 return unopened._replace(leader_epoch=stopped.leader_epoch)
             try:
                 log = self._open(key, options[key[0]], unopened)
-                # A log that was opened to be recovered does not have to stay open.
+                # A log that was opened only for recovery need not stay open.
                 return log if next(numbers) < most or not log.is_writable else self._close(log)
             except OffsetLogError as failure:
                 return failure
@@ -196,7 +199,7 @@ class TopicLogs:
         return log
 
     def _open_partition(self, partition: PartitionLog, unopened: Unopened | None) -> TopicLog:
-        # On a thread; see OpenLog.
+        # Runs on a thread; see OpenLog.
         key = (partition.topic, partition.number)
         options = self._options_of(partition.topic)
         if unopened is None:
@@ -224,10 +227,11 @@ class TopicLogs:
                 self._directory.write_entries(RECOVERY_POINTS, flushed)
 
     def delete_old_segments(self, now_ms: int) -> list[DeletedFiles]:
-        """Deletes segments past the topics' retention, and returns the files to remove later.
+        """Deletes segments that exceed their topic's retention, and returns the files to remove later.
 
-        One call at a time, on another thread than the event loop, which runs.  A log that is not open is
-        opened for it, every hour.  Failures are reported, and a later call tries again.
+        Call this on a thread other than the event loop's, one call at a time; the event loop must
+        be running.  Logs that are not open are opened for this once an hour.  Failures are logged,
+        and a later call tries again.
 
         Args:
             now_ms: the time of day, in ms since 1970.
@@ -235,8 +239,8 @@ class TopicLogs:
         partitions = list(self._partitions.values())
         deleted = self._delete_old_segments(partitions, now_ms)
         for partition in self._unopened_due(partitions, self._swept, now_ms):
-            with suppress(OffsetLogError):  # it was deleted
-                # Nothing is deleted from the others, which may be very many.
+            with suppress(OffsetLogError):  # the topic was deleted
+                # The others, which may be very many, delete nothing.
                 if self._settings_of(partition.topic).deletes_anything:
                     work = partial(self._delete_old_segments, [partition], now_ms)
                     deleted += self._run_opened(partition, work)
@@ -251,10 +255,11 @@ class TopicLogs:
                 partition.release()
 
     def compact(self, now_ms: Callable[[], int]) -> None:
-        """Compacts the logs that are due by the topics' settings.
+        """Compacts the logs that are due according to their topics' settings.
 
-        One call at a time, on another thread than the event loop, which runs.  A log that is not open is
-        opened for it, every hour.  Failures are reported, and a later call tries again.
+        Call this on a thread other than the event loop's, one call at a time; the event loop must
+        be running.  Logs that are not open are opened for this once an hour.  Failures are logged,
+        and a later call tries again.
 
         Args:
             now_ms: returns the time of day, in ms since 1970.
@@ -263,7 +268,7 @@ class TopicLogs:
         self._compaction.compact(partitions, self._settings_of, now_ms)
         checkpoints = self._compaction.read_checkpoints()
         for partition in self._unopened_due(partitions, self._compacted, now_ms()):
-            with suppress(OffsetLogError):  # it was deleted
+            with suppress(OffsetLogError):  # the topic was deleted
                 if self._settings_of(partition.topic).compacts:
                     given = [partition], self._settings_of, now_ms, checkpoints
                     self._run_opened(partition, partial(self._compaction.compact, *given))
@@ -279,7 +284,7 @@ class TopicLogs:
         self, partitions: Iterable[PartitionLog], judged: Judged, now_ms: int
     ) -> Iterator[PartitionLog]:
         for partition in partitions:
-            # The clock may have been put back.
+            # The clock may have been set back.
             is_due = abs(now_ms - judged.get(partition, -JUDGED_AGAIN_MS)) >= JUDGED_AGAIN_MS
             if partition.unopened is not None and is_due and not self._openings.is_stopped:
                 judged[partition] = now_ms
@@ -295,11 +300,11 @@ class TopicLogs:
         return done
 
     def _kept(self, partitions: Iterable[PartitionLog]) -> list[Kept]:
-        # Those that have open logs.
+        # Returns the partitions that have open logs.
         settings: dict[str, TopicLogSettings] = {}
         kept = []
         for partition in partitions:
-            with suppress(OffsetLogError):  # it could not be opened, or was deleted
+            with suppress(OffsetLogError):  # the log could not be opened, or was deleted
                 if partition.topic not in settings:
                     settings[partition.topic] = self._options_of(partition.topic).settings
                 if partition.log is not None:
@@ -309,13 +314,13 @@ class TopicLogs:
     def _store_compacted(self, partition: PartitionLog, offset: int) -> None:
         with self._checkpointing:
             key = partition.topic, partition.number
-            # Not that of a topic that was deleted meanwhile.
+            # Skips a topic that was deleted in the meantime.
             if self._partitions.get(key) is partition:
                 self._directory.write_entries(CLEANER_POINTS, {key: offset})
 
     def _store_starts(self, starts: Mapping[PartitionLog, int]) -> None:
         with self._checkpointing:
-            # Not those of a topic that was deleted meanwhile.
+            # Skips topics that were deleted in the meantime.
             entries = {
                 (partition.topic, partition.number): start
                 for partition, start in starts.items()
@@ -325,11 +330,11 @@ class TopicLogs:
                 self._directory.write_entries(LOG_STARTS, entries)
 
     async def stop(self) -> None:
-        """Opens no more logs, and waits until none is being opened; call it before `close`."""
+        """Opens no more logs, and waits until none is being opened; call this before `close`."""
         await self._openings.stop()
 
     def close(self) -> None:
-        """Flushes and closes all logs, and writes their checkpoints.  Failures are reported, not raised."""
+        """Flushes and closes all logs, and writes their checkpoints.  Failures are logged, not raised."""
         self._compaction.stop()
         self._flushing.close()
         self._deleted.close()
@@ -351,9 +356,9 @@ class TopicLogs:
             _log.error("checkpoints of topics could not be written: %s", failure)
 
     def _close_log(self, key: Key, partition: PartitionLog) -> StoppedLog | None:
-        # None if there is no log, or it is not clean.
+        # Returns None if there is no log, or if it is not clean.
         if partition.is_unsound:
-            # It could not be opened, made or closed, and was reported.
+            # The log could not be opened, created or closed, and that was logged.
             if partition.unopened is not None or self._path(key).exists():
                 self._directory.is_sound_elsewhere = False
             return None
@@ -398,7 +403,7 @@ class TopicLogs:
         return self._openings.count
 
     def unwritable(self) -> dict[tuple[str, int], str]:
-        """Returns why partitions accept no records, by topic and number.  Any thread may call this."""
+        """Returns why partitions accept no records, by topic and partition number.  Any thread may call this."""
         found = {}
         for key, partition in self._partitions.copy().items():
             try:
@@ -458,7 +463,7 @@ class TopicLogs:
         return self._known_producer_id
 
     def change_settings(self, topic: str) -> None:
-        """Applies a topic's changed settings to its open logs."""
+        """Applies the changed settings of a topic to its open logs."""
         self._openings.settings_have_changed()
         for key, log in self._open_logs():
             if key[0] == topic:
@@ -468,7 +473,7 @@ class TopicLogs:
         try:
             log.change_settings(self._settings_of(partition.topic))
         except ClosedError:
-            pass  # its topic was deleted
+            pass  # the topic was deleted
         except OffsetLogError as failure:
             place = f"{partition.topic}-{partition.number}"
             _log.error("%s: the changed settings take effect at the next start, because: %s", place, failure)
@@ -486,9 +491,9 @@ class TopicLogs:
 
     @asynccontextmanager
     async def deleted(self, topic: str, topic_id: bytes) -> AsyncIterator[None]:
-        """Deletes the logs of a topic: renames their directories now, and removes them soon.
+        """Deletes the logs of a topic: renames their directories now, and removes them afterwards.
 
-        Inside the block the topic accepts no records, so that its metadata can be removed.
+        Within the context, the topic accepts no records, so that its metadata can be removed.
 
         Raises:
             StorageError: a directory could not be renamed; the call can be repeated.
@@ -498,7 +503,7 @@ class TopicLogs:
         try:
             for partition in partitions.values():
                 partition.begin_delete()
-            # After `begin_delete`, so that no other of them is compacted before the end.
+            # After `begin_delete`, so that no other log of the topic is compacted from then on.
             self._compaction.interrupt(topic)
             await self._openings.settle(partitions.values())
             logs = {key[1]: each.detach() for key, each in partitions.items()}
@@ -514,7 +519,8 @@ class TopicLogs:
 
     def _delete_files(self, topic: str, topic_id: bytes, logs: Mapping[int, TopicLog | None]) -> None:
         renamed: list[Path] = []
-        # This waits for a compaction under way, and other logs write their checkpoints meanwhile.
+        # This waits for a running compaction; the lock is not taken yet, so that other logs can
+        # write their checkpoints.
         for log in logs.values():
             if log is not None:
                 log.abandon()
@@ -532,7 +538,7 @@ class TopicLogs:
                 path = self._deleted.rename(topic, number, topic_id)
                 if path is not None:
                     renamed.append(path)
-            # Not before: the call that follows a failed one must find what is left.
+            # Removed only now, so that a call after a failed one finds what is left.
             del self._partitions[topic, number]
             self._directory.recovered_elsewhere.discard(f"{topic}-{number}")
         if numbers:
@@ -541,7 +547,8 @@ class TopicLogs:
             self._directory.forget_entries(names, numbers, topic)
 
     def _is_own(self, topic: str, number: int, topic_id: bytes) -> bool:
-        # Whether the directory of a partition goes with its topic: the log in it may not have been
-        # opened to the end, but what has nothing of this topic is anybody's.
+        # Returns whether a partition's directory is deleted with its topic.  The log in it may not
+        # have been opened completely, but a directory without anything of this topic may belong to
+        # something else.
         own = self._partitions[topic, number].has_directory
         return own or topic_id_of(self._directory, topic, number) == topic_id

@@ -193,7 +193,7 @@ def test_what_recovery_cut_is_reported(tmp_path, capsys):
     shutil.copytree(DATA / "torn" / "log", log)
     code, _, err = call(capsys, "commit", log, "billing", "orders:0=1", "--partitions", 4)
     assert code == 0
-    assert err.count("cut an unfinished tail") == 3
+    assert err.count("removed an unfinished tail") == 3
     assert call(capsys, "verify", log)[0] == 0
 
 

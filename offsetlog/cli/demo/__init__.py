@@ -1,4 +1,4 @@
-"""`offsetlog demo`, and the log directory that it opens: a Kafka 4.3.0 broker's (scenario "groups" of tests/data)."""
+"""`offsetlog demo`, and the log directory of a Kafka 4.3.0 broker that it opens (scenario "groups" of tests/data)."""
 
 from offsetlog.cli.demo.run import HELP, command
 

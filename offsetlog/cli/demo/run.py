@@ -56,7 +56,7 @@ ROWS_SHOWN = 8
 
 @dataclass(slots=True)
 class _Demo:
-    """One run of the demo: where it writes, how much, and how many records the log holds so far."""
+    """One run of the demo: its directory, its size, and the number of records in the log so far."""
 
     output: Output
     path: Path
@@ -66,11 +66,11 @@ class _Demo:
     steps: list[tuple[str, int, str, float, dict[str, Any]]] = field(default_factory=list)
 
     def add_step(self, step: str, count: int, what: str, seconds: float, **more: Any) -> None:
-        """Keeps how long a step took, for `print_steps`: lines within a bar would tear it."""
+        """Keeps the duration of a step for `print_steps`, since a line printed now would break the progress bar."""
         self.steps.append((step, count, what, seconds, more))
 
     def committed(self, step: str, count: int, seconds: float) -> None:
-        """Keeps how long a step that commits took, and counts its records: one per offset."""
+        """Keeps the duration of a step that commits, and counts its records: one per offset."""
         self.records += count
         self.add_step(step, count, "offsets", seconds)
 

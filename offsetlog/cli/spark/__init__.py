@@ -1,7 +1,7 @@
 """The list of the commands `offsetlog spark <job>`.
 
-Each command is a module that loads PySpark and its job only when it runs.  `options` holds options that several
-commands share, `session` runs their jobs.
+Each command is a module that loads PySpark and its job only when it runs.  `options` holds the options that several
+commands share; `session` runs their jobs.
 """
 
 from __future__ import annotations

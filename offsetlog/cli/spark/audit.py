@@ -1,4 +1,4 @@
-"""`offsetlog spark audit`: commits, how often they were made and by whom, and suspicious ones."""
+"""`offsetlog spark audit`: the commits of each group, their rates, and suspicious commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`offsetlog spark compact-report`: the bytes that a clean would free."""
+"""`offsetlog spark compact-report`: the bytes that a compaction would free."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from offsetlog.spark.jobs.places import check_paths
 
 HELP = """Report which records of a log are live, which are dead, and what a clean would free.
 
-There is a row for each log partition, or with --groups for each group. Like a broker's cleaner, the report leaves out
+The report has one row per log partition, or with --groups one per group. Like a broker's cleaner, the report leaves out
 the active segment; with --roll, it reports what `offsetlog compact` would free, which closes that segment first. An
-open transaction keeps all records after its beginning from being cleaned. If all dead records are in the active segment
-or after such a beginning, nothing is freed. The freed bytes can be slightly negative: batches that stay gain a delete
-horizon. A log with missing parts is refused without --permissive.
+open transaction keeps all records after its start from being cleaned. If all dead records are in the active segment or
+after the start of an open transaction, nothing is freed. The freed bytes can be slightly negative: batches that stay
+gain a delete horizon. A log with missing parts is refused without --permissive.
 
 Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
 

@@ -57,7 +57,7 @@ DIFFERENT = 3
 
 
 def _printed(changes: DataFrame, form: Format, *, wide: bool) -> int:
-    """Prints the changes; returns how many there are."""
+    """Prints the changes; returns their number."""
     rows = (_row(row.asDict()) for row in changes.orderBy("group", "topic", "partition").toLocalIterator())
     return Output(form).rows(columns("spark diff"), rows, "nothing differs", wide=wide)
 

@@ -1,4 +1,4 @@
-"""`offsetlog spark migrate`: offsets out of ZooKeeper, or out of a file, into a log directory."""
+"""`offsetlog spark migrate`: moves offsets from ZooKeeper, or from a file, to a log directory."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from offsetlog.spark.jobs.places import check_file, store_path
 
 HELP = """Commit the offsets that consumers kept in ZooKeeper (before Kafka 0.9), or that a file lists.
 
-They are read from /consumers/GROUP/offsets/TOPIC/PARTITION of a running ZooKeeper, or from a dump: JSON lines, or CSV
-with a heading, of group, topic, partition and offset, or of path and value. A position in TARGET moves back only with
---overwrite, and only after a question or with --yes. A row that is not a valid position is refused and reported with
-its line in the dump.
+The offsets are read from /consumers/GROUP/offsets/TOPIC/PARTITION of a running ZooKeeper, or from a dump: JSON lines,
+or CSV with a heading, of group, topic, partition and offset, or of path and value. A position in TARGET moves back only
+with --overwrite, and only after a question or with --yes. A row that is not a valid position is refused and reported
+with its line in the dump.
 
 Exit codes: 0 all rows were taken or needed nothing, 1 some rows were refused, or a move back was refused, or with
 --permissive something is missing in TARGET, 2 refused, or could not be read or written.

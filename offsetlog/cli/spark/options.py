@@ -1,4 +1,4 @@
-"""The options that several commands of jobs share, and how their values are parsed."""
+"""The options that several commands of Spark jobs share, and the parsers of their values."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Permissive = Annotated[
 
 
 def parse_settings(settings: list[str] | None) -> dict[str, str]:
-    """Returns the settings of Spark by name; raises InvalidArgumentError."""
+    """Parses settings of Spark, and returns them by name; raises InvalidArgumentError."""
     pairs = {}
     for setting in settings or []:
         name, equals, value = setting.partition("=")
@@ -66,9 +66,9 @@ def parse_settings(settings: list[str] | None) -> dict[str, str]:
 
 
 def moment_option(text: str | None) -> str | None:
-    """Converts a typed moment to a value of the data source's option `at`; None for now.
+    """Converts a moment that a user typed to the value of the data source's option `at`; None means now.
 
-    JSON is an object of log offsets by log partition, as in the option itself.
+    A JSON object of log offsets by log partition is passed on, since the option takes it too.
 
     Raises:
         InvalidArgumentError: the text is not a moment.

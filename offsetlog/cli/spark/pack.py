@@ -15,9 +15,9 @@ from offsetlog.missing_library import missing_library
 
 HELP = """Write an archive of offsetlog and its dependencies, for the executors of a cluster.
 
-Spark unpacks the archive on each executor. It holds no interpreter: its bin/python starts the machine's own Python,
-which must match this one in minor version, machine type and libc; this is checked, and the executor's standard error
-says what does not match. The archive omits PySpark, since executors have Spark's own. Only packages of this environment
+Spark unpacks the archive on each executor. The archive holds no Python interpreter: its bin/python starts the machine's
+own Python, which must match this one in minor version, machine type and libc. If it does not match, the executor's
+standard error says why. The archive omits PySpark, since executors have Spark's own. Only packages of this environment
 are packed, and nothing is downloaded.
 
 Exit codes: 0 done, 2 refused, or it could not be written.

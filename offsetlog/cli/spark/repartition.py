@@ -1,4 +1,4 @@
-"""`offsetlog spark repartition`: the same log in another number of partitions."""
+"""`offsetlog spark repartition`: rewrites a log with another number of partitions."""
 
 from __future__ import annotations
 

@@ -26,14 +26,14 @@ def spark_for(
     settings: list[str] | None,
     output: str | None = None,
 ) -> Iterator[SparkSession]:
-    """Yields a session for a job, and stops it if it is new; Spark's failures become errors of offsetlog.
+    """Yields a Spark session for a job, and stops it if it is new; turns Spark's failures into errors of offsetlog.
 
-    `output` is the place that the job writes to, if any.
+    `output` is the path that the job writes to, if it writes.
 
     Raises:
-        ConfigError: PySpark is not installed, Spark does not start, or it cannot write to a place such as `output`.
-        OffsetLogError: the error that the source raised on an executor; for any other failure, the first line of
-            Spark's message with the exception of the Python worker.
+        ConfigError: PySpark is not installed, Spark does not start, or Spark cannot write to a path such as `output`.
+        OffsetLogError: the job failed.  This is the error that the data source raised on an executor, or else an error
+            with the first line of Spark's message and the exception of the Python worker.
     """
     parsed = parse_settings(settings)
     try:
@@ -59,11 +59,11 @@ def spark_for(
 
 @contextlib.contextmanager
 def checked_on_driver(master: str | None) -> Iterator[None]:
-    """If the job runs on a cluster, adds to the error about a missing log that the driver has to see the log.
+    """If the job runs on a cluster, adds to the error about a missing log that the driver must see the log.
 
     Raises:
-        MissingFileError: the driver does not see the log; the message names the ways to read it.  Other errors of the
-            path checks pass unchanged.
+        MissingFileError: the driver does not see the log; the message names the ways to read it.  Other errors are not
+            changed.
     """
     try:
         yield
@@ -94,7 +94,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 @contextlib.contextmanager
 def own_failures() -> Iterator[None]:
-    """Turns a failure of Spark into the error that an executor raised, or into one with Spark's first line."""
+    """Turns a failure of Spark into the error that an executor raised, or into an error with Spark's first line."""
     try:
         yield
     except CorruptionError as failure:
@@ -109,7 +109,7 @@ def own_failures() -> Iterator[None]:
 
 
 def _with_way_on(failure: CorruptionError) -> OffsetLogError:
-    """Adds the ways to go on to the error of a damaged log; the error of a missing part names them already."""
+    """Adds the ways to continue to the error of a damaged log; the error of a missing part already names them."""
     if "--permissive" in str(failure):
         return failure
     return type(failure)(
@@ -121,7 +121,7 @@ def _with_way_on(failure: CorruptionError) -> OffsetLogError:
 
 
 def failure_of(text: str) -> OffsetLogError:
-    """Returns the error that a message of Spark reports."""
+    """Makes the error that a message of Spark reports."""
     ours = _OURS.findall(text)
     if ours:
         name, message = ours[-1]
@@ -135,7 +135,7 @@ def failure_of(text: str) -> OffsetLogError:
 
 
 def _cause_of(text: str) -> str:
-    """Returns the exception that ends the last Python traceback in a text, in one line; "" if there is none."""
+    """Returns the exception at the end of the last Python traceback in a text, in one line; "" without a traceback."""
     _, found, after = text.rpartition(_TRACEBACK)
     if not found:
         return ""

@@ -1,4 +1,4 @@
-"""`offsetlog spark verify`: the digest of each log partition, computed on Spark and by the engine."""
+"""`offsetlog spark verify`: compares the digest of each log partition, computed by Spark and by the engine."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from offsetlog.types import Digest
 
 HELP = """Compute the digest of each log partition twice, on Spark from the views and by a replay in the engine.
 
-Both digests cover the same records, even while the log is written to. PATH is only read. A log that ends before the
-offset in a checkpoint beside it has lost its tail, which is reported; so is everything else that its witnesses list and
-that is missing. With --permissive, only the digests decide the exit code.
+Both digests cover the same records, even while the log is written to. PATH is only read. If a log ends before the
+offset in the checkpoint beside it, its tail is lost and is reported. So is everything else that the witnesses of the
+log list and that is missing. With --permissive, only the digests decide the exit code.
 
-With --logical the last row, which has no log partition, is the sum over all of them: equal sums of two clusters are
-equal states, however many log partitions each has.
+With --logical, the last row has no log partition: it is the sum over all of them. If the sums of two clusters are
+equal, so are their states, however many log partitions each cluster has.
 
 Exit codes: 0 equal, 1 they differ, or damage or a missing tail was found, 2 could not be read.
 

@@ -1,7 +1,7 @@
-"""One picture of a server: lines of facts, and tables of requests and groups.
+"""One frame of the display: lines of facts about a server, and tables of its requests and groups.
 
-Unknown values are left out: a broker without metrics has no rates.  The first picture of a server has
-the rates since its start.
+Unknown values are omitted: for example, a broker without metrics has no rates.  The first frame shows the rates since
+the start of the server.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ FLUSHES = "offsetlog_flush_duration_seconds"
 
 
 class Table(NamedTuple):
-    """A table: headings, where a leading `<` marks a column of text, and rows."""
+    """A table of headings and rows; a `<` before a heading marks a column of text."""
 
     headings: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
 
 
 class Frame(NamedTuple):
-    """One picture: lines, and the tables below them."""
+    """One frame: lines, and the tables below them."""
 
     lines: list[str]
     tables: list[Table]
@@ -40,8 +40,8 @@ def frame_of(
 
     Args:
         address: the server's address.
-        groups: None if they are unknown.
-        interval: None if there are no metrics.
+        groups: the groups; None if they are unknown.
+        interval: the rates; None without metrics.
         trouble: why requested facts are missing.
     """
     lines = [f"offsetlog top  {address}"]
@@ -62,14 +62,14 @@ def frame_of(
 
 
 def rate_text(rate: float | None) -> str:
-    """A rate per second; "" if it is unknown."""
+    """Returns a rate per second as text; "" if the rate is unknown."""
     if rate is None:
         return ""
     return f"{rate:,.0f}" if rate >= 10 or rate == 0 else f"{rate:.2g}"
 
 
 def duration_text(seconds: float | None) -> str:
-    """A short time; "" if it is unknown."""
+    """Returns a short time as text; "" if the time is unknown."""
     if seconds is None:
         return ""
     if math.isinf(seconds):
@@ -82,7 +82,7 @@ def duration_text(seconds: float | None) -> str:
 
 
 def size_text(size: float) -> str:
-    """A number of bytes in a suitable unit."""
+    """Returns a number of bytes as text in a suitable unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < 1024:
             return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
@@ -91,7 +91,7 @@ def size_text(size: float) -> str:
 
 
 def age_text(seconds: float) -> str:
-    """A long time, in its two largest units."""
+    """Returns a long time as text, in its two largest units."""
     whole = int(seconds)
     for larger, smaller, factor, of in (("d", "h", 86400, 3600), ("h", "m", 3600, 60), ("m", "s", 60, 1)):
         if whole >= factor:

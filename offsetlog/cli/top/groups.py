@@ -20,8 +20,8 @@ class Group(NamedTuple):
     """A group; a field is None if the broker does not report it.
 
     Attributes:
-        protocol: the protocol that assigns its partitions; "" for none.
-        clients: the client ids of its members, each once.
+        protocol: the protocol that assigns partitions to the members; "" for none.
+        clients: the client ids of the members, each once.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Group(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """The groups that were described, and how many there are in all, by state."""
+    """The groups that were described, and the number of all groups by state."""
 
     shown: list[Group]
     by_state: Counter[str]
@@ -47,12 +47,12 @@ def groups_of(
     Args:
         client: connected to the broker.
         count_max: how many groups to describe.
-        rates: commits per second by group, which order the groups; None if they are unknown.
+        rates: commits per second by group, by which the groups are sorted; None if they are unknown.
 
     Raises:
         CoordinatorLoadingError: the broker is still loading the groups.
         ConnectionError: the broker refuses to list them.
-        Also as KafkaClient.
+        Also raises as KafkaClient.
     """
     answer = client.ask(ListGroupsRequest())
     if answer.error_code == error_codes.COORDINATOR_LOAD_IN_PROGRESS.code:

@@ -1,4 +1,4 @@
-"""A plain connection to a broker, for the few requests that `offsetlog top` sends."""
+"""A simple connection to a broker, for the few requests that `offsetlog top` sends."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ CLIENT_ID = "offsetlog-top"
 
 
 class KafkaClient:
-    """One connection with one request at a time, in the newest versions that both sides know.
+    """A connection that sends one request at a time, in the newest version that both sides support.
 
     Args:
         host, port: the broker's address.
-        timeout: limit of each wait, in seconds.
+        timeout: the limit for each wait, in seconds.
 
     Raises:
-        OSError: there is no answer at this address.
-        CorruptionError, UnsupportedVersionError: the peer is not a broker, or has no version in common with offsetlog.
+        OSError: no server answers at this address.
+        CorruptionError, UnsupportedVersionError: the server is not a broker, or supports no version that offsetlog
+            supports.
     """
 
     def __init__(self, host: str, port: int, timeout: float) -> None:

@@ -1,4 +1,4 @@
-"""Polls a running server, and shows each poll on a terminal."""
+"""Polls a running server, and shows the result of each poll on a terminal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Observer:
 
     Args:
         server: HOST:PORT for clients.
-        metrics: HOST:PORT of the metrics, None for none.
+        metrics: HOST:PORT of the metrics; None if the server has none.
         groups: how many groups to describe.
         clock: returns the time of day in seconds.
 
@@ -45,7 +45,7 @@ class Observer:
         self._before: Samples | None = None
 
     def look(self) -> Frame:
-        """Polls the server once; returns the frame.
+        """Polls the server once; returns the frame to show.
 
         Raises:
             OSError: the server does not answer.
@@ -87,9 +87,9 @@ class Observer:
 
 
 def show(observer: Observer, console: Console, wait: Callable[[], None], frame: Frame) -> None:
-    """Shows one picture after the other on a terminal, this one first, until `wait` raises.
+    """Shows one frame after another on a terminal, beginning with the given one, until `wait` raises.
 
-    If the server does not answer, the picture says so, and the server is polled again.
+    If the server does not answer, the frame says so, and the server is polled again.
     """
     from rich.live import Live
 
@@ -104,7 +104,7 @@ def show(observer: Observer, console: Console, wait: Callable[[], None], frame: 
 
 
 def drawn(frame: Frame) -> RenderableType:
-    """Returns a frame as rich draws it."""
+    """Returns a frame as an object that rich draws."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text

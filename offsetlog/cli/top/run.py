@@ -40,7 +40,7 @@ def command(
         int, typer.Option(metavar="N", min=0, help="How many groups to show.")
     ] = 30,
 ) -> int:
-    """Shows pictures until it is interrupted."""
+    """Shows frames until the user interrupts it."""
     observer = Observer(server, metrics, groups)
     output = Output(Format.TEXT)
     with closing(observer):

@@ -1,4 +1,4 @@
-"""Samples of a server's /metrics, and the rates and quantiles between two of them."""
+"""Samples of a server's /metrics, and the rates and quantiles between two polls."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class Samples(NamedTuple):
     group_commits: Mapping[str, int] | None = None
 
     def get(self, name: str, **labels: str) -> float | None:
-        """One sample, None if there is none."""
+        """Returns one sample; None if it does not exist."""
         return self.values.get(name, {}).get(tuple(sorted(labels.items())))
 
     def total(self, name: str) -> float | None:
-        """The sum over all labels, None if there is no sample."""
+        """Returns the sum over all labels; None if no sample exists."""
         found = self.values.get(name)
         return sum(found.values()) if found else None
 
 
 def parse(text: str, at: float) -> Samples:
-    """Reads an answer of /metrics.
+    """Parses an answer of /metrics.
 
     Raises:
         CorruptionError: the text is not in the format of Prometheus.
@@ -94,7 +94,7 @@ def _read(url: str, timeout: float) -> bytes:
 
 
 class Interval:
-    """Events between two polls, or since the start of the server if there is only one poll.
+    """The events between two polls, or since the start of the server if only one poll was made.
 
     Args:
         now: the samples of the later poll.
@@ -115,7 +115,7 @@ class Interval:
         return 0.0 if self._before is None else self._before.values.get(name, {}).get(labels, 0.0)
 
     def rate(self, name: str, **labels: str) -> float | None:
-        """The growth of a counter per second, over all samples with these labels; None if unknown."""
+        """Returns the growth of a counter per second, over all samples with these labels; None if unknown."""
         found = self.now.values.get(name)
         if not found or not self.seconds:
             return None
@@ -124,7 +124,7 @@ class Interval:
         return sum(grown) / self.seconds if grown else None
 
     def group_rates(self) -> Mapping[str, float] | None:
-        """Commits per second of each group that made any; None if unknown."""
+        """Returns the commits per second of each group that has committed; None if unknown."""
         commits = self.now.group_commits
         if commits is None or not self.seconds:
             return None
@@ -137,7 +137,7 @@ class Interval:
         return {group: count / self.seconds for group, count in grown.items() if count}
 
     def quantile(self, name: str, share: float, **labels: str) -> float | None:
-        """A quantile of a histogram in seconds, as Prometheus estimates it; None if there were no events."""
+        """Returns a quantile of a histogram in seconds, estimated as in Prometheus; None without events."""
         return quantile(share, sorted(self._buckets(f"{name}_bucket", labels)))
 
     def _buckets(self, name: str, labels: Mapping[str, str]) -> Iterator[tuple[float, float]]:
@@ -152,8 +152,8 @@ def quantile(share: float, cumulative: list[tuple[float, float]]) -> float | Non
     """Returns a quantile of a histogram, interpolated linearly within its bucket.
 
     Args:
-        share: from 0 to 1.
-        cumulative: the bounds with the number of values up to each, in order; the last is infinite.
+        share: the quantile, from 0 to 1.
+        cumulative: each bucket's upper bound with the number of values up to it, ascending; the last bound is infinite.
 
     Returns:
         None if there are no values; infinity if the quantile is above the last finite bound.

@@ -1,4 +1,4 @@
-"""The handlers of requests, by what they are about; `HANDLERS` has them by API."""
+"""The handlers of requests, one module per subject; `HANDLERS` maps each API to its handler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from offsetlog.server.node import NodeState
 
 Handler = Callable[[NodeState, Exchange], None]
 
-#: By the key of the API.
+#: The handlers by the key of the API.
 HANDLERS: dict[int, Handler] = {
     0: produce.produce,
     1: fetch.fetch,

@@ -1,4 +1,4 @@
-"""Creates topics because a client asks for them (``auto.create.topics.enable``)."""
+"""Creates missing topics that a client asks about (``auto.create.topics.enable``)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from offsetlog.topics.found_topics import CLUSTER_METADATA
 
 _log = logging.getLogger(__name__)
 
-#: Topics that belong to brokers: no client makes them by asking for them.
+#: Topics that belong to brokers; a client's request does not create them.
 NOT_MADE = (CLUSTER_METADATA, *INTERNAL_TOPICS)
 
 
 def names_to_make(node: NodeState, request: MetadataRequest) -> list[str]:
-    """Returns the topics that are named without an id, do not exist, and may be created."""
+    """Returns the requested topics that do not exist and may be created; none if any is requested by id."""
     if not (request.allow_auto_topic_creation and node.topic_defaults.auto_create):
         return []
     asked = request.topics or ()
@@ -29,9 +29,9 @@ def names_to_make(node: NodeState, request: MetadataRequest) -> list[str]:
 
 
 async def make_topics(node: NodeState, names: Sequence[str]) -> None:
-    """Creates those topics that are still missing, in one change; a failure is logged."""
+    """Creates those of the topics that are still missing, in one change; logs a failure."""
     async with making(node, names):
-        # Another client may have made them, or others, meanwhile.
+        # Another client may have created these topics, or others, in the meantime.
         try:
             await node.metadata.put_topics(_new_topics(node, names))
         except StorageError as failure:
@@ -39,7 +39,7 @@ async def make_topics(node: NodeState, names: Sequence[str]) -> None:
 
 
 def _new_topics(node: NodeState, names: Sequence[str]) -> list[Topic]:
-    # Topics above the limit of partitions are made when they are asked for again.
+    # Topics above the limit of partitions are created when a client asks for them again.
     partitions = node.topic_defaults.partitions
     made: dict[str, Topic] = {}
     for name in dict.fromkeys(names):

@@ -31,33 +31,35 @@ from offsetlog.server.placement import Node
 #: The keys of the APIs that are served.
 SERVED: set[int] = set()
 
-#: Older librdkafka takes a broker without Produce 0 for one of before 0.10; it is advertised, and not
-#: served, as in Kafka.
+#: Older librdkafka takes a broker without Produce 0 for one older than 0.10.  As in Kafka, the
+#: version is announced but not served.
 PRODUCE = 0
 
-#: Names and versions of clients, from ApiVersions 3 on.
+#: The names and versions of client software that are allowed, from ApiVersions 3 on.
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
-#: The key type of a group, and of a transactional id, in FindCoordinator.
+#: The key types of groups and transactional ids in FindCoordinator.
 GROUP, TRANSACTION = 0, 1
 
-#: From this version on Metadata asks for all topics with null; before, with an empty list.
+#: From this version on, null asks Metadata for all topics; before, an empty list does.
 METADATA_WITH_NULL = 1
-#: From this version on Metadata asks for topics by id, too; two versions before it can say so in vain.
+#: From this version on, Metadata finds topics by id; the two versions before it have the field, but
+#: such requests fail.
 METADATA_BY_ID = 12
-#: Operations that every client may do, one bit each: there is no access control.
+#: The operations that are allowed, one bit each: every client may do everything.
 TOPIC_OPERATIONS, CLUSTER_OPERATIONS = 0xDF8, 0x1FA0
 NOT_ASKED_FOR = -(1 << 31)
-#: DescribeCluster names brokers; those that ask for the endpoints of controllers are to ask one.
+#: The endpoint types of DescribeCluster.  Requests for the endpoints of controllers must be sent to
+#: a controller.
 BROKERS, CONTROLLERS = 1, 2
-#: From this version on FindCoordinator asks for any number of keys.
+#: From this version on, FindCoordinator takes any number of keys.
 FIND_COORDINATORS = 4
-#: Earlier versions carry this message where there is no error, as in Kafka.
+#: Before that version, an answer without an error carries this message, as in Kafka.
 NO_ERROR = "NONE"
 
 
 def served_versions() -> tuple[ApiVersionsResponseApiKey, ...]:
-    """Returns the APIs and versions that clients are advised to use."""
+    """Returns the APIs and versions that the server announces to clients."""
     return tuple(
         ApiVersionsResponseApiKey(
             api.key, 0 if api.key == PRODUCE else api.advertised_from, api.last_version
@@ -89,7 +91,7 @@ def unsupported_api_versions() -> ApiVersionsResponse:
 
 
 def metadata(node: NodeState, exchange: Exchange) -> None:
-    """Answers with the nodes and the requested topics; may create those."""
+    """Answers with the nodes and the requested topics; may create missing topics."""
     request: MetadataRequest = exchange.request.message
     names = names_to_make(node, request)
     if names:
@@ -155,7 +157,7 @@ def _all_topics(node: NodeState) -> list[MetadataResponseTopic]:
 
 
 def _topics_asked_for(node: NodeState, request: MetadataRequest) -> list[MetadataResponseTopic]:
-    """Returns each requested topic once, existing ones first.  If one is requested by id, names are ignored."""
+    """Returns each requested topic once, existing ones first.  If any is requested by id, names are ignored."""
     asked = tuple(dict.fromkeys(request.topics or ()))
     by_id = [each.topic_id for each in asked if any(each.topic_id)]
     if by_id:

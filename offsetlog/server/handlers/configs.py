@@ -1,4 +1,4 @@
-"""DescribeConfigs and IncrementalAlterConfigs: the settings of topics, and those of the node."""
+"""DescribeConfigs and IncrementalAlterConfigs: the settings of topics and of the node."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ from offsetlog.topics import configs
 from offsetlog.topics.configs import TOPIC_CONFIGS, Kind
 
 TOPIC, BROKER = 2, 4
-#: With loggers of a broker, metrics of clients, and groups, which Kafka describes as well.
+#: Topics and nodes, and the types that only Kafka describes: loggers of a broker, metrics of
+#: clients, and groups.
 KNOWN_TYPES = frozenset((TOPIC, BROKER, 8, 16, 32))
 
-#: Where a value comes from.
+#: The sources of values.
 DYNAMIC_TOPIC_CONFIG, STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 1, 4, 5
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -56,7 +57,7 @@ class _RefusedError(Exception):
 
 
 def describe_configs(node: NodeState, exchange: Exchange) -> None:
-    """Answers with the settings of topics and of this node; a repeated resource is answered once."""
+    """Answers with the settings of topics and of this node; answers a repeated resource once."""
     request: DescribeConfigsRequest = exchange.request.message
     asked = tuple(dict.fromkeys(request.resources))
     if any(each.resource_type not in KNOWN_TYPES for each in asked):
@@ -74,7 +75,8 @@ def _refused_type(asked: DescribeConfigsRequestResource) -> Described:
 
 
 class _TopicEntries:
-    # Those of topics with the same settings are made once for a request, which may name all topics.
+    # Topics with the same settings share one list of entries within a request, which may name all
+    # topics.
 
     def __init__(self, request: DescribeConfigsRequest, properties: Mapping[str, str]) -> None:
         self._request = request
@@ -102,7 +104,7 @@ def _described(
             raise _RefusedError(error_codes.INVALID_REQUEST, f"resource type {kind} has no settings")
     except _RefusedError as refused:
         return Described(refused.error.code, refused.reason, kind, name)
-    if asked.configuration_keys:  # neither null nor empty, which ask for all, as in Kafka
+    if asked.configuration_keys:  # null and an empty list ask for all, as in Kafka
         wanted = frozenset(asked.configuration_keys)
         entries = [each for each in entries if each.name in wanted]
     return Described(0, "", kind, name, tuple(entries))
@@ -185,7 +187,7 @@ def _text(value: object) -> str:
 
 
 def incremental_alter_configs(node: NodeState, exchange: Exchange) -> None:
-    """Changes settings of topics, all or none for each topic, or only validates the change."""
+    """Changes settings of topics, or only validates the change; a topic gets all of its changes or none."""
     node.disk.answer(exchange, _alter_configs(node, exchange))
 
 

@@ -1,4 +1,4 @@
-"""Fetch: records from logs, waiting for them if there are too few (docs/format/topics.md §17.3)."""
+"""Fetch: reads records from logs, and waits if too few exist (docs/format/topics.md §17.3)."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from offsetlog.server.node import NodeState
 from offsetlog.server.partition_logs import ReadableLog
 from offsetlog.topics.partition_log import PartitionLog
 
-#: From this version on topics have ids in place of names.
+#: From this version on, ids identify topics instead of names.
 WITH_TOPIC_IDS = 13
-#: A request gets no more than this (``fetch.max.bytes`` of a broker).
+#: The largest size of one answer (``fetch.max.bytes`` of a broker).
 BYTES_MAX = 55 << 20
-#: A read from the disk takes memory for so much at least, since the first batch is read whole: the
+#: A read from the disk takes at least this much memory, since the first batch is read whole: the
 #: default of ``message.max.bytes``.
 FIRST_BATCH_BYTES = 1 << 20
 
 READ_COMMITTED = 1
-#: Epochs of a session that ask for everything, with or without a session to follow.
+#: Session epochs that ask for all partitions: without a session, or to begin one.
 FULL_FETCH = (-1, 0)
 
 UNKNOWN = (error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.UNKNOWN_TOPIC_ID)
@@ -48,23 +48,23 @@ Asked = list[FetchRequestTopic]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    # One partition of the request, with its log, or why it is refused.
+    # One partition of the request, with its log or with the error that refuses it.
     asked: FetchRequestTopicPartition
     log: ReadableLog | None
     error: ErrorCode = error_codes.NONE
 
 
 class _Found(NamedTuple):
-    # The answers that were read, by topic; their bytes; and whether they can be given at once.
+    # The answers read so far, by topic; their size in bytes; and whether they can be sent at once.
     answers: list[list[Answer]]
     size: int
     is_enough: bool
 
 
 def fetch(node: NodeState, exchange: Exchange) -> None:
-    """Answers with records, once there are enough or the client's wait has ended."""
+    """Answers with records, once enough exist or the client's maximum wait has passed."""
     request: FetchRequest = exchange.request.message
-    # No session is ever kept, so none can be gone on with.
+    # This server keeps no fetch sessions, so none can be continued.
     if request.session_epoch not in FULL_FETCH:
         exchange.reply(FetchResponse(error_code=error_codes.FETCH_SESSION_ID_NOT_FOUND.code))
         return
@@ -98,7 +98,7 @@ async def _opened_first(
 
 
 class _Fetch:
-    # One request, from its first look at the logs to its answer.
+    # One fetch request, from its first look at the logs to its answer.
 
     def __init__(self, node: NodeState, exchange: Exchange, asked: Asked) -> None:
         self._node = node
@@ -106,7 +106,7 @@ class _Fetch:
         self._exchange = exchange
         self._is_committed_only = self._request.isolation_level == READ_COMMITTED
         self._bytes_max = max(min(self._request.max_bytes, BYTES_MAX), 0)
-        # More than an answer can have would never be there.
+        # An answer never holds more than `_bytes_max`, so waiting for more would not end.
         self._bytes_min = min(self._request.min_bytes, self._bytes_max)
         self._places = [
             (topic, [self._place(topic, each) for each in topic.partitions])
@@ -126,28 +126,28 @@ class _Fetch:
         request = self._request
         is_of_replica = max(request.replica_id, request.replica_state.replica_id) >= 0
         if is_of_replica and place.log is not None:
-            # This node alone has the partition, and knows no replica.
+            # Only this node has the partition; it knows no replicas.
             return _Place(asked, None, error_codes.NOT_LEADER_OR_FOLLOWER)
         return place
 
     # ------------------------------------------------------------------------------------------- waiting
 
     def begin(self) -> None:
-        """Answers at once, or begins to wait; records on disk are read on another thread."""
+        """Answers at once, or begins to wait; another thread reads records that are not in memory."""
         if self._is_warm():
             self._answer_or_wait(self._read_enough())
         else:
             self._begin_reading(self._read_enough, self._answer_or_wait)
 
     async def begin_cold(self) -> None:
-        """Reads on another thread, then continues as `begin`."""
+        """Reads on another thread, then continues like `begin`."""
         self._pin()
         await self._read_cold(self._read_enough, self._answer_or_wait)
 
     def _begin_reading(
         self, read: Callable[[], _Found], then: Callable[[_Found], None]
     ) -> None:
-        # Before the task begins to run, so that no log is closed meanwhile.
+        # Pins the logs before the task begins to run, so that none is closed before that.
         self._pin()
         self._node.disk.answer(self._exchange, self._read_cold(read, then))
 
@@ -157,7 +157,8 @@ class _Fetch:
         self._was_off_loop = True
         disk = self._node.disk
         try:
-            # Given back when the answer is written, and counts as one that is not read.
+            # The memory is given back when the answer is passed on; from then on it counts as
+            # unread.
             async with disk.read_memory.share(self._size_max()) as share:
                 if self._exchange.is_abandoned:
                     return
@@ -184,7 +185,8 @@ class _Fetch:
         return max(size, FIRST_BATCH_BYTES)
 
     def _read_enough(self) -> _Found:
-        # As `_read`, with regard to how much the client waits for; on any thread.
+        # Like `_read`, but also checks the minimum size that the client waits for.  Runs on any
+        # thread.
         found = self._read()
         size = found.size
         is_enough = size >= self._bytes_min or (size > 0 and self._has_enough())
@@ -203,7 +205,7 @@ class _Fetch:
         self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._finish)
         self._exchange.on_abandoned(self._stop)
         self._exchange.wait()
-        # Records that came between the read on another thread and the watch woke no request.
+        # Records that arrived between the read on another thread and the `watch` woke no request.
         if self._was_off_loop:
             self._look()
 
@@ -212,7 +214,7 @@ class _Fetch:
             self._finish()
 
     def _has_enough(self) -> bool:
-        # As Kafka counts: all bytes there, and not only the whole batches that fit the limits.
+        # Like Kafka, counts all existing bytes, not only the whole batches that fit the limits.
         size = 0
         for _, places in self._places:
             for place in places:
@@ -256,7 +258,7 @@ class _Fetch:
         return log.last_stable_offset if self._is_committed_only else log.watermark
 
     def _read(self) -> _Found:
-        # Those are enough of which one has to be given at once; on any thread.
+        # The answers are enough if one of them must be sent at once.  Runs on any thread.
         left = self._bytes_max
         size, must_answer = 0, False
         answers = []
@@ -351,7 +353,7 @@ def _place(
 
 
 def epoch_error(asked: int, own: int) -> ErrorCode | None:
-    """Returns the error for a client whose leader epoch differs from ours, or None (-1 matches any)."""
+    """Returns the error for a client whose leader epoch differs from this node's, or None; -1 matches any."""
     if asked in (-1, own):
         return None
     return (
@@ -362,7 +364,7 @@ def epoch_error(asked: int, own: int) -> ErrorCode | None:
 def _diverging(
     asked: FetchRequestTopicPartition, log: ReadableLog
 ) -> FetchResponseResponsePartitionDivergingEpoch | None:
-    # Where the log of who asks parts from this one (docs/format/leader-epochs.md §12).
+    # Returns where the client's log diverges from this one (docs/format/leader-epochs.md §12).
     if asked.last_fetched_epoch < 0:
         return None
     end = log.end_offset_for_epoch(asked.last_fetched_epoch)
@@ -374,7 +376,7 @@ def _diverging(
 
 
 def _refused(asked: FetchRequestTopicPartition, error: ErrorCode) -> Answer:
-    # As Kafka has it: an empty list where there is no such partition, else null.
+    # As in Kafka: an empty list if the partition does not exist, else null.
     aborted = () if error in UNKNOWN else None
     return Answer(
         asked.partition, error.code, high_watermark=-1, aborted_transactions=aborted, records=b""

@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and the administrative requests about groups.
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and the administrative requests for groups.
 
 Source: docs/format/coordinator.md §5.5, §5.6, §5.8-5.10.
 """
@@ -28,24 +28,24 @@ from offsetlog.server.node import NodeState
 
 
 def join_group(node: NodeState, exchange: Exchange) -> None:
-    """Answers when the rebalance that it begins or joins completes."""
+    """Handles a JoinGroup; answers when the rebalance that it begins or joins completes."""
     node.groups.run(exchange, node.groups.coordinator.join)
     exchange.wait()
 
 
 def sync_group(node: NodeState, exchange: Exchange) -> None:
-    """Answers when the leader's assignment is stored."""
+    """Handles a SyncGroup; answers when the group leader's assignment is stored."""
     node.groups.run(exchange, node.groups.coordinator.sync)
     exchange.wait()
 
 
 def heartbeat(node: NodeState, exchange: Exchange) -> None:
-    """Answers at once."""
+    """Handles a Heartbeat; answers at once."""
     node.groups.run(exchange, node.groups.coordinator.heartbeat)
 
 
 def leave_group(node: NodeState, exchange: Exchange) -> None:
-    """Answers at once, or, if the group becomes empty, when that is stored."""
+    """Handles a LeaveGroup; answers at once, or once the change is stored if the group becomes empty."""
     node.groups.run(exchange, node.groups.coordinator.leave)
 
 
@@ -55,7 +55,7 @@ CLASSIC = "classic"
 
 
 def list_groups(node: NodeState, exchange: Exchange) -> None:
-    """Answers with the groups of the partitions that this node leads, in any order."""
+    """Answers with the groups of the log partitions that this node leads, in any order."""
     request: ListGroupsRequest = exchange.request.message
     if node.groups.coordinator.is_loading:
         error = error_codes.COORDINATOR_LOAD_IN_PROGRESS
@@ -96,19 +96,20 @@ def _all_groups(node: NodeState) -> Iterator[ListGroupsResponseGroup]:
 
 # ------------------------------------------------------------------------------------------- describe
 
-#: From this version on DescribeGroups says that a group is not there.
+#: From this version on, DescribeGroups reports that a group does not exist.
 DESCRIBE_WITH_MISSING_GROUP = 6
-#: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: whoever asks may do all of a group.
+#: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: every client may do everything to a
+#: group.
 ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 NOT_ASKED_FOR = -(1 << 31)
-#: Once the members in an answer have this many bytes, the client must ask for the other groups again.
+#: When the members in an answer reach this size, the client must ask for the other groups again.
 DESCRIBED_BYTES_MAX = 16 << 20
-#: Taken for what a member has besides its names, its metadata and its assignment.
+#: The assumed size of a member besides its names, metadata and assignment.
 MEMBER_BYTES = 64
 
 
 def describe_groups(node: NodeState, exchange: Exchange) -> None:
-    """Answers with the members of classic groups; each group is described once per request."""
+    """Answers with the members of classic groups; describes each group once per request."""
     request: DescribeGroupsRequest = exchange.request.message
     operations = ALL_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
     described: dict[str, tuple[DescribeGroupsResponseGroup, int]] = {}
@@ -116,7 +117,7 @@ def describe_groups(node: NodeState, exchange: Exchange) -> None:
     answered = 0
     for name in request.groups:
         if answered >= DESCRIBED_BYTES_MAX:
-            # Clients ask for such a group again, and not for those that are answered.
+            # Clients ask again only for groups with this error.
             code = error_codes.COORDINATOR_LOAD_IN_PROGRESS.code
             groups.append(DescribeGroupsResponseGroup(code, group_id=name))
             continue

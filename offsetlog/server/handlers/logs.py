@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: places in logs (docs/format/topics.md §17.4)."""
+"""ListOffsets and OffsetForLeaderEpoch: find offsets in logs (docs/format/topics.md §17.4)."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from offsetlog.server.node import NodeState
 from offsetlog.server.partition_logs import ReadableLog
 from offsetlog.topics.partition_log import PartitionLog
 
-#: Times that are no times: the log end, the log start, the newest record, the start of what is here
-#: and not in remote storage.
+#: Special timestamps: the log end, the log start, the newest record, and the start of the part that
+#: is not only in remote storage.
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
-#: Offsets of remote storage, which this server does not have.
+#: Special timestamps about remote storage, which this server does not have.
 REMOTE = (-5, -6)
-#: The first version that may ask for each; no version may ask for another time below 0.
+#: The first version that may use each special timestamp; other times below 0 are not allowed.
 SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, -5: 9, -6: 11}
 NEVER = 1 << 15
 
@@ -55,18 +55,19 @@ def _log_of(
 
 @dataclass(frozen=True, slots=True)
 class _TimeQuestion:
-    # About one partition: the batches around the time are read and decompressed for it.
+    # The question about one partition; the answer reads and decompresses the batches around the
+    # time.
     number: int
     log: ReadableLog
     timestamp: int
     end: int
 
     def answer(self) -> Answer:
-        """Reads; on any thread."""
+        """Reads the log and returns the answer; any thread may call this."""
         try:
             found = self.log.record_at_time(self.timestamp, self.end)
         except ClosedError:
-            return Answer(self.number, error_codes.UNKNOWN_TOPIC_OR_PARTITION.code)  # it was deleted
+            return Answer(self.number, error_codes.UNKNOWN_TOPIC_OR_PARTITION.code)  # the partition was deleted
         except OffsetLogError:
             return Answer(self.number, error_codes.KAFKA_STORAGE_ERROR.code)
         if found is None:
@@ -74,12 +75,12 @@ class _TimeQuestion:
         return Answer(self.number, 0, found.timestamp, found.offset, found.leader_epoch)
 
 
-#: By topic, as in the request; what is asked by time is not answered yet.
+#: The answers by topic, in the order of the request; questions by time are not answered yet.
 Places = list[tuple[str, list[Answer | _TimeQuestion]]]
 
 
 def list_offsets(node: NodeState, exchange: Exchange) -> None:
-    """Answers with offsets by time, or the ends of logs; reads from disk run on another thread."""
+    """Answers with offsets for times, or the ends of logs; another thread reads from the disk."""
     request: ListOffsetsRequest = exchange.request.message
     wanted = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
     unopened = _unopened(node, wanted)
@@ -101,7 +102,7 @@ async def _list_opened(node: NodeState, exchange: Exchange, unopened: list[Parti
 
 
 def _pinned(places: Places) -> list[ReadableLog]:
-    # The logs that are read, which are to stay open until then.
+    # Pins the logs that will be read, so that they stay open until then.
     logs = [each.log for _, own in places for each in own if isinstance(each, _TimeQuestion)]
     for log in logs:
         log.pin()
@@ -111,8 +112,8 @@ def _pinned(places: Places) -> list[ReadableLog]:
 async def _list_read(
     node: NodeState, exchange: Exchange, places: Places, logs: list[ReadableLog]
 ) -> None:
-    # One partition at a time: a request with many of them takes turns with those of other clients,
-    # and ends with its connection.
+    # Reads one partition at a time, so that a request for many takes turns with other clients'
+    # requests, and stops when its connection ends.
     try:
         for _, own in places:
             for at, each in enumerate(own):
@@ -204,7 +205,7 @@ def _found(log: ReadableLog, number: int, timestamp: int, end: int) -> Answer | 
 
 
 def offset_for_leader_epoch(node: NodeState, exchange: Exchange) -> None:
-    """Answers where leader epochs end."""
+    """Answers with the end offsets of leader epochs."""
     request: OffsetForLeaderEpochRequest = exchange.request.message
     wanted = [(topic.topic, each.partition) for topic in request.topics for each in topic.partitions]
     unopened = _unopened(node, wanted)

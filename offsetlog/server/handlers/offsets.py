@@ -42,31 +42,31 @@ from offsetlog.server.metadata_store import Topic
 from offsetlog.server.node import NodeState
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
-#: From this version on topics have ids in place of names.
+#: From this version on, ids identify topics instead of names.
 WITH_TOPIC_IDS = 10
-#: Once an answer has so many positions of groups that are asked for all of theirs, other groups are to
-#: be asked for again.
+#: Limit for the positions in an answer to requests for all positions of groups; the client must ask
+#: again for groups above it.
 POSITIONS_MAX = 100_000
-#: From this version on OffsetFetch asks for any number of groups.
+#: From this version on, OffsetFetch takes any number of groups.
 FETCH_OF_GROUPS = 8
-#: Before this version an error of the group is that of every partition.
+#: Before this version, the error of a group is repeated for each of its partitions.
 FETCH_WITH_ERROR = 2
 
-#: In this version a position that is not there is an error of its partition.
+#: In this version, a missing position is an error of its partition.
 FETCH_WITHOUT_POSITION_UNKNOWN = 0
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 NO_ID = bytes(16)
-#: The last time there is, in ms since 1970.
+#: The last possible time, in ms since 1970.
 TIME_MAX = 2**63 - 1
-#: How a fetch of given keys answers for one without a position.
+#: The answer of a fetch for a partition without a position.
 NO_POSITION = OffsetAndMetadata(-1)
 
 
 class _Key(NamedTuple):
-    # A topic as the client names it.
+    # A topic by its name and id, as the client gave them.
     name: str
     topic_id: bytes
 
@@ -75,10 +75,10 @@ class _Key(NamedTuple):
 
 
 class _CommitAnswer:
-    """The answer of a commit: refused partitions first, then the others in the client's order.
+    """The answer to a commit: missing partitions first, then the others in the client's order.
 
-    A topic that the request names twice appears twice in the answer, unless a partition of any topic is
-    refused because it does not exist: then it appears once, as in Kafka.
+    If the request names a topic twice, so does the answer.  But if any requested partition does not
+    exist, the answer names each topic once, as in Kafka.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class _CommitAnswer:
         )
 
     def add(self, key: _Key, errors: Iterable[tuple[int, ErrorCode | None]]) -> None:
-        """Adds partitions of one topic, each with the reason for which it is not committed."""
+        """Adds partitions of one topic, each with the error that keeps it from being committed, or None."""
         partitions = [
             OffsetCommitResponseTopicPartition(each, 0 if error is None else error.code)
             for each, error in errors
@@ -114,12 +114,13 @@ class _CommitAnswer:
         )
 
 
-#: By topic, in the order of the request: numbers of partitions, and why they are not committed.
+#: By topic, in the order of the request: partitions with the errors that keep them from being
+#: committed.
 _Errors = list[tuple[_Key, list[tuple[int, ErrorCode | None]]]]
 
 
 def offset_commit(node: NodeState, exchange: Exchange) -> None:
-    """Commits the positions of one request: all that are not refused, or none."""
+    """Commits the positions of one request: either all that were not refused, or none."""
     request: OffsetCommitRequest = exchange.request.message
     answer = _CommitAnswer()
     known = _known_topics(node, request.topics, exchange.version, answer)
@@ -225,7 +226,7 @@ def _committed(
 
 
 def commit_refused(request: Request, failure: OffsetLogError) -> bytes:
-    """Returns the frame of the answer to a commit that failed after it was written."""
+    """Returns the frame that answers a commit whose wait for durability failed."""
     answer = error_answer(request, write_error(failure).code)
     return encode_response(answer, request.api_version, request.correlation_id)
 
@@ -340,14 +341,15 @@ def _deleted(exchange: Exchange, answer: OffsetDeleteResponse, pending: Pending[
 # ---------------------------------------------------------------------------------------------- fetch
 
 
-#: Why what a log partition has written does not count yet.
+#: The errors of log partitions whose written records are not in effect yet, by partition number.
 _Unsettled = Mapping[int, ErrorCode]
 
 
 def offset_fetch(node: NodeState, exchange: Exchange) -> None:
     """Answers with the positions of groups, for the requested partitions or for all.
 
-    If the client requires stable positions, it waits until everything written has taken effect.
+    If the client requires stable positions, the answer waits until everything written has taken
+    effect.
     """
     request: OffsetFetchRequest = exchange.request.message
     is_of_groups = exchange.version >= FETCH_OF_GROUPS
@@ -387,7 +389,8 @@ def _unsettled(node: NodeState, groups: Iterable[str]) -> dict[int, Pending[int]
 
 
 def _if_storable(read: Callable[P, T], *asked: P.args, **more: P.kwargs) -> T | None:
-    # Reads from a group; returns None where no record can hold its name, or that of a topic.
+    # Calls a function about a group; returns None if no record can hold the name of the group or
+    # the topic.
     try:
         return read(*asked, **more)
     except StringTooLongError:
@@ -395,7 +398,7 @@ def _if_storable(read: Callable[P, T], *asked: P.args, **more: P.kwargs) -> T | 
 
 
 class _Reading:
-    """Reads the positions for one request: each group once, however often it is named."""
+    """Reads the positions for one request; reads each group once, however often it is named."""
 
     def __init__(self, node: NodeState, version: int, require_stable: bool) -> None:
         self.node = node
@@ -500,7 +503,7 @@ def _fetched(
     except OffsetLogError as failure:
         return OffsetFetchResponseGroup(asked.group_id, error_code=failure.error_code)
     if topics is None:
-        # Clients ask for such a group again, and not for those that are answered.
+        # Clients ask again only for groups with this error.
         ask_again = error_codes.COORDINATOR_LOAD_IN_PROGRESS
         return OffsetFetchResponseGroup(asked.group_id, error_code=ask_again.code)
     return OffsetFetchResponseGroup(asked.group_id, topics)
@@ -517,7 +520,7 @@ def _all_positions(
     for name, partitions in found.items():
         topic = node.metadata.topic(name)
         if version >= WITH_TOPIC_IDS and topic is None:
-            continue    # it has no id by which the client could know it
+            continue    # the topic has no id, so the client could not identify it
         topic_id = NO_ID if topic is None else topic.topic_id
         topics.append(OffsetFetchResponseGroupTopic(name, topic_id, tuple(partitions)))
     return tuple(topics)

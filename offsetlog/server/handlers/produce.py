@@ -32,14 +32,14 @@ from offsetlog.types import Appended
 
 _log = logging.getLogger(__name__)
 
-#: From this version on topics have ids in place of names.
+#: From this version on, ids identify topics instead of names.
 WITH_TOPIC_IDS = 13
-#: From this version on batches may be compressed with zstd.
+#: From this version on, batches may be compressed with zstd.
 WITH_ZSTD = 7
 
 ALL_REPLICAS, LEADER, NOBODY = -1, 1, 0
 
-#: By the name of the refusal (`Appended.refusal`).
+#: The errors by the name of the refusal (`Appended.refusal`).
 REFUSALS = {
     "not_one_batch": error_codes.INVALID_RECORD,
     "corrupt_message": error_codes.CORRUPT_MESSAGE,
@@ -60,9 +60,9 @@ BEFORE_THE_LOG = (
     "unsupported_compression",
 )
 
-#: Where a batch says how it is compressed (docs/format/batches.md §2.1).
+#: The position of the compression in a batch (docs/format/batches.md §2.1).
 AT_CODEC, CODEC_BITS = 22, 7
-#: Refused records that an answer names, of all partitions; each with the reason in words.
+#: Limit for the refused records that an answer names, with their reasons, over all partitions.
 NAMED_RECORDS_MAX = 10_000
 
 Answer = ProduceResponseResponsePartitionResponse
@@ -72,25 +72,25 @@ Asked = list[ProduceRequestTopicData]
 
 @dataclass(slots=True)
 class _Place:
-    # One partition of the request; `awaited` where its answer waits for the watermark.
+    # One partition of the request; `awaited` is the watermark that its answer waits for.
     answer: Answer
     partition: PartitionLog | None = None
     awaited: int = -1
 
     def is_done(self) -> bool:
-        """Whether the records are as safe as the request requires."""
+        """Whether the records have reached the durability that the request requires."""
         partition = self.partition
         if partition is None or self.awaited < 0:
             return True
         return partition.log is not None and partition.watermark >= self.awaited
 
     def is_settled(self) -> bool:
-        """Whether the wait can end."""
+        """Whether the wait for this partition can end."""
         partition = self.partition
         return self.is_done() or partition is None or partition.log is None or partition.has_failed
 
     def error(self) -> ErrorCode | None:
-        """Returns the error if the records are not safe at the end of the wait, else None."""
+        """Returns the error if the records lack the required durability when the wait ends, else None."""
         if self.is_done() or self.partition is None:
             return None
         if self.partition.log is None:
@@ -102,7 +102,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    # A batch for one partition: for that of the topic that was there when the request came.
+    # A batch for one partition of the topic that existed when the request came.
     topic: Topic
     number: int
     partition: PartitionLog
@@ -112,12 +112,12 @@ class _Batch:
 
 #: The partitions of a request, by topic.
 Places = list[list[_Place]]
-#: Likewise, with the batches that are to be appended.
+#: The same, with the batches that are still to be appended.
 _Placed = list[list[_Place | _Batch]]
 
 
 def produce(node: NodeState, exchange: Exchange) -> None:
-    """Appends one batch per partition, and answers when the records are as safe as requested."""
+    """Appends one batch per partition, and answers when the records have the requested durability."""
     request: ProduceRequest = exchange.request.message
     asked = _asked(request)
     placed = _placed(node, exchange, asked, _refusal(request))
@@ -135,13 +135,14 @@ def produce(node: NodeState, exchange: Exchange) -> None:
 
 
 def _is_compressed(batch: _Batch) -> bool:
-    # Where keys are needed it is inflated to look for them; what is no batch is refused before.
+    # If keys are needed, a compressed batch must be inflated to find them; bytes that are not a
+    # batch are refused before that.
     records = batch.records
     return len(records) > AT_CODEC and bool(records[AT_CODEC] & CODEC_BITS)
 
 
 def _rules(node: NodeState, topic: Topic) -> AppendRules:
-    # Its settings may have changed since the request came.
+    # The settings may have changed since the request came.
     topic = node.metadata.topic_of_id(topic.topic_id) or topic
     return AppendRules.of(topic.configs, node.topic_logs)
 
@@ -194,13 +195,14 @@ def _answer(exchange: Exchange, asked: Asked, places: Places) -> None:
     if request.acks == LEADER or not waiting:
         reply()
         return
-    # The records are in their logs; in memory they would count nowhere.
+    # The records are in their logs; the request's copy in memory would not be counted.
     exchange.drop_message()
     _wait(waiting, request.timeout_ms, reply)
 
 
 def _name_fewer(places: Places) -> None:
-    # A record of few bytes, or none that is compressed, costs an entry with the reason in words.
+    # A record of a few bytes, or even of none in a compressed batch, would cost an entry with the
+    # reason in words.
     left = NAMED_RECORDS_MAX
     for place in (each for topic in places for each in topic if each.answer.record_errors):
         errors = place.answer.record_errors[:left]
@@ -219,7 +221,7 @@ def _refusal(request: ProduceRequest) -> ErrorCode | None:
 def _placed(
     node: NodeState, exchange: Exchange, asked: Asked, refusal: ErrorCode | None
 ) -> _Placed:
-    # The batches to append, and those that are refused before that.
+    # Returns the batches to append, and the refusals of all other partitions.
     return [
         [_place(node, exchange, topic, each, refusal) for each in topic.partition_data]
         for topic in asked
@@ -270,7 +272,7 @@ def _append(node: NodeState, batch: _Batch, rules: AppendRules) -> _Place:
 
 
 async def _appended_slowly(node: NodeState, batch: _Batch) -> _Place:
-    # On a thread where the batch is inflated.
+    # Runs on a thread if the batch must be inflated.
     rules = _rules(node, batch.topic)
     if not (rules.needs_keys and _is_compressed(batch)):
         return _append(node, batch, rules)
@@ -321,7 +323,7 @@ def _refused(number: int, appended: Appended, log_start: int) -> Answer:
         answer = answer._replace(log_start_offset=log_start)
     if not appended.refused_records:
         return answer
-    # Kafka says why only where it names records.
+    # Kafka gives the reason only if it names records.
     errors = tuple(
         ProduceResponseResponsePartitionResponseRecordError(each, appended.reason)
         for each in appended.refused_records
@@ -334,7 +336,7 @@ def _answer_nobody(exchange: Exchange, places: Places) -> None:
     if failed is None:
         exchange.reply_nothing()
         return
-    # The producer hears of it in no other way.
+    # The producer learns of the failure in no other way.
     exchange.end(f"a produce request with acks=0 failed with error {failed.answer.error_code}")
 
 
@@ -375,7 +377,7 @@ def _response(topics: list[tuple[str, bytes]], places: Places) -> ProduceRespons
 
 
 def init_producer_id(node: NodeState, exchange: Exchange) -> None:
-    """Gives an idempotent producer an id of its own."""
+    """Answers with a new producer id for an idempotent producer."""
     request: InitProducerIdRequest = exchange.request.message
     has_id, has_epoch = request.producer_id != -1, request.producer_epoch != -1
     if request.transactional_id == "" or has_id != has_epoch:
@@ -386,7 +388,7 @@ def init_producer_id(node: NodeState, exchange: Exchange) -> None:
         )
         return
     if request.transactional_id is not None:
-        # Fatal to a client, which then says that this server has no transactions.
+        # This error is fatal to a client, which then reports that the server has no transactions.
         exchange.reply(
             InitProducerIdResponse(
                 error_code=error_codes.UNSUPPORTED_VERSION.code, producer_id=-1, producer_epoch=-1

@@ -35,22 +35,22 @@ from offsetlog.topics.found_topics import CLUSTER_METADATA
 
 _log = logging.getLogger(__name__)
 
-#: A name that a directory can have (docs/format/directory.md §1.1).
+#: Topic names that a directory can have (docs/format/directory.md §1.1).
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
-#: As many partitions can be asked for in one request, as in Kafka: each costs memory, and its part of
+#: The most partitions that one request may create, as in Kafka: each costs memory, and a part of
 #: every answer about all topics.
 PARTITIONS_MAX = 9_999
 
-#: From this version on DeleteTopics names topics by id, too.
+#: From this version on, DeleteTopics also takes ids.
 DELETE_BY_ID = 6
 NO_ID = bytes(16)
-#: The name, or the id, of a topic that is to be deleted.
+#: The name or the id of a topic to delete.
 _Asked = tuple[str | None, bytes]
 
-#: The source of a setting that was given with the topic, in answers.
+#: The source, in answers, of a setting that was given with the topic.
 DYNAMIC_TOPIC_CONFIG = 1
-#: The source of one that was not.
+#: The source, in answers, of a default.
 DEFAULT_CONFIG = 5
 
 
@@ -93,14 +93,15 @@ async def _create_topics(node: NodeState, exchange: Exchange) -> None:
 
 @asynccontextmanager
 async def making(node: NodeState, names: Collection[str]) -> AsyncIterator[None]:
-    """Locks out other changes of topics while topics of these names are created.
+    """Prevents other changes of topics while the caller creates topics with these names.
 
-    First waits until the positions of deleted topics of these names are gone, since they are deleted by name.
+    First waits until no positions of deleted topics with these names are left, since positions are
+    deleted by topic name.
     """
     while True:
         await node.deleted_positions.settle(names)
         async with node.metadata.changing:
-            # One of them may have been deleted before it was this one's turn.
+            # One of the topics may have been deleted while this waited for the lock.
             if not node.deleted_positions.is_deleting(names):
                 yield
                 return
@@ -119,7 +120,7 @@ def _not_written(
 def _made_topics(
     node: NodeState, request: CreateTopicsRequest
 ) -> tuple[list[Topic], list[CreateTopicsResponseTopic]]:
-    # The topics that are to be made, none of them twice in metrics, and the answers.
+    # Returns the topics to create, with no two equal names in metrics, and the answers.
     counts = Counter(each.name for each in request.topics)
     made: list[Topic] = []
     made_names: dict[str, str] = {}
@@ -286,7 +287,7 @@ async def _delete_topics(node: NodeState, exchange: Exchange) -> None:
 
 
 def _named_both_ways(node: NodeState, counts: Counter[_Asked]) -> dict[_Asked, Topic]:
-    # The topics that are asked for once by name, and by id as well; under either.
+    # Returns the topics that are requested once by name and once by id, under both keys.
     found: dict[_Asked, Topic] = {}
     for name, topic_id in list(counts):
         topic = node.metadata.topic_of_id(topic_id) if name is None else None
@@ -321,8 +322,8 @@ async def _delete(
             "the offsets topic cannot be deleted",
         )
     try:
-        # Its directories first: a topic without logs is empty, and logs without a topic would be
-        # found again by the next start.
+        # Removes the directories first: a topic without logs is only empty, while the next start
+        # would find logs without a topic again.
         async with node.topics.deleted(topic.name, topic.topic_id):
             await node.metadata.remove_topic(topic.name)
     except StorageError as failure:
