@@ -1,4 +1,4 @@
-"""Moments and durations as people write them, for every command, option and call that takes them.
+"""Parses moments and durations as people write them, for every command, option and call that takes one.
 
 A moment is a time, an age, or a log offset:
 
@@ -54,7 +54,7 @@ def parse_duration(text: str) -> int:
 
 
 def duration_text(ms: int) -> str:
-    """Returns a duration as `parse_duration` takes it, in the largest unit that divides it."""
+    """Returns a duration as text that `parse_duration` accepts, in the largest unit that divides it."""
     for unit in ("w", "d", "h", "m", "s"):
         if ms >= _MS[unit] and ms % _MS[unit] == 0:
             return f"{ms // _MS[unit]}{unit}"
@@ -80,7 +80,7 @@ def parse_moment(text: str, name: str | None = None) -> datetime | int | None:
 
 
 def parse_past_moment(text: str, name: str | None = None) -> datetime | int:
-    """As `parse_moment`, but refuses "now"."""
+    """Returns the moment as `parse_moment` does, but refuses "now"."""
     moment = parse_moment(text, name)
     if moment is None:
         raise InvalidArgumentError(f"{_shown(text, name)} is not in the past; name a time or a log offset")
@@ -93,7 +93,7 @@ def is_relative(text: str) -> bool:
 
 
 def parse_time(text: str, name: str | None = None) -> datetime:
-    """Returns the time that a text names, with its zone.  Takes "now", not a log offset; else as `parse_moment`."""
+    """Returns the time that a text names, with its zone; as `parse_moment`, but accepts "now", not a log offset."""
     if text.strip() == "now":
         return datetime.now(UTC)
     return _time(text, name, "a time", " or now")
