@@ -133,6 +133,6 @@ def _ago(duration: str, text: str, name: str | None) -> datetime:
         short = _IN_FULL.sub(lambda unit: unit[0][0], duration.strip())
         return datetime.now(UTC) - timedelta(milliseconds=parse_duration(short))
     except OverflowError:
-        raise InvalidArgumentError(f"{_shown(text, name)} lies before the year 1") from None
+        raise InvalidArgumentError(f"{_shown(text, name)} is before the year 1") from None
     except InvalidArgumentError as failure:
         raise InvalidArgumentError(f"{_shown(text, name)}: {failure}") from None

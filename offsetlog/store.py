@@ -529,7 +529,7 @@ class OffsetStore(OnePosition, StoreContext):
             HistoryError, OffsetOutOfRangeError, InsideCommitError: as `fetch`.
             DeletesGroupError: the restore would delete all offsets of the group, and `delete_all` is False.
             ReadOnlyError: the store is read-only, or the log partition is damaged (not with `dry_run`).
-            ConditionError: the group committed again before each try could be written.
+            ConditionError: the group committed between the read and the write of every attempt.
             TooLargeError: the changes include deletions and do not fit one batch.
             InvalidArgumentError, StateError, StorageError: as `offsetlog.errors` says.
         """

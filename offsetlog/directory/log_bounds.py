@@ -1,4 +1,4 @@
-"""Checkpoints of open logs: the offset up to which each is flushed, and its W."""
+"""Writes checkpoints of open logs: the log offset up to which each log is flushed, and its high watermark W."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from offsetlog.directory.log_directory import HIGH_WATERMARKS, RECOVERY_POINTS, 
 def checkpoint_bounds(directory: LogDirectory, partitions: Iterable[Partition]) -> None:
     """Writes the recovery points of partitions, and W of the replicated ones.
 
-    Any thread may call this if it does not hold `directory.cutting`.
+    A thread may call this function only if it does not hold `directory.cutting`.
 
     Raises:
         StorageError: a checkpoint could not be written; the old one remains.

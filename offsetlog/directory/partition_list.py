@@ -1,4 +1,4 @@
-"""Numbers of log partitions as text, in runs: "0-3,7"."""
+"""Numbers of log partitions as text, written in runs such as "0-3,7"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from offsetlog.config import PARTITIONS_MAX
 
 
 def format_numbers(numbers: Iterable[int]) -> str:
-    """Returns numbers as text."""
+    """Returns the text of some numbers."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][1] + 1:

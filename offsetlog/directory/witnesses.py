@@ -1,4 +1,4 @@
-"""A log directory's records about its partitions, by which an open finds missing records (docs/durability.md)."""
+"""A log directory's own records about its partitions, which let an open find missing data (docs/durability.md)."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ CLEANED_UNKNOWN = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """A log directory's records about one of its partitions, by which an open finds missing records.
+    """A log directory's own records about one of its partitions, which let an open find missing data.
 
     Attributes:
         witnessed: whether the partition must have a manifest and a sidecar.
-        changed_checkpoints: how many checkpoints another program wrote after this library did; a lost record of the
-            checkpoints counts as one.  If there is neither that record nor properties, the partition was moved to
+        changed_checkpoints: how many checkpoints another program wrote after this library did.  A lost record of the
+            checkpoints counts as one.  If both that record and the properties are missing, the partition was moved to
             another directory, which counts as two.
-        recovery_point_changed: whether the recovery points are among them.
-        log_start_changed: whether the log starts are among them.
-        cleaned_by_others: the offset up to which another program's cleaner came, by its checkpoint; -1 if the
-            checkpoint has our entry; CLEANED_UNKNOWN if the checkpoint or its record is damaged or gone, or it went
-            back.
+        recovery_point_changed: whether the recovery points are among the changed checkpoints.
+        log_start_changed: whether the log start offsets are among the changed checkpoints.
+        cleaned_by_others: the log offset up to which another program cleaned, according to the cleaner's checkpoint.
+            -1 if the checkpoint has our entry; CLEANED_UNKNOWN if its entry is lower than ours, or if the checkpoint or
+            its record is damaged or missing.
         topic_id: the topic's id, None if unknown.
     """
 
@@ -53,16 +53,17 @@ class Witness:
 
 
 class Witnesses:
-    """The witnesses of one directory, read when this is created.  Immutable except for `existing`.
+    """The witnesses of one directory, read when the object is created.  Immutable except for `existing`.
 
     Args:
         directory: the log directory.
         existing: the partitions whose directories and witnesses must exist; None if unknown.
 
     Attributes:
-        existing: the same, without None.
+        existing: the partitions whose directories and witnesses must exist; empty if unknown.
         findings: faults of the checkpoints, their record, and the properties.
-        is_foreign: the directory has neither properties nor a record: another program made it, or files were removed.
+        is_foreign: whether the directory has neither properties nor a record, because another program made it or files
+            were removed.
     """
 
     def __init__(self, directory: LogDirectory, existing: frozenset[int] | None) -> None:
@@ -139,7 +140,7 @@ class Witnesses:
         return frozenset(self._damaged)
 
     def offset_in(self, name: str, number: int) -> int:
-        """Returns a partition's offset in a checkpoint, -1 if there is none or the checkpoint is damaged."""
+        """Returns a partition's log offset in a checkpoint, -1 if it has none or the checkpoint is damaged."""
         return self._checkpoints[name].get((TOPIC, number), -1)
 
     def of(self, number: int) -> Witness:
@@ -172,10 +173,10 @@ class Witnesses:
         return CLEANED_UNKNOWN if found < ours else found
 
     def worked_on(self, numbers: Iterable[int]) -> dict[int, int]:
-        """Returns, for those of `numbers` on which another program worked, the offset up to which it cleaned.
+        """Returns those of `numbers` on which another program worked, each with the log offset up to which it cleaned.
 
-        The result goes into the record.  Their manifests are not rewritten now, and would count against them once the
-        record has the present checkpoints.
+        The result must be written to the record.  The manifests of these partitions are not rewritten now.  Once the
+        record has the present checkpoints, those manifests would count as signs of a loss.
         """
         found = {number: self.of(number) for number in numbers}
         return {
@@ -185,7 +186,7 @@ class Witnesses:
         }
 
     def missing(self, numbers: list[int]) -> dict[int, DataLossError]:
-        """Returns, by number, an error for each partition that must exist and is not in `numbers`."""
+        """Returns by number an error for each partition that must exist but is not in `numbers`."""
         return {
             number: DataLossError(
                 "the directory of the log partition is missing, with all its contents",
@@ -198,5 +199,5 @@ class Witnesses:
         }
 
     def cleaned_to(self, number: int) -> int:
-        """Returns the offset in the cleaner's checkpoint, -1 if it has none."""
+        """Returns the partition's log offset in the cleaner's checkpoint, -1 if it has none."""
         return self.offset_in(CLEANER_POINTS, number)

@@ -1,7 +1,7 @@
-"""Restores earlier positions: by new commits, never by a change of existing records.
+"""Restores earlier positions with new commits, and never changes existing records.
 
-All changes of one call are one commit, written only if the group is still exactly as it was when
-the call read it; otherwise the call reads it again.
+All changes of one call are one commit.  It is written only if the group has not changed since the call read it;
+otherwise the call reads the group again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The committed offsets that went back, from the log: the first question after an accident.
+"""Finds in the log the commits that moved an offset back, the first question after an accident.
 
-One pass over each log partition reads the changes in the order in which they took effect, so that
-the offsets of open and aborted transactions do not count (csrc/history/change_feed.h).
+One pass over each log partition reads the changes in the order in which they took effect.  Offsets of open and aborted
+transactions therefore do not count (csrc/history/change_feed.h).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Rewind(NamedTuple):
         before: the position before.
         after: the position that was committed then.
         log_partition: the partition of the offsets topic.
-        log_offset: of the record.
-        effective_at: the log offset from which on it counts: of what a transaction committed,
-            that of its marker.
+        log_offset: the log offset of the record.
+        effective_at: the log offset at which the commit took effect: the record's, or the marker's if a transaction
+            committed it.
     """
 
     group: str
@@ -50,12 +50,11 @@ class Rewind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rewinds(Sequence[Rewind]):
-    """The committed offsets that went back, as far as the log shows it, oldest first.
+    """The commits that moved an offset back, as far as the log shows them, oldest first.
 
     Attributes:
-        entries: they.
-        gaps: the pieces of the log in which others may have been: they were cleaned, or cannot be
-            read.
+        entries: the rewinds.
+        gaps: the ranges of the log that may have had other rewinds, because they were cleaned or cannot be read.
     """
 
     entries: tuple[Rewind, ...]

@@ -1,4 +1,4 @@
-"""Accepts a loss: reports all that is known of it, keeps copies, and lets the log partitions take commits again.
+"""Accepts a loss: reports everything known about it, keeps copies, and lets the log partitions accept commits again.
 
 This restores nothing.  A partition whose log lacks records is read-only until its owner accepts the loss, because a
 later commit would hide it (docs/repair.md).
@@ -144,27 +144,27 @@ def accept_loss(
     shown: Sequence[OffsetLogError] | None = None,
     lock_timeout: float = 0.0,
 ) -> AcceptedLoss:
-    """Gives up missing records, so that the directory's log partitions take commits again.
+    """Gives up missing records, so that the directory's log partitions accept commits again.
 
-    First a report, `offsetlog-loss-<time>.json`, is written to the log directory: each loss with its log partition, its
-    log offsets and, if a snapshot has them, the positions committed there.  Every file that changes is kept under
-    another name.
+    A report, `offsetlog-loss-<time>.json`, is written to the log directory first.  It lists each loss with its log
+    partition, its log offsets and, if a snapshot has them, the positions committed there.  A copy of every file that
+    changes is kept under another name.
 
     Args:
         path: the log directory.
-        config: the settings that the store is opened with.
-        shown: the losses that somebody agreed to give up, as `find_losses` returned them; None for whatever there is.
+        config: the settings with which the store is opened.
+        shown: the losses that the owner agreed to give up, as `find_losses` returned them; None to accept every loss.
         lock_timeout: how many seconds to wait for a process that has the directory open for writing.
 
     Returns:
         The accepted losses; if nothing was wrong, `losses` is empty and nothing was changed.
 
     Raises:
-        LockedError: somebody has it open for writing, still after `lock_timeout`.
-        MissingFileError: there is no log.
-        InvalidArgumentError: more is lost by now than was shown, and nothing was changed; or a setting is wrong.
-        StorageError, CapacityError, CorruptionError: it cannot be read or written; a second call
-            goes on.
+        LockedError: a process still has the directory open for writing after `lock_timeout`.
+        MissingFileError: the directory does not exist or has no log.
+        InvalidArgumentError: more is lost than `shown` lists, or a setting is wrong; nothing was changed.
+        StorageError, CapacityError, CorruptionError: a file cannot be read or written; a second call continues the
+            work.
     """
     seconds = arguments.checked_lock_timeout(lock_timeout)
     directory = LogDirectory(path, FileSystem())
@@ -277,8 +277,8 @@ def _keep_evidence(directory: LogDirectory, number: int, stamp: str) -> list[Pat
 def kind_of(loss: OffsetLogError) -> str:
     """Returns "missing", "damaged", "in doubt", "checkpoint" or "unreadable".
 
-    "missing" is acknowledged commits; "damaged" is changed bytes; "unreadable" is bytes that the disk cannot read,
-    which cannot be accepted.
+    "missing" means acknowledged commits and "damaged" means changed bytes.  "unreadable" means bytes that the disk
+    cannot read, which cannot be accepted.
     """
     if isinstance(loss, StorageError):
         return "unreadable"

@@ -32,15 +32,15 @@ CHECKPOINT_SECONDS = 60.0
 
 
 class StoreCloser:
-    """Closes one store, once.  The core holds a reference to it, and it holds none to the core.
+    """Closes one store, once.  The core has a reference to its closer, and the closer has none to the core.
 
-    Therefore the store lives as long as anything that commits to it, even if that is only
-    `store.commit_one`, and is closed as soon as the last of these is gone.
+    Therefore the store stays open as long as any object that can commit to it, even if only `store.commit_one` is left,
+    and is closed as soon as the last such object is gone.
 
     Args:
-        directory: the log directory; when writable, locked.
+        directory: the log directory, which is locked if the store is writable.
         partitions: the owner of the store's partitions.
-        waiter: waits for the store's tickets.
+        waiter: the waiter for the store's tickets.
         maintenance: the store's maintenance.
         read_only: whether nothing may be written.
     """
@@ -133,7 +133,7 @@ class StoreCloser:
             self._keeper.join()
 
     def close_unreachable(self, core: StoreCore) -> None:
-        """Closes a store that no code can reach any more, with a warning, as Python does for files."""
+        """Closes a store that no code can reach any more, with a ResourceWarning, as Python does for files."""
         # While the interpreter shuts down, threads that worked in the store may be gone with the
         # locks they held: nothing may wait for them.  Only a store opened after `_close_all` ran
         # is still open then.

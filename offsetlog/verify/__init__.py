@@ -1,4 +1,4 @@
-"""Verification: reads everything again, compares all ways to a state, and changes nothing."""
+"""Verification: reads everything again, computes the state in every way, compares the results, and changes nothing."""
 
 from offsetlog.verify.directory import Verification, verify
 
