@@ -1,6 +1,6 @@
-"""Takes the columns of an Arrow table as plain memory, checked so that no read is ever outside the buffers.
+"""Makes the columns of an Arrow table readable as plain memory, and checks that no read can be outside the buffers.
 
-Arrow checks its input only on request: the ends of strings and the indexes of dictionaries can be anything.
+Arrow checks its input only on request, so the ends of strings and the indexes of dictionaries can have any value.
 """
 
 from libc.stddef cimport size_t

@@ -1,4 +1,4 @@
-"""The file port over a pyarrow file system, for reading only: S3, HDFS, or any that executors share."""
+"""The file port over a pyarrow file system, for reading only, such as S3, HDFS or any other that executors share."""
 
 import os
 import re
@@ -36,7 +36,7 @@ _SIGNED = re.compile(r"(?i)\b(sig|signature|x-amz-(?:signature|credential|securi
 
 
 def failure_text(failure):
-    """Returns the text of a file system's failure in one line, without the signatures in URLs."""
+    """Returns the message of a file system's failure in one line, without the signatures in URLs."""
     lines = (line.strip() for line in (str(failure) or type(failure).__name__).splitlines())
     return _SIGNED.sub(r"\1=***", " ".join(line for line in lines if line))
 
@@ -197,7 +197,7 @@ cdef int _lock(ol_fs *fs, const char *path, ol_file **file, ol_error *error) noe
 cdef class ArrowFileSystem(FileSystem):
     """Reads through a pyarrow.fs.FileSystem; calls that write raise ReadOnlyError.  Paths are those of that file system.
 
-    Any thread may use it; each open file belongs to one thread.
+    Any thread may use the file system; each open file belongs to one thread.
     """
 
     cdef arrow_port *arrow

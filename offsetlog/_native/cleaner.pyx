@@ -1,4 +1,4 @@
-"""The cleaner of one partition, and the facts for deciding when to clean (docs/format/cleaner.md §8, docs/maintenance.md)."""
+"""Cleans one partition; returns the facts that decide when to clean (docs/format/cleaner.md §8, docs/maintenance.md)."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -91,7 +91,7 @@ cdef void _release(void *context, ol_slice output) noexcept with gil:
 
 @cython.final
 cdef class Compressor:
-    """The cleaner's port to `deflate`; any thread may call it, each call takes the GIL."""
+    """The cleaner's port to `deflate`.  Any thread may call it; each call takes the GIL."""
 
     def __cinit__(self):
         self._outputs = {}
@@ -118,10 +118,10 @@ cdef int _raise_floor(void *context, int64_t floor, ol_error *error) noexcept wi
 
 @cython.final
 cdef class CleanControl:
-    """Stops one run, and returns its progress.  Any thread may use it."""
+    """Stops one run, and returns its progress.  Any thread may use this object."""
 
     def stop(self):
-        """Ends the run soon; segments that it has replaced stay replaced."""
+        """Ends the run soon; segments that the run has replaced stay replaced."""
         self._stop = True
 
     @property
@@ -130,7 +130,7 @@ cdef class CleanControl:
         return bool(self._stop)
 
     def progress(self):
-        """Returns the bytes read and written so far, and the bytes still to read as far as known."""
+        """Returns the bytes read and written so far, and the bytes that are known to remain to be read."""
         return {
             "bytes_read": self._progress.bytes_read,
             "bytes_written": self._progress.bytes_written,
@@ -230,16 +230,16 @@ def clean(Partition partition not None, CleanControl control not None, *, int64_
     """Cleans the closed segments of one partition without the GIL; returns (report, failure).
 
     Args:
-        partition: of a writable log; loaded, unless it is replicated.
-        control: used by this run alone.
+        partition: a partition with a writable log, which is loaded unless it is replicated.
+        control: the control of this run alone.
         now_ms: the time, in milliseconds since 1970.
         first_dirty: the cleaner's checkpoint, -1 for none.
         end_max: records at or above this log offset are not cleaned.
-        holds: (group or prefix, whether it is a prefix, log offset) of groups whose history is kept from that offset on.
+        holds: (group or prefix, whether it is a prefix, log offset) of groups whose history is kept from that log offset on.
         delete_retention_ms: how long tombstones and markers stay after the run that first found them without older records.
         map_bytes: memory for the keys of one pass.
-        bytes_per_second: of reads and writes together; 0 for no limit.
-        raise_floor: called with a log offset before states below it are dropped; its exception ends the run.
+        bytes_per_second: the limit of reads and writes together; 0 for no limit.
+        raise_floor: called with a log offset before states below that offset are dropped; its exception ends the run.
 
     Returns:
         The report of what was done, as a dictionary, even if the run failed; and the failure or None.
@@ -327,15 +327,16 @@ cdef int _replay(void *context, const ol_batch *batch, ol_error *error) noexcept
 
 def replay_cleaned(Partition partition not None, Replay into not None, *, int64_t now_ms, int64_t end_max=INT64_MAX,
                    int64_t delete_retention_ms=86_400_000, size_t map_bytes=64 << 20, CleanControl control=None):
-    """Applies to an empty replay what a cleaning would keep of a log, including the active segment; changes nothing.
+    """Applies to an empty replay the records that a cleaning, also of the active segment, would keep; changes nothing.
 
     Args:
         partition: loaded; its log may be read-only.
-        into: receives the records below the report's `told_end`; those above are the log's own.
+        into: receives the kept records below the report's `told_end`; from there on the log stays unchanged.
         now_ms: the time, in milliseconds since 1970.
         end_max: records at or above this log offset are not applied.
-        delete_retention_ms, map_bytes: as for `clean`.  It makes one pass, which ends where the keys no longer fit.
-        control: ends it soon; then `stopped` is true in the report, and the replay must not be used.
+        delete_retention_ms, map_bytes: as in `clean`.  There is only one pass, which ends where the keys no longer fit in
+            memory.
+        control: the control that ends the call; if it did, `stopped` is true in the report, and the replay must not be used.
 
     Returns:
         The report as a dictionary.
@@ -416,10 +417,10 @@ cdef tuple _ages(ol_log *log, int64_t base_offset):
 def log_facts(Partition partition not None, bint ages=False):
     """Returns the facts for deciding about a clean of a log, as a dictionary.
 
-    Its fields: `segments`, ascending, as (base offset, bytes, whether active, first timestamp, largest timestamp), the
-    times only with `ages`, otherwise -1; `start`, `end`, `flushed`; `stable`, the first offset that is not final yet;
-    `entries`, the number of positions and group records, -1 if nothing is loaded; `damaged`, whether damage made the log
-    read-only.
+    The fields are: `segments`, ascending, as (base offset, bytes, whether active, first timestamp, largest timestamp), with
+    times of -1 unless `ages` is set; `start`, `end` and `flushed`, log offsets; `stable`, the first log offset that is not
+    final yet; `entries`, the number of positions and group records, -1 if nothing is loaded; `damaged`, whether damage made
+    the log read-only.
 
     Raises:
         StateError: the partition is closed or has failed.

@@ -1,8 +1,8 @@
 """Commits Arrow columns, plain or in a transaction, without creating an object for each row.
 
-Consecutive rows with the same group and topic are one run.  Every distinct group is numbered and hashed once.  Two counting
-sorts put the runs in the order of log partitions and groups, and each partition takes whole groups in pieces that stay in the
-processor's cache.
+Consecutive rows with the same group and topic form a run.  Every distinct group is numbered and hashed once.  Two counting
+sorts order the runs by log partition and group.  Each log partition gets whole groups, in pieces that fit the processor's
+cache.
 """
 
 import os
@@ -389,7 +389,7 @@ cdef struct producer:
 
 
 cdef class _Order:
-    """The columns of a batch and the order in which their rows are written; its shares use them together."""
+    """The columns of a batch and the order in which their rows are written; all shares of the batch use this object."""
 
     cdef batch_columns columns
     cdef order_plan plan
@@ -407,9 +407,9 @@ cdef class _Order:
 
 
 cdef class _Share:
-    """The groups of a batch that belong to one log partition; calling it writes them, on any thread.
+    """The groups of a batch that belong to one log partition.  Calling the share writes them, on any thread.
 
-    Shares of one batch may be written in parallel: each has its own rows and its own partition, and only reads the order.
+    Shares of one batch may be written in parallel, because each has its own rows and log partition and only reads the order.
     """
 
     cdef StoreCore core
@@ -487,20 +487,21 @@ def commit_arrow(StoreCore core not None, batch, *, durability=None):
 def write_in_transaction(StoreCore core not None, batch, int64_t producer_id, int16_t producer_epoch, admit not None, *, pool=None):
     """Writes the rows of a record batch or table into transactions of the producer, one in each log partition of the rows.
 
-    They take effect when each transaction ends, which the caller does (`Partition.end_transaction`).  If several rows have
-    the same key, the last one counts.
+    The caller ends each transaction (`Partition.end_transaction`), and the rows then take effect.  If several rows have the
+    same key, the last one counts.
 
     Args:
         core: the core of a store that is open for writing.
-        batch: columns as for OffsetStore.commit_arrow.
+        batch: columns as in OffsetStore.commit_arrow.
         producer_id: at least 0.
         producer_epoch: at least 0.
-        admit: called with the number of each log partition that has rows, before any is written there; if it returns False,
-            those rows are left out.
-        pool: a concurrent.futures.Executor of threads that write to several log partitions in parallel; None writes one by one.
+        admit: called with the number of each log partition that has rows, before they are written; if it returns False, the
+            rows of that log partition are skipped.
+        pool: a concurrent.futures.Executor of threads that write to several log partitions in parallel; None to write one by
+            one.
 
     Returns:
-        How many rows were written.
+        The number of rows that were written.
 
     Raises:
         InvalidArgumentError: nothing was written.

@@ -101,11 +101,11 @@ cdef dict one_position(object topic, object partition, object offset, object met
             offset = partition
         elif partition is not None:
             raise ArgumentTypeError(
-                f"{shown_key(*key)} is named by one key: only an offset follows it; metadata= and leader_epoch= are keywords"
+                f"{shown_key(*key)} is named by one key: pass only an offset after it, others as metadata= and leader_epoch="
             )
         if offset is None:
             raise ArgumentTypeError(
-                f"the offset is missing after the key {shown_key(*key)}: one that the object has is passed as well, as "
+                f"the offset is missing after the key {shown_key(*key)}: pass it even if the object has one, as in "
                 "commit_one(group, each, each.offset)"
             )
     if metadata != "" or type(leader_epoch) is not int or leader_epoch != -1:
@@ -121,7 +121,7 @@ cdef dict one_position(object topic, object partition, object offset, object met
 cdef tuple one_key(object key, object partition):
     plain = key_in_place(key)
     if partition is not None:
-        raise ArgumentTypeError(f"{shown_key(*plain)} is named by one key: nothing follows it")
+        raise ArgumentTypeError(f"{shown_key(*plain)} is named by one key: pass no partition after it")
     return plain[0], plain[1]
 
 
@@ -274,7 +274,7 @@ cdef dict own_expected(object expected, object offsets):
     cdef dict own = own_dictionary(expected)
     for key in own:
         if key not in offsets:
-            raise InvalidArgumentError(f"{shown_key(*key)}: expected= names it, and this call does not commit it", item=key)
+            raise InvalidArgumentError(f"{shown_key(*key)} is in expected=, but this call does not commit it", item=key)
     return own
 
 

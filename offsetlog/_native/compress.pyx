@@ -63,7 +63,7 @@ def deflate(int codec, bytes source not None, int magic=2):
     Args:
         codec: 1 gzip, 2 snappy (xerial framing), 3 lz4 frame, 4 zstd.
         source: the records.
-        magic: the magic of the batch; with 0 the lz4 frame's header checksum is wrong, as its readers expect.
+        magic: the magic of the batch; with 0 the lz4 frame gets the wrong header checksum that readers of magic 0 expect.
 
     Raises:
         UnsupportedVersionError: the codec is unknown.

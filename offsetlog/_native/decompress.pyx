@@ -1,4 +1,4 @@
-"""Inflates compressed batches through pyarrow's codecs, never to more bytes than allowed.
+"""Inflates compressed batches through pyarrow's codecs, up to a limit of bytes.
 
 Source: docs/architecture.md §9, docs/format/batches.md §2.3, §2.8.
 """
@@ -133,7 +133,7 @@ def inflate(int codec, bytes source not None, Py_ssize_t limit, int magic=2):
     Args:
         codec: 1 gzip, 2 snappy (xerial framing, or one raw block), 3 lz4 frame, 4 zstd.
         source: the block.
-        limit: the most bytes to inflate to.
+        limit: the largest number of inflated bytes.
         magic: the magic of the batch; with 0 the lz4 frame's header checksum is expected to be wrong.
 
     Raises:
@@ -193,7 +193,7 @@ cdef void _release(void *context, ol_slice output) noexcept with gil:
 
 
 cdef class Decompressor:
-    """The engine's port to `inflate`; any thread may call it, each call takes the GIL."""
+    """The engine's port to `inflate`.  Any thread may call it; each call takes the GIL."""
 
     def __cinit__(self, size_t limit=OL_DECOMPRESSED_LIMIT_DEFAULT):
         self._outputs = {}

@@ -1,4 +1,4 @@
-"""Reads positions into Arrow columns without an object for each row, and those of one group into a dictionary or set."""
+"""Reads positions into Arrow columns without an object for each row, and positions of one group into a dictionary or set."""
 
 cimport cython
 from libc.stddef cimport size_t
@@ -47,7 +47,7 @@ cdef type OFFSET_AND_METADATA = OffsetAndMetadata
 
 @cython.final
 cdef class ColumnBlock:
-    """A block of columns from which Arrow arrays may borrow as long as they live."""
+    """A block of columns that Arrow arrays may borrow; the arrays keep it alive."""
 
     cdef ol_position_columns columns
 
@@ -312,7 +312,7 @@ def fetch_group(StoreCore core not None, group):
 
 
 def fetch_keys(StoreCore core not None, group, list keys not None):
-    """Returns {TopicPartition: OffsetAndMetadata} for those of the given (topic, partition) that have a position."""
+    """Returns {TopicPartition: OffsetAndMetadata} of the given (topic, partition) pairs that have a position."""
     cdef dict found = {}
     for topic, partition in keys:
         value = core.fetch_one(group, topic, partition)
@@ -322,7 +322,7 @@ def fetch_keys(StoreCore core not None, group, list keys not None):
 
 
 def pending_keys(StoreCore core not None, group):
-    """Returns the {(topic, partition)} of a group for which an open transaction has a value."""
+    """Returns the set of (topic, partition) of a group for which an open transaction has a value."""
     cdef const ol_state *state = NULL
     cdef ol_table_row row
     cdef ol_slice name

@@ -1,4 +1,4 @@
-"""The frames of one connection: requests in, answers out, in the order of the requests."""
+"""The frames of one connection: reads requests and sends their answers in the same order."""
 
 from collections import deque
 from time import perf_counter
@@ -39,31 +39,31 @@ cdef int NEXT_TURN_C = NEXT_TURN
 
 
 cdef class FrameStream:
-    """Cuts the received bytes into frames, has each answered, and sends the answers in order.
+    """Splits the received bytes into frames, gets an answer for each, and sends the answers in order.
 
-    Other connections get their turn after this one has had `TURN_SECONDS`; the clock is read after each call of `handle`.
-    It is not read for requests that the front answers: the bytes of one read take it a few milliseconds at most.
+    After `TURN_SECONDS`, other connections get their turn.  The clock is read after each call of `handle`.  It is not read
+    after requests that the front answers, because the front needs at most a few milliseconds for the bytes of one read.
 
-    A subclass is the asyncio.Protocol of one connection: it sets `transport`, and has
+    A subclass is the asyncio.Protocol of one connection.  It sets `transport`, and has these methods:
 
-    * ``handle(frame, place)``: handles a request that the front does not answer, without its size; calls `answered` with
-      the place, now or later;
-    * ``refuse_size(size)``: a frame of this size is refused; from now on the connection is `CLOSING`;
-    * ``expect(arrived)``: this many bytes have arrived of a frame that is not small and not whole yet; it may `hold` the
-      connection;
-    * ``taken()``: a frame that is not small was handled;
-    * ``parked(size)``: frames of this size in all, which the front has answered, are kept until their commits are safe; it
-      may `hold` the connection;
-    * ``unparked(size)``: they are no longer kept; also called after the connection has ended;
-    * ``unread(size)``: the client does not read, and answers of this size in all wait for it;
+    * ``handle(frame, place)``: handles a request that the front does not answer; the frame lacks its size.  Calls `answered`
+      with the place, now or later.
+    * ``refuse_size(size)``: a frame of this size was refused, and the connection is now `CLOSING`.
+    * ``expect(arrived)``: this many bytes have arrived of a large frame (above `SMALL_REQUEST_BYTES`) that is not complete
+      yet; the method may `hold` the connection.
+    * ``taken()``: a large frame was handled.
+    * ``parked(size)``: frames with this total size are kept until their commits, which the front has written, are safe; the
+      method may `hold` the connection.
+    * ``unparked(size)``: these frames are no longer kept; also called after the connection has ended.
+    * ``unread(size)``: the client does not read, and answers with this total size wait for it.
     * ``drained()``: a connection that is `CLOSING` has answered everything.
 
     Args:
-        front: answers the requests that it can; None: there is no front.
+        front: the front, which answers the requests that it can; None for no front.
         loop: the event loop.
-        time: returns the time of groups, in seconds.
+        time: returns the time that groups use, in seconds.
         request_bytes_max: the largest frame, in bytes.
-        requests_in_flight_max: the most requests without an answer; more are read once some are answered.
+        requests_in_flight_max: the largest number of requests without an answer; more are read only once some are answered.
     """
 
     cdef public object transport            # None: the connection has ended
@@ -116,7 +116,7 @@ cdef class FrameStream:
             self.is_receiving = False
 
     def go_on(self):
-        """Takes the whole frames, as long as nothing holds the connection."""
+        """Handles the complete frames, as long as nothing holds the connection."""
         self.take_received()
 
     cdef int take_received(self) except -1:
@@ -251,7 +251,7 @@ cdef class FrameStream:
     # ------------------------------------------------------------------------------------------------ holding
 
     def hold(self, int reason):
-        """Stops reading from the next frame on, until `release`."""
+        """Stops the handling of frames after the present one, until `release`."""
         self.held |= reason
         if not self.is_taking:
             self.pause_if_held()
@@ -266,7 +266,7 @@ cdef class FrameStream:
         return 0
 
     def begin_turn(self):
-        """Takes the frames that the last turn left, if nothing else holds the connection."""
+        """Handles the frames that the last turn left, if nothing else holds the connection."""
         self.held &= ~NEXT_TURN_C
         self.go_on()
         self.resume_if_free()
@@ -278,7 +278,7 @@ cdef class FrameStream:
         return 0
 
     def release(self, int reason):
-        """Reads again, if nothing else holds the connection."""
+        """Continues reading, if nothing else holds the connection."""
         self.held &= ~reason
         if self.held or self.transport is None:
             return
@@ -290,21 +290,21 @@ cdef class FrameStream:
     # ------------------------------------------------------------------------------------------------ answers
 
     def answered(self, Place place not None, bytes frame not None):
-        """Takes the answer of a place, b"" for none, and sends it once all earlier answers are sent."""
+        """Sets the answer of a place, b"" for no answer, and sends it once all earlier answers are sent."""
         place.answer = frame
         # The request is dropped now, though its answer may still wait for earlier ones.
         place.exchange = None
         self.settled(len(frame))
 
     def settled(self, Py_ssize_t size):
-        """Records that a place has its answer, of this size in bytes."""
+        """Records that a place has its answer, with this size in bytes."""
         self.count_unsent(size)
         if not self.is_taking:
             self.send()
             self.pause_if_held()
 
     cpdef send(self):
-        """Sends the answers up to the first that is missing."""
+        """Sends the answers before the first missing one."""
         cdef Place place
         cdef list frames = []
         cdef object places = self.places
@@ -357,7 +357,7 @@ cdef class FrameStream:
         return 0
 
     def forget(self):
-        """Drops unanswered and untaken requests, after the connection has ended.  Returns the places."""
+        """Drops the unanswered and unhandled requests, after the connection has ended.  Returns the places."""
         cdef object places = self.places
         self.places = deque()
         self.in_flight = self.unsent = 0

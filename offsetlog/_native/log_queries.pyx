@@ -1,4 +1,4 @@
-"""Queries of consumers to a log: its batches, its aborted transactions, and records by time."""
+"""Answers the queries of consumers to a log: its batches, its aborted transactions, and records by time."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stddef cimport size_t

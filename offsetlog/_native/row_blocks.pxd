@@ -3,7 +3,7 @@ from libc.stddef cimport size_t
 
 from offsetlog._native.csrc cimport ol_record_block
 
-# A block of rows from which Arrow arrays may borrow as long as they live.
+# A block of rows that Arrow arrays may borrow; the arrays keep it alive.
 @cython.final
 cdef class RowBlock:
     cdef ol_record_block rows

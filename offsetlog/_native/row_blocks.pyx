@@ -1,4 +1,4 @@
-"""Blocks of rows that the C code fills, as Arrow batches: the columns of each view, and their types."""
+"""Makes Arrow batches from blocks of rows that the C code fills, and defines the columns of each view and their types."""
 
 import json
 
@@ -96,7 +96,7 @@ def view_schema(view):
 
 @cython.final
 cdef class RowBlock:
-    """A block of rows from which Arrow arrays may borrow as long as they live."""
+    """A block of rows that Arrow arrays may borrow; the arrays keep it alive."""
 
     def __cinit__(self):
         memset(&self.rows, 0, sizeof(self.rows))

@@ -1,7 +1,7 @@
 """The hot path of a store: one commit, one fetch, and commits from dictionaries.
 
-Rules of this file: a commit first tries with the GIL held, and never waits then (OL_WOULD_BLOCK); calls that may wait release
-the GIL, between `enter` and `leave` of the partition.  Objects from which slices borrow live until the call returns.
+Rules of this file: a commit first tries with the GIL held, without waiting (OL_WOULD_BLOCK).  Calls that may wait release the
+GIL, between `enter` and `leave` of the partition.  Objects from which slices borrow stay alive until the call returns.
 """
 
 import os
@@ -152,13 +152,13 @@ cdef class StoreCore:
     """The partitions of a store by number.  Any thread may call every method.
 
     Args:
-        count: the number of partitions of the offsets topic; None if unknown: then calls that need it are refused.
-        owner: owns the partitions, and gives the core those that it uses; see OpenPartitions.
+        count: the number of partitions of the offsets topic; None if unknown, and calls that need it are then refused.
+        owner: the owner of the partitions, which gives the core those that it uses; see OpenPartitions.
         waiter: called with a ticket; returns an awaitable that ends once the ticket is durable or has failed.
-        durability: "process" or "disk", for calls that do not give their own.
+        durability: "process" or "disk", for calls that give no durability.
         metadata_units_max: the longest metadata in UTF-16 units.
         read_only: whether all writes are refused.
-        background: whether threads prepare segments ahead of need and flush partitions together.
+        background: whether threads prepare segments ahead of use and flush partitions together.
     """
 
     def __cinit__(self):
@@ -241,7 +241,7 @@ cdef class StoreCore:
         return self.slots[number]
 
     def attach(self, Partition partition not None):
-        """Takes a loaded partition into use; a second call does nothing.  Raises the error with which it was retired."""
+        """Starts to use a loaded partition; a second call does nothing.  Raises the error with which it was retired."""
         cdef ol_error error
         if self.closed:
             self.refuse_closed()
@@ -259,7 +259,7 @@ cdef class StoreCore:
         self.slots[partition.number] = partition.handle
 
     def replace_all(self, list fresh not None):
-        """Uses loaded partitions in place of all others, in a read-only store; a read in progress ends on an old one."""
+        """Replaces all partitions of a read-only store with loaded ones; a read in progress ends on an old partition."""
         cdef Partition partition
         cdef list before = self.partitions
         if self.closed:
@@ -282,7 +282,7 @@ cdef class StoreCore:
         return self.partitions[number]
 
     def attached(self, bint wait=True):
-        """Returns the partitions by number: once all are loaded, or with wait=False those loaded so far."""
+        """Returns the partitions by number, once all are loaded; with wait=False, those loaded so far."""
         if self.closed:
             self.refuse_closed()
         for number in self.owner.loading(wait):
@@ -313,7 +313,7 @@ cdef class StoreCore:
     # ------------------------------------------------------------------------------------------------ writing
 
     def scratch_bytes(self):
-        """Returns the bytes that stay allocated between calls."""
+        """Returns the number of bytes that stay allocated between calls."""
         return self.scratch.capacity * sizeof(ol_item)
 
     cdef item_array take_scratch(self, size_t count) except *:
@@ -508,7 +508,7 @@ cdef class StoreCore:
         return new_position(number, end_offset)
 
     def commit_async(self, group, offsets, *, expected=None, monotonic=False, durability=None):
-        """As `commit`, but returns a Ticket as soon as the commit is written; see OffsetStore.commit_async."""
+        """Commits as `commit` does, but returns a Ticket as soon as the commit is written; see OffsetStore.commit_async."""
         cdef int32_t number = 0
         cdef int64_t end_offset
         cdef Partition used
@@ -541,11 +541,11 @@ cdef class StoreCore:
         return self.partitions[number]
 
     def wait_durable(self, int32_t number, int64_t end_offset, uint64_t term, durability):
-        """Waits until everything written in a term below a log offset has the durability; None: the store's."""
+        """Waits until everything written in a term below a log offset has the durability, None for the store's."""
         self.wait(number, end_offset, term, <durability_kind>durability_of(durability, self.durability))
 
     def wait_durable_all(self, waits, durability):
-        """As `wait_durable`, for several (number, log offset, term), whose partitions are flushed together."""
+        """Waits as `wait_durable` does, for several (number, log offset, term), whose partitions are flushed together."""
         cdef Partition used
         cdef durability_kind wanted = <durability_kind>durability_of(durability, self.durability)
         if wanted == DURABILITY_PROCESS:
@@ -557,7 +557,7 @@ cdef class StoreCore:
             self.wait(number, end_offset, term, wanted)
 
     def delete(self, group, partitions, *, durability=None):
-        """Writes tombstones for positions of a group, or with None for all of it; returns how many existed."""
+        """Writes tombstones for positions of a group, with None for all of them; returns how many existed."""
         cdef ol_slice name
         cdef ol_commit_result result
         cdef ol_error error

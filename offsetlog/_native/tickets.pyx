@@ -1,4 +1,4 @@
-"""Tickets of commits that become durable later, and the flushes that are begun for them."""
+"""Tickets of commits that become durable later, and the flushes that make them durable."""
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t
@@ -44,7 +44,7 @@ cdef int durability_of(object value, durability_kind default) except -1:
 
 
 def check_durability(value):
-    """Refuses an unknown durability; raises ConfigError."""
+    """Raises ConfigError if the durability is unknown."""
     durability_of(value, DURABILITY_DISK)
 
 
@@ -61,7 +61,7 @@ cdef class Flushes:
 
     Args:
         waiter: called with a ticket; returns an awaitable that ends once the ticket is durable or has failed.
-        background: whether there are threads, which flush many partitions together and before callers wait.
+        background: whether background threads flush many partitions together, before callers wait.
     """
 
     def __cinit__(self):
@@ -117,8 +117,8 @@ cdef class Flushes:
         return self.begin([partition for partition in wanted if partition is not except_for])
 
     def flush(self, partitions):
-        """Waits until everything written to the partitions so far is on disk.  Every partition is tried; then the first
-        failure is raised.
+        """Waits until everything written to the partitions so far is on disk.  Tries every partition, and then raises the
+        first failure.
         """
         cdef Partition partition
         cdef list waits = []
@@ -154,10 +154,10 @@ cdef class Flushes:
 @cython.no_gc  # its references lead back to it only while a task awaits it
 @cython.freelist(1024)
 cdef class Ticket:
-    """A commit that is written, and becomes durable later.  From `commit_async`; any thread may use it.
+    """A commit that is written and becomes durable later, returned by `commit_async`.  Any thread may use it.
 
-    A ticket is flushed only when a caller waits: with `result` or `await`, or by the store's `flush`.  The first ticket that is
-    waited for begins the flush of all, and one that is collected while others wait begins the next flush early.
+    A wait with `result` or `await`, or `flush` of the store, starts the flush of a ticket.  The first wait starts one flush
+    for all tickets.  If a ticket is garbage collected while others wait, the next flush starts early.
     """
 
     def __init__(self):
@@ -180,13 +180,13 @@ cdef class Ticket:
         """Waits until the commit is durable and returns its Position; many waiting callers share one flush.
 
         Args:
-            timeout: seconds; None or infinity for no limit.  It limits the wait for a flush that another caller began; if none
-                did, this call flushes, which takes as long as the disk takes.
+            timeout: seconds; None or infinity for no limit.  It limits the wait for a flush that another caller began.  If no
+                flush runs, this call flushes itself, for as long as the disk needs.
 
         Raises:
             CommitTimeoutError: the commit is not durable in time; it may still become so.
             InvalidArgumentError: the timeout is negative or not a number.
-            PartitionFailedError: the flush failed; it is unknown what is on disk.
+            PartitionFailedError: the flush failed, and it is unknown whether the commit is on disk.
             ClosedError: the store was closed before this commit reached the disk.
         """
         cdef Partition partition
