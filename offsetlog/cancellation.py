@@ -14,7 +14,7 @@ from offsetlog._native.cleaner import CleanControl
 from offsetlog._native.snapshot import StopFlag
 from offsetlog.errors import ClosedError
 
-#: How often a waiting caller checks whether to go on, in seconds.
+#: The interval at which a waiting caller checks for an interrupt, in seconds.
 CHECK_SECONDS = 0.1
 
 Result = TypeVar("Result")
@@ -30,7 +30,8 @@ class Control:
     def renew(self) -> None:
         """Sets the progress to zero for the next log; a stopped control stays stopped."""
         self.clean = CleanControl()
-        # Only now: `stop` sets the flag first and then reads `clean`, so one of the two sees the other.
+        # Checked after the assignment: `stop` sets the flag first and then reads `clean`, so one of the two sees the
+        # other.
         if self.flag.is_set():
             self.clean.stop()
 
@@ -66,8 +67,9 @@ def interruptibly(
     results: list[Result] = []
     failures: list[BaseException] = []
     begun: list[bool] = []
-    # The work holds this lock.  An Event would not do: an interrupt can come between its parts.
-    # Nor would Thread.join: after an interrupt, Python 3.11 takes a running thread for ended.
+    # The work holds this lock.  An Event is not safe here, because an interrupt can come between
+    # its steps.  Thread.join is not safe either: after an interrupt, Python 3.11 takes a running
+    # thread for ended.
     at_work = threading.Lock()
     at_work.acquire()
 
@@ -111,7 +113,7 @@ class LongCalls:
         control = Control()
         self._controls.add(control)
         try:
-            # Checked after the `add`: either `stop` finds this control, or this check sees `_stopped`.
+            # Checked after the `add`, so that either `stop` finds this control or this check sees `_stopped`.
             if self._stopped:
                 raise ClosedError("the store is closed")
             return interruptibly(work, control, None if report is None else lambda: report(control))

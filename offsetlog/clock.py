@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from offsetlog.errors import InvalidArgumentError
 
-#: How far ahead of this machine's clock a time may lie: the clocks of two machines differ.
+#: How far a time may be ahead of this machine's clock, because the clocks of two machines differ.
 SKEW_MS_MAX = 60_000
 
 

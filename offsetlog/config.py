@@ -28,9 +28,9 @@ _DOMAINS: dict[str, tuple[int, int]] = {
 
 #: The longest name of a group, in bytes of UTF-8: the limit of a record's key.
 GROUP_BYTES_MAX = 32767
-#: Partitions of a new directory: few, because a flush takes longer the more files it has to make durable.
+#: Partitions of a new directory.  The number is small because a flush takes longer with more files.
 PARTITIONS_DEFAULT = 4
-#: Partitions of a broker's directory if its `offsets.topic.num.partitions` was not set.
+#: Partitions of a broker's directory if `offsets.topic.num.partitions` was not set.
 KAFKA_PARTITIONS_DEFAULT = 50
 #: The most partitions that the offsets topic of a directory can have.
 PARTITIONS_MAX = 100_000
@@ -238,7 +238,7 @@ class MaintenanceConfig:
                 f"min_compaction_lag_ms ({self.min_compaction_lag_ms}) is above max_compaction_lag_ms "
                 f"({self.max_compaction_lag_ms})"
             )
-        # Copies, so that a change of the caller's mapping has no effect here.
+        # Copies the mappings, so that later changes by the caller have no effect.
         object.__setattr__(self, "min_history", _own_times("min_history", self.min_history, never=False))
         for pattern in self.min_history:
             _check_group(pattern.removesuffix("*"))

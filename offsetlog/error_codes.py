@@ -82,7 +82,7 @@ def _retriable(entry: ErrorCode) -> ErrorCode:
     return entry._replace(retriable=True)
 
 
-#: By name of the class in `offsetlog.errors`.
+#: The codes by the name of the class in `offsetlog.errors`.
 ERROR_CODES: dict[str, ErrorCode] = {
     "OffsetLogError": UNKNOWN_SERVER_ERROR,
     "InvalidArgumentError": INVALID_REQUEST,

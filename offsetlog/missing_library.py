@@ -10,8 +10,8 @@ from importlib.util import find_spec
 
 from offsetlog.errors import ConfigError
 
-#: The requirement of each optional library by the name of its module: imported only by the code that uses it, and
-#: listed in the extras in pyproject.toml.
+#: The requirement of each optional library, by the name of its module.  Only the code that uses such a library imports
+#: it, and the extras in pyproject.toml list it.
 REQUIREMENTS = {
     "typer": "typer>=0.12,<0.29",
     "rich": "rich>=13",

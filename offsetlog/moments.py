@@ -16,12 +16,12 @@ from datetime import UTC, datetime, timedelta
 
 from offsetlog.errors import InvalidArgumentError
 
-#: A moment as an argument: a time with its zone, a log offset, or text as above.
+#: A moment as an argument: a time with its zone, a log offset, or text as the module's docstring shows.
 Moment = datetime | int | str
 
 _MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(ms|[smhdw])", re.ASCII | re.IGNORECASE)
-#: A month in other programs, which nobody may take for a minute.
+#: A month in other programs; refused, so that it is not mistaken for a minute.
 _MONTHS = re.compile(r"[\d.]+\s*(M|[Mm]on\w*)", re.ASCII)
 #: Units in full, as people write them before "ago"; the first letter is the unit.
 _IN_FULL = re.compile(r"(?<=[\d ])(?:sec(?:ond)?s?|min(?:ute)?s?|hours?|days?|weeks?)$", re.ASCII | re.IGNORECASE)
@@ -29,9 +29,9 @@ _AGO = re.compile(r"-\s*(?P<before>\S.*)|(?P<after>.*\S)\s+ago")
 _OFFSET = re.compile(r"offset:(\d{1,19})", re.ASCII)
 #: From September 2001 on.  Fewer digits are refused: they may be a log offset, or a date without its dashes.
 _EPOCH_MS = re.compile(r"\d{13,19}", re.ASCII)
-#: The least number that is taken for milliseconds since 1970; it has 13 digits.
+#: The lowest number that counts as milliseconds since 1970; it has 13 digits.
 EPOCH_MS_MIN = 10**12
-#: A day as it is written, whether the calendar has it or not.
+#: The written form of a day, whether or not the calendar has that day.
 _CALENDAR = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?$", re.ASCII)
 _DIGITS = re.compile(r"[+-]?\d+", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

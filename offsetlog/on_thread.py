@@ -35,7 +35,7 @@ async def on_thread(call: Callable[[], Result], stop: Callable[[], object] | Non
         RuntimeError: the system refused a thread for a call with `stop`; nothing was called.
         BaseException: the exception of the call.
     """
-    # Code that awaits has imported it already; commands do not need it, and start faster without it.
+    # Imported here because commands do not need it and start faster without it; code that awaits has it already.
     import asyncio
 
     work = asyncio.wrap_future(_begin(call, may_block=stop is None))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 _CHARACTERS_MAX = 300
-#: Python refuses to write numbers of some thousand digits, and nobody reads as many as these.
+#: A larger number is not shown: Python refuses to print numbers with some thousand digits, and this many are
+#: unreadable.
 _NUMBER_MAX = 10**40
 
 

@@ -91,8 +91,8 @@ class OffsetStore(OnePosition, StoreContext):
         self._maintenance = parts.maintenance
         self._closer = parts.closer
         self._refresher = Refresher(parts.directory, given.config, parts.partitions)
-        # The hot methods are attributes of the instance: an extra Python frame would cost more than
-        # the commit.
+        # The hot methods are attributes of the instance, because an extra Python frame would cost
+        # more than the commit.
         vars(self).update(
             commit=core.commit,
             commit_async=core.commit_async,

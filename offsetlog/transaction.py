@@ -52,7 +52,7 @@ class Transaction:
         if self._ended:
             raise TransactionError("the transaction has ended")
         if not self._written:
-            # An argument is refused before anything is written, so that nothing has to be undone.
+            # Invalid arguments are refused before anything is written, so that nothing has to be undone.
             partition = self._core.ready(self._core.number_of(self._group))
             partition.check_producer(self._producer_id, self._producer_epoch)
         try:
@@ -60,7 +60,8 @@ class Transaction:
                 self._group, offsets, self._producer_id, self._producer_epoch
             )
         except DiskFullError:
-            # The first batches of a very large commit may have been written; then the end must be, too.
+            # The first batches of a very large commit may have been written; the end of the transaction is then needed
+            # too.
             self._written = self._written or self._is_open()
             raise
         self._written = True

@@ -37,7 +37,7 @@ class NamesPartition(Protocol):
 PartitionKey = tuple[str, SupportsIndex] | NamesPartition
 """A topic and its partition, as calls accept them: a TopicPartition, a plain tuple, or another library's object."""
 
-#: The keys of a mapping, all of one type, and those of a second mapping.
+#: The type of all keys of a mapping, and of all keys of a second mapping.
 Key = TypeVar("Key", bound=PartitionKey)
 OtherKey = TypeVar("OtherKey", bound=PartitionKey)
 
@@ -102,7 +102,7 @@ Committed = (
 
 Durability = Literal["process", "disk"]
 """The failure that a commit survives once it has returned: the end of the process, or a loss of power."""
-#: Where a log that is missing may be made: nowhere, in a directory that is new or empty, also among other files.
+#: Where a missing log may be made: nowhere, in a new or empty directory, or also in a directory with other files.
 Create = Literal["never", "new", "anywhere"]
 
 

@@ -88,7 +88,8 @@ cdef class Parking:
         write.timeout_ms = timeout_ms
         write.deadline = INFINITY if timeout_ms < 0 else <double>self.now() + timeout_ms / 1000.0
         if self.closed:
-            write.fail(NotCoordinatorError("the manager was stopped before the write was known to be durable; it may still take effect"))
+            write.fail(NotCoordinatorError(
+                "the manager was stopped before the write was known to be durable; it may still take effect"))
             return 0
         self.insert(write)
         if write.deadline < self.armed:

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 FORMAT = 2
 CONTENT_BYTES_MAX = 64 << 20
-#: The changes may always grow to this many bytes, however small the content is.
+#: The changes may grow to this many bytes even if the content is small.
 CHANGES_BYTES_MIN = 1 << 20
 #: A larger file is neither read nor written.
 FILE_BYTES_MAX = 2 * CONTENT_BYTES_MAX + CHANGES_BYTES_MIN
@@ -61,8 +61,8 @@ class CheckedJournal:
         content = self._content(first, FORMAT)
         lines = rest.split(b"\n")
         torn = lines.pop()
-        # A page that did not reach the disk is zeros, which no written line contains.  Each append is one
-        # line, so only the last one can be torn.
+        # A page that did not reach the disk is zeros, which no written line contains.  Each append is one line, so only
+        # the last line can be torn.
         if lines and b"\0" in lines[-1]:
             torn = lines.pop() + b"\n" + torn
         changes = [each for number, line in enumerate(lines, 2) for each in self._changes(line, number)]

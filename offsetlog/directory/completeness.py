@@ -238,7 +238,7 @@ class Completeness:
         said = {name: {(TOPIC, number): self.witnesses.offset_in(name, number)} for name in CHECKPOINTS}
         is_known = any(each.lost_from is not None and each.lost_from >= end.offset for each in found)
         beyond = [] if is_known else beyond_ends(said, {number: end}, is_clean=self.is_clean)
-        # One of them is named: the surest.
+        # Only the most certain loss is reported.
         losses: list[CorruptionError] = [
             (PossibleLossError if each.is_of_crash else DataLossError)(
                 f"the log ends at {end.offset}{_OF_CRASH if each.is_of_crash else ''}, but {each.name} has "

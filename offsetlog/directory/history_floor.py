@@ -36,8 +36,8 @@ Hold = tuple[str, int]
 
 
 def _matches(pattern: str, name: str) -> bool:
-    # `name` is a group, or itself a pattern, which covers the groups that no more specific pattern
-    # names.
+    # `name` is a group or a pattern.  A pattern stands for the groups that no more specific pattern
+    # matches.
     if pattern == name:
         return True
     return pattern.endswith("*") and name.removesuffix("*").startswith(pattern[:-1])
@@ -147,7 +147,7 @@ def _is_offset(number: object) -> bool:
 
 
 def _parsed(content: bytes) -> HistoryFloor:
-    # If the file cannot be understood, nothing is guessed: any state may be gone.
+    # If the file cannot be understood, nothing is guessed, because any state may be gone.
     try:
         entries: Any = json.loads(content)
         end, groups, foreign = entries["end"], dict(entries["groups"]), entries["foreign"]

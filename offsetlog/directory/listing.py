@@ -57,7 +57,7 @@ def decode_text(name: bytes) -> str:
     try:
         return name.decode("utf-8")
     except UnicodeDecodeError:
-        # For a surrogate in three bytes Java writes one U+FFFD, Python three (docs/format/partitioning.md §4).
+        # For a surrogate in three bytes, Java writes one U+FFFD and Python three (docs/format/partitioning.md §4).
         return re.sub(rb"\xed[\xa0-\xbf][\x80-\xbf]", b"\xef\xbf\xbd", name).decode(
             "utf-8", "replace"
         )

@@ -23,11 +23,11 @@ from pathlib import Path
 
 from offsetlog.errors import StorageError
 
-#: The request to give up the lock, and the answer once it is given up.
+#: The request to release the lock, and the answer once the lock is released.
 RELEASE = b"release"
 RELEASED = b"released"
 
-#: Sent any number of times before the answer: the holder is at work.
+#: Sent any number of times before the answer, while the holder is working.
 WORKING = b"working"
 
 #: The longest message, in bytes.
@@ -35,7 +35,7 @@ MESSAGE_BYTES_MAX = 64 << 20
 
 # How long the other side may take to send a message, in seconds.
 _PEER_SECONDS = 10.0
-# How often a holder reports that it is at work, and how long it may be silent before it counts as stuck, in seconds.
+# How often a working holder reports, and how long it may be silent before it counts as stuck, in seconds.
 _SAY_SECONDS = 1.0
 _SILENT_SECONDS = 30.0
 # The pause before trying again to take a lock whose holder ended while it was asked, in seconds.
@@ -149,7 +149,7 @@ class LockHolder:
 
     def close(self) -> None:
         """Stops listening; a `wait` in progress ends."""
-        # Closing alone would not wake it.
+        # A close alone would not wake a waiting `accept`.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -188,7 +188,8 @@ class Requests:
             try:
                 request = self._holder.wait(_SAY_SECONDS)
             except Exception:
-                # It was closed; or memory or files ran out for this request, and a smaller or later one may succeed.
+                # The socket was closed; or memory or files ran out for this request, and a smaller or later request may
+                # succeed.
                 if not self._closed.is_set():
                     time.sleep(_AGAIN_SECONDS)
                 request = None
@@ -227,7 +228,7 @@ class Requests:
             request.forget()
 
 
-# The addresses of locks that this thread is using: asking for one of them, it would wait for itself.
+# The addresses of locks that this thread is using; a request for one of them would wait for this thread itself.
 _own_uses = threading.local()
 
 
@@ -294,7 +295,7 @@ def _exchange(
         _send(holder, content)
         answer = WORKING
         while answer == WORKING:
-            # A holder that is at work says so every second: the wait ends no later.
+            # A working holder reports every second, so the wait ends within a second of `stop`.
             if stop is not None and stop.is_set():
                 return None
             holder.settimeout(_seconds_left(end))

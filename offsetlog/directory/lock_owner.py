@@ -87,7 +87,8 @@ def _descriptors(number: int, file: Path) -> Iterator[str]:
     for descriptor in descriptors:
         path = f"{folder}/{descriptor}"
         try:
-            # By the name first: a look at whatever else is open may wait for a file system that does not answer.
+            # The name is checked first, because a stat of other open files may wait for a file system that does not
+            # answer.
             if os.readlink(path).endswith(file.name):
                 found = os.stat(path)
                 if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):

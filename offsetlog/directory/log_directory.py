@@ -54,12 +54,12 @@ CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS)
 
 FORMAT = 1
 
-# The first and the longest pause between two attempts to take a lock that is waited for.
+# The first and the longest pause between two attempts to take a lock.
 _LOCK_PAUSE_SECONDS = 0.01
 _LOCK_PAUSE_SECONDS_MAX = 0.2
 
-# Signs of a directory of logs, ours or a broker's, and then names that are no sign of one and no
-# other files either: many programs have a file ".lock", and an open that ended early left ours alone.
+# Files that show that a directory holds logs, ours or a broker's.  Then files that show neither that nor the opposite:
+# many programs have a file ".lock", and an open of ours that ended early leaves only this file.
 _SIGNS = frozenset({CLEAN_MARKER, META_PROPERTIES, "bootstrap.checkpoint", *CHECKPOINTS})
 _NO_SIGNS = frozenset({LOCK, "lost+found", ".gitkeep", ".gitignore", ".DS_Store"})
 
@@ -147,11 +147,11 @@ class LogDirectory:
         self._marker: bytes | None = None
         self._record: CheckpointRecord | None = None
         self._writing = threading.Lock()
-        #: Directories of other topics' partitions whose owner recovers them and closes them before `finish`; and
-        #: whether all of them were closed without error.
+        #: Partition directories of other topics that their owner recovers, and closes before `finish`; and whether all
+        #: of them were closed without error.
         self.recovered_elsewhere: set[str] = set()
         self.is_sound_elsewhere = True
-        #: Held while a log is cut, and while logs are read for checkpoints; taken before every other lock.
+        #: Held while a log is truncated, and while logs are read for checkpoints; taken before every other lock.
         self.cutting = threading.Lock()
 
     # ------------------------------------------------------------------------------ existing files
@@ -317,7 +317,7 @@ class LogDirectory:
         try:
             version, partitions = int(entries["format"]), int(entries["partitions"])
             topic_id = parse_uuid(entries["topic_id"]) if "topic_id" in entries else None
-            # Without the checksum line, which follows it, the list may be cut short.
+            # The checksum line follows the list, so without it the list may be truncated.
             existing = partition_list.parse_numbers(entries["existing"]) if "existing" in entries and found else None
         except (KeyError, ValueError, CorruptionError) as failure:
             raise CorruptionError(f"the file cannot be understood: {failure}", path=path) from None
@@ -419,7 +419,7 @@ class LogDirectory:
         return {number: offset for (topic, number), offset in entries.items() if topic == TOPIC}
 
     def _known_record(self) -> CheckpointRecord | None:
-        # A damaged one is about to be replaced: a copy is kept.
+        # A damaged file is about to be replaced, so a copy is kept.
         try:
             return self.read_record()
         except CorruptionError:
@@ -473,7 +473,7 @@ class LogDirectory:
                     raise  # nobody waits to hear who holds it, which takes long to find out
                 if not may_ask and patience <= 0:
                     raise self._named(failure, timeout_seconds) from None
-            # If no holder could be asked, it may have ended just now.
+            # If no holder could be asked, the holder may have ended just now.
             if may_ask:
                 may_be_free = lock_holder.release(self.path / LOCK, left, stop)
             else:
@@ -612,12 +612,12 @@ class LogDirectory:
             if merged == entries:
                 return
             if is_damaged and content is not None:
-                # A damaged checkpoint is evidence, and may have had entries of other topics: a copy is kept.
+                # A copy is kept, because a damaged checkpoint is evidence and may have had entries of other topics.
                 self.fs.replace_file(untaken(self.fs, self.path / f"{name}.damaged"), content)
             self._publish(name, merged)
 
     def _publish(self, name: str, entries: Checkpoint) -> None:
-        # The record has both contents before the new one can exist.
+        # The record gets the hashes of both contents before the new checkpoint can exist.
         content = format_offset_checkpoint(entries)
         if self._record is not None:
             hashes = dict.fromkeys(
@@ -632,7 +632,8 @@ class LogDirectory:
         self.fs.replace_file(self.path / name, content)
 
     def _settle_record(self) -> None:
-        # Drops the hashes of earlier contents: a checkpoint that is deleted later must not pass as not yet written.
+        # Drops the hashes of earlier contents, so that a checkpoint that is deleted later does not count as not yet
+        # written.
         with self._writing:
             if self._record is None:
                 return
@@ -662,8 +663,8 @@ class LogDirectory:
         self.write_checkpoint(RECOVERY_POINTS, ends)
         self.write_checkpoint(HIGH_WATERMARKS, ends if watermarks is None else watermarks)
         self._settle_record()
-        # Without the marker Kafka checks every log, which takes time; with a wrong one it appends
-        # after torn bytes.
+        # Without the marker, Kafka checks every log, which takes time.  With a wrong marker, it
+        # appends after torn bytes.
         if sound and self.is_sound_elsewhere and (self.was_clean or not self.has_foreign_logs()):
             self.fs.replace_file(
                 self.path / CLEAN_MARKER, self._marker or b'{"version":0,"brokerEpoch":-1}'

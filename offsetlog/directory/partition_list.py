@@ -28,7 +28,7 @@ def parse_numbers(text: str) -> frozenset[int]:
     for run in text.split(",") if text else ():
         low, dash, high = run.partition("-")
         first, last = int(low), int(high if dash else low)
-        # Ascending runs have each number once, so that a short text cannot make endless work.
+        # Ascending runs contain each number once, so that a short text cannot cause endless work.
         if not (numbers[-1] if numbers else -1) < first <= last < PARTITIONS_MAX:
             raise ValueError(f"{run!r} is not an ascending run of partition numbers below {PARTITIONS_MAX}")
         numbers.extend(range(first, last + 1))

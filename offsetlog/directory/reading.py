@@ -169,8 +169,8 @@ def read_state(files: PartitionFiles, progress: Progress | None = None) -> Parti
         try:
             return _read_state(files, progress)
         except MissingFileError:
-            # A broker that cleans its log may remove segments at any time; a new listing shows the
-            # whole log again.
+            # A broker that cleans its log may remove segments at any time, but a new listing shows
+            # the whole log again.
             if left == 0 or files.directory is None:
                 raise
             files = PartitionFiles(files.number, files.directory, segments_of(files.directory))
@@ -211,14 +211,14 @@ def _read_segment(state: PartitionState, segment: Path, following: Path | None) 
                 f"not a log segment: {damage.message}", path=segment, position=0
             )
         if stopped != tried:
-            # A writer at work may have written here since it was read.
+            # A running writer may have written here since these bytes were read.
             position = tried = stopped
             continue
         position = replay.skip(segment, stopped)
         zeros = position is None and replay.used(segment, stopped) == stopped
         if not zeros and stopped != followed:
-            # These bytes, or later ones, may have been written meanwhile; a writer fills a place
-            # before the places after it.
+            # These bytes or later ones may have been written meanwhile; a writer writes positions
+            # in ascending order.
             position = followed = stopped
         elif zeros and is_rolled_space(replay.next_offset, following):
             return
@@ -285,11 +285,11 @@ def dump_batches(
         try:
             reader = SegmentReader(segment, transactions=files.topic == TRANSACTIONS_TOPIC)
         except MissingFileError:
-            # A cleaner removed it after it was listed: its remaining records are in another file.
+            # A cleaner removed the segment after the listing; its remaining records are in another file.
             tries -= 1
             if files.directory is None or tries == 0:
                 raise
-            # Everything below this segment was yielded; a segment listed later may begin lower.
+            # Everything below this segment was yielded, but a segment of a later listing may begin lower.
             yielded = max(yielded, segment_base(segment))
             segments = _segments_from(files.directory, yielded)
             continue
@@ -310,7 +310,7 @@ def dump_batches(
                             f"not a log segment: {damage.message}", path=segment
                         ) from None
                     if position != tried:
-                        # As in _read_segment.
+                        # See `_read_segment`.
                         tried = position
                         reader.read_again(position)
                         continue

@@ -20,8 +20,8 @@ SEGMENT = re.compile(r"(\d{20})\.log")
 _SEGMENT_FILE = re.compile(r"(\d{20})\.log(?:\.swap)?")
 #: How often a partition is read again if its files were removed meanwhile.
 TRIES = 3
-#: How often a directory is listed while a swap in it is unfinished, and the pause between in seconds; a
-#: writer finishes one in some milliseconds.
+#: How often a directory is listed while a swap in it is unfinished, and the pause between listings in seconds.  A
+#: running writer finishes a swap in some milliseconds.
 SWAP_LISTINGS = 10
 SWAP_SECONDS = 0.02
 SWAP = ".log.swap"
@@ -93,7 +93,7 @@ def settled(
     known: list[str] = []
     same = 0
     for _ in range(5 * SWAP_LISTINGS):
-        # Without a pause: a cleaner that works all the time may change the directory within it.
+        # The two listings have no pause between them, in which a cleaner that never rests could change the directory.
         first, entries = list(map(name_of, listing())), listing()
         names = list(map(name_of, entries))
         same = same + 1 if names == known else 0

@@ -186,7 +186,7 @@ def last_known(
 
 
 def _keep_aside(partition: Partition, fs: FileSystem) -> None:
-    # It is evidence, which a later snapshot must not overwrite.
+    # The snapshot is evidence, which a later snapshot must not overwrite.
     if partition.read_only:
         return
     path = Path(partition.path) / FILE_NAME
@@ -214,7 +214,7 @@ def _discard(partition: Partition) -> None:
     try:
         native.remove(partition)
     except OffsetLogError as failure:
-        # The next load will find it unusable again.
+        # The next load will find the snapshot unusable again.
         LOGGER.warning("%s: cannot remove the unusable snapshot: %s", partition.path, failure)
 
 
@@ -269,7 +269,7 @@ def write(
         )
     fs = directory.fs
     copied = _copy(partition, stop) if live else None
-    # Now everything that was copied is on disk.
+    # After this flush, everything that was copied is on disk.
     partition.flush()
     facts = partition.log_facts()
     up_to = min(facts["flushed"], facts["watermark"])
@@ -320,7 +320,7 @@ def _source_of(report: SnapshotReport) -> str:
 
 
 def _positions_of(partition: Partition, fs: FileSystem) -> int:
-    # In other roles another thread may read the table, or there is none; a snapshot has its own.
+    # In other roles, another thread may read the table or the partition has none; the snapshot then uses its own.
     if partition.role == "active":
         return partition.count()
     return native.open_file(fs, Path(partition.path) / FILE_NAME).facts()["positions"]
@@ -340,7 +340,7 @@ def _go_on(
     threads: int,
     stop: StopFlag | None,
 ) -> tuple[int | None, Snapshot | None]:
-    # From the last snapshot, if it can be used; its offset comes with it.
+    # The state comes from the last snapshot, if that can be used, together with its log offset.
     snapshot, _ = _usable(partition, fs, cleaned_to, threads)
     if snapshot is not None:
         since = snapshot.facts()["offset"]
@@ -355,7 +355,7 @@ def _go_on(
 
 
 def _begin(partition: Partition, up_to: int, stop: StopFlag | None) -> Snapshot:
-    # From the whole log.
+    # Otherwise the state comes from the whole log.
     for _ in range(_TRIES):
         snapshot = native.begin(partition)
         if snapshot.advance(partition, up_to, stop):
@@ -377,7 +377,7 @@ def write_last(partition: Partition, fs: FileSystem, *, threads: int = 1) -> Sna
         made = snapshot.facts()
         size = _store(snapshot, partition, fs, threads)
     except Exception as failure:
-        # Arrow may be missing or fail, and memory may run out: the store is closed nevertheless.
+        # Arrow may be missing or fail, and memory may run out; the store is closed in spite of that.
         reason = str(failure) if isinstance(failure, OffsetLogError) else repr(failure)
         LOGGER.warning("%s: no snapshot was written: %s", partition.path, reason)
         return None
@@ -391,8 +391,8 @@ def _store(snapshot: Snapshot, partition: Partition, fs: FileSystem, threads: in
     # Importing Arrow takes longer than most opens, which do not need it.
     from offsetlog.directory.snapshot_file import write_arrow
 
-    # Written under another name, flushed, then renamed: a crash leaves the old one, the new one, or
-    # a .tmp that is never read.
+    # The file is written under another name, flushed and renamed.  A crash leaves the old file, the
+    # new one, or a .tmp file that is never read.
     temporary = Path(partition.path) / TEMPORARY_NAME
     try:
         output = OutputFile(fs, temporary)

@@ -23,7 +23,7 @@ from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError
 #: This many changed checkpoints show that another program worked here (csrc/log/completeness.c).
 OTHERS_WORKED = 2
 
-#: It is unknown how far another program cleaned a log (csrc/log/log.h).
+#: Stands for an unknown log offset up to which another program cleaned a log (csrc/log/log.h).
 CLEANED_UNKNOWN = 2**63 - 1
 
 
@@ -73,17 +73,17 @@ class Witnesses:
         self._checkpoints: dict[str, Checkpoint] = {name: {} for name in CHECKPOINTS}
         self._damaged: set[str] = set()
         record, is_ours = self._read_record()
-        # Without a record it is unknown who wrote the log starts, which hide the records below them.
+        # Without a record it is unknown which program wrote the log start offsets, which hide the records below them.
         self._has_record = record is not None
         self._others = {} if record is None else record.others
         self._changed = frozenset(name for name in CHECKPOINTS if self._is_changed(name, record))
         self.is_foreign = existing is None and not is_ours
-        # A lost record hides which checkpoints changed: it counts as one that did.
+        # A lost record hides which checkpoints changed, so it counts as one changed checkpoint.
         self._changes = OTHERS_WORKED if self.is_foreign else len(self._changed) + (record is None)
         self._topic_id = directory.known_topic_id()
         self._cleaned_by_us = None if record is None else record.cleaned
         if existing is None and is_ours:
-            # `offsetlog.properties` is gone or truncated: its second copy and the recovery points also show which
+            # If `offsetlog.properties` is gone or truncated, its second copy and the recovery points also show which
             # partitions must exist.
             reached = self._checkpoints[RECOVERY_POINTS].items()
             numbers = frozenset(number for (topic, number), offset in reached if topic == TOPIC and offset > 0)
@@ -91,7 +91,7 @@ class Witnesses:
             self._note_properties(is_known=record is not None and record.partitions is not None)
 
     def _note_properties(self, *, is_known: bool) -> None:
-        # Properties that the record does not have may never have been written.
+        # If the record has no copy of the properties, they may never have been written.
         try:
             is_missing = self._directory.read_properties() is None
         except CorruptionError as failure:
@@ -102,7 +102,8 @@ class Witnesses:
                 self.findings.append(CorruptionError(text, path=self._directory.path / PROPERTIES))
 
     def _read_record(self) -> tuple[CheckpointRecord | None, bool]:
-        # Returns the record, and whether the file exists, damaged or not.  It exists if any partition is known to.
+        # Returns the record, and whether its file exists, damaged or not.  The file must exist if any partition is
+        # known to.
         path = self._directory.path / checkpoint_record.NAME
         try:
             record = self._directory.read_record()
@@ -114,7 +115,8 @@ class Witnesses:
         return record, record is not None
 
     def _is_changed(self, name: str, record: CheckpointRecord | None) -> bool:
-        # Reads the checkpoint.  A malformed one is reported as damage if the record shows that we did not write it so.
+        # Reads the checkpoint.  A malformed checkpoint is reported as damage if the record shows that we did not write
+        # these bytes.
         content, path = self._directory.read_content(name), self._directory.path / name
         is_as_left = record is None or record.is_as_left(name, content)
         if content is None:
@@ -130,7 +132,7 @@ class Witnesses:
                 self.findings.append(CorruptionError(failure.message, path=path))
             return False
         if content == b"" and (record is None or not is_as_left):
-            # A power loss can leave an empty file to a broker, which accepts it; but its entries are gone.
+            # A power loss can leave a broker an empty file.  The broker accepts it, but its entries are gone.
             self._damaged.add(name)
         return not is_as_left
 

@@ -75,7 +75,7 @@ def find_rewinds(timeline: Timeline, given: datetime | str | None, group: str | 
     """See OffsetStore.rewinds."""
     since = None if given is None else arguments.parsed_time("since", given)
     since_ms = LONG_AGO if since is None else arguments.checked_time("since", since)
-    # A group is looked for in every log partition: this needs no number of partitions.
+    # A group is looked up in every log partition, so that the number of partitions is not needed.
     pasts = timeline.of_all(None)
     refuse_future("since", since, *pasts)
     groups = None if group is None else [group]
@@ -83,7 +83,7 @@ def find_rewinds(timeline: Timeline, given: datetime | str | None, group: str | 
     found: list[Rewind] = []
     gaps: list[LogGap] = []
     for past in pasts:
-        # A record without a time may be younger.
+        # A record without a time may be newer than `since`.
         found += (
             each
             for each in _rewinds_of(past, groups, blocks, gaps)

@@ -172,9 +172,9 @@ class PartitionPast:
             general < self.end
             and native.survey(self.partition, general, self.end).first_missing is not None
         ):
-            # Another cleaner worked here and recorded nothing: a broker that was killed meanwhile,
-            # or the broker from which this log was copied.  No cleaner touches the newest segment,
-            # unless the copy has segments of its own.
+            # Another cleaner worked here without a record of it: that of a broker which was killed
+            # meanwhile, or of the broker from which this log was copied.  No cleaner changes the
+            # newest segment, except if the copy has its own segments.
             newest = native.last_segment_base(self.partition)
             touched = (
                 newest >= self.end
@@ -182,9 +182,9 @@ class PartitionPast:
             )
             cleaned = foreign = self.end if touched else newest
         cleaned, foreign = min(cleaned, self.end), min(foreign, self.end)
-        # A transaction counts only once it ends.  If it was open where the cleaning ended, its
-        # records may have superseded others although they did not count yet.  Our cleaner
-        # avoids that (csrc/cleaner/transactions.h), Kafka's does not.
+        # A transaction takes effect only when it ends.  If it was open at the log offset where the
+        # cleaning ended, its records may have superseded others before they took effect.  Our
+        # cleaner avoids that (csrc/cleaner/transactions.h); Kafka's does not.
         settled = native.ended_by(self.partition, foreign, self.end) if foreign > 0 else 0
         return cleaned, max(cleaned, settled)
 
@@ -194,10 +194,10 @@ class PartitionPast:
             return None
         youngest = native.survey(self.partition, 0, floor).max_timestamp
         if native.cutoff(self.partition, youngest) < floor:
-            # The record right below the floor is gone, and its time with it: it was not later than
-            # what follows.
+            # The record just below the floor is gone with its time, which was not later than that
+            # of the next record.
             youngest = max(youngest, self._next_timestamp(floor))
-        # Records without times say nothing; the next one that has a time does.
+        # Records without times give no bound; the next record with a time does.
         while youngest < 0 or self._has_untimed_end(native.cutoff(self.partition, youngest)):
             cut = native.cutoff(self.partition, youngest)
             following = self._next_timestamp(cut) if cut < self.end else -1
@@ -253,7 +253,7 @@ class PartitionPast:
         return self._error(message, floor, oldest)
 
     def _untimed_error(self, cut: int, floor: int, oldest: datetime | None) -> HistoryError:
-        # A record of magic 0 has no time.  One that a record with a time follows was there by then.
+        # A record of magic 0 has no time.  If a record with a time follows, the first one existed by that time.
         message = (
             f"the records before log offset {cut} of log partition {self.partition.number} have no times, as Kafka "
             "wrote them before 0.10, and it is unknown which of them existed at a given time; name a log offset "
@@ -334,7 +334,7 @@ class PartitionPast:
             key = (name, topic, number)
             if value is None and key in found:
                 continue  # it was deleted before
-            # Below the floor a later value may be gone, which the tombstone also superseded.
+            # Below the floor, a later value that the tombstone also superseded may be gone.
             doubtful = value is not None and log_offset < floor and missing_end > value[-1]
             found[key] = DeletedRow(
                 name, topic, number, log_offset, timestamp, None if doubtful else value
@@ -564,7 +564,7 @@ def answers_of(
 def _shortest(
     pasts: list[PartitionPast], group: str | None, failure: HistoryError
 ) -> HistoryError:
-    # A partition that could answer for this moment may be unable to for a later one.
+    # A partition that can answer for this moment may be unable to answer for a later one.
     known = [past.earliest_refusal(group) for past in pasts]
     return max((each for each in known if each is not None), key=_shortness, default=failure)
 

@@ -45,7 +45,7 @@ from offsetlog.errors import (
 from offsetlog.lifecycle.open_partitions import OpenPartitions
 from offsetlog.lifecycle.partition_opener import PartitionOpener
 
-#: The files that say what a log partition should hold; a copy of each is kept.
+#: The files that show which contents a log partition should have; a copy of each is kept.
 EVIDENCE = (MANIFEST, "offsetlog.flushed", "leader-epoch-checkpoint", snapshots.FILE_NAME)
 
 
@@ -108,7 +108,7 @@ class _Found:
 
 def _find(directory: LogDirectory, config: StoreConfig, properties: Properties | None) -> _Found:
     existing = None if properties is None else properties.existing
-    # The log below a snapshot is read too: damage there would come up once the snapshot is deleted.
+    # The log below a snapshot is read too, because damage there would appear once the snapshot is deleted.
     opener = PartitionOpener(directory, config, writable=False, existing=existing, use_snapshots=False)
     opened = OpenPartitions(opener)
     try:
@@ -220,7 +220,7 @@ def _accept(
     if properties is not None:
         existing = existing.union(numbers)
         directory.write_properties(Properties(properties.partitions, properties.topic_id, existing))
-    # The manifests of the other partitions do not record yet that another program worked on them.
+    # The manifests of the other partitions do not record yet that another program worked on these partitions.
     others = found.others_worked.difference(ends).union(witnesses.worked_on(unreadable))
     if not witnesses.is_foreign:
         # In another program's directory, a record would claim that all partitions have our witnesses.
@@ -256,7 +256,7 @@ def _repair(directory: LogDirectory, config: StoreConfig, witnesses: Witnesses, 
 
 
 def _keep_evidence(directory: LogDirectory, number: int, stamp: str) -> list[Path]:
-    # The snapshot is removed: it has lost commits that no log has.
+    # The snapshot is removed, because it has lost commits that no log has.
     kept = []
     for name in EVIDENCE:
         path = directory.partition_path(number) / name

@@ -31,7 +31,7 @@ class TicketWaiter:
             raise ClosedError(
                 "this process is a child of the process that opened the store; open the store again here"
             )
-        # Code that awaits has imported it already; commands do not need it, and start faster without it.
+        # Imported here because commands do not need it and start faster without it; code that awaits has it already.
         import asyncio
 
         loop = asyncio.get_running_loop()

@@ -129,8 +129,8 @@ def _open_parts(given: OpenArguments, directory: LogDirectory) -> StoreParts:
         count, partitions = _open_writable(given, directory)
     core: StoreCore | None = None
     try:
-        # The cleaner's checkpoints are read here: now the path is known to be a log directory, and
-        # the lock keeps other processes from cleaning it.
+        # The cleaner's checkpoints are read only now, when the path is known to be a log directory
+        # and the lock keeps other processes from cleaning it.
         maintenance = Maintenance(directory, given.maintenance, expirer, read_only=given.read_only)
         core = StoreCore(
             count,

@@ -66,7 +66,7 @@ def open_read_only(
     """
     if not directory.exists():
         raise MissingFileError("the directory does not exist", path=directory.path)
-    # In this order: a writer creates a partition's directory before it adds it to the properties.
+    # The order matters: a writer creates a partition's directory before it adds the partition to the properties.
     try:
         properties = directory.known_properties()
     except StorageError:
@@ -115,7 +115,7 @@ def _check_count(
         return
     if len(opened) < count:
         raise _cannot_tell(directory, f"it holds {len(opened)} of at least {count} partitions")
-    # These may be the first few of fifty: with few groups, or one partition, any number may fit.
+    # These may be the first few of fifty partitions: with few groups or one partition, any number may fit.
     for likely in _likely_counts(directory, opened):
         if count < likely and _fit(opened, likely):
             raise _cannot_tell(directory, f"its groups fit both {count} and {likely} partitions")

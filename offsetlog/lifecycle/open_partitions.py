@@ -102,7 +102,7 @@ class OpenPartitions:
         self._missing = self._opener.missing(numbers)
         opened, unreadable = self._opener.open_logs(numbers, cores)
         self._owned = {partition.number: partition for partition in opened}
-        # A large partition alone is checked by all cores; many partitions are loaded in parallel.
+        # All cores check a single large partition; several partitions are loaded in parallel.
         threads = max(1, cores // max(1, len(opened)))
         load = self._load = BackgroundLoad(
             opened, lambda each: self._opener.load(each, threads), cores, unreadable
@@ -213,7 +213,8 @@ class OpenPartitions:
             failed = self._failed.setdefault(number, _Failed(refusal))
             partition = self._owned.pop(number, None)
             if partition is not None:
-                # Callers may still wait for its commits, which must not be confused with later ones.
+                # Callers may still wait for commits of the failed partition, which must not be confused with later
+                # ones.
                 failed.term = Replica(partition).leadership.term + 1
                 failed.watermark = partition.log_facts()["watermark"]
                 failed.partition = partition

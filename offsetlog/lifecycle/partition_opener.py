@@ -221,7 +221,7 @@ class PartitionOpener:
         )
 
     def _cleaned_to(self, number: int) -> int:
-        # A replica may be loaded many times, and its log cleaned and cut in between.
+        # A replica may be loaded many times, and its log may be cleaned and truncated in between.
         if self._replication is None:
             return self._witnesses.cleaned_to(number)
         try:

@@ -26,7 +26,7 @@ class Refresher:
         self._directory = directory
         self._config = config
         self._partitions = partitions
-        # Without this lock, the later of two refreshes could show what the earlier one read.
+        # Without this lock, the later of two refreshes could show the state that the earlier one read.
         self._turn = threading.Lock()
 
     def refresh(self, core: StoreCore) -> None:

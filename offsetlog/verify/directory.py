@@ -118,7 +118,7 @@ class DirectoryCheck:
         self.report = report
         self.place = Place(report, None)
         self.is_clean = fs.exists(path / CLEAN_MARKER)
-        #: Why the number of partitions may be another than `partition_count` returned.
+        #: The reason why the number of partitions may differ from the result of `partition_count`.
         self.doubt = ""
         self.witnesses = Witnesses(self.directory, self._existing())
         self.checkpoints = {name: self._read_checkpoint(path / name) for name in CHECKPOINTS}

@@ -11,7 +11,7 @@ from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError, Sto
 
 Severity = Literal["problem", "note"]
 
-#: The kinds of findings that name log offsets which are or may be missing.
+#: The kinds of findings about log offsets that are or may be missing.
 MISSING_KINDS = ("missing", "in doubt")
 
 

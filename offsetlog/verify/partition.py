@@ -77,7 +77,7 @@ def report_corruption(
     found = partition.recovery["corruption"]
     if found is None or (found.path, found.position) in reported:
         return
-    # The partition's problem at the same place also has the log offsets.
+    # The partition's problem at the same position also has the log offsets.
     same = (each for each in partition.problems() if (each.path, each.position) == (found.path, found.position))
     place.failure("batch", next(same, found), partition.path)
 
@@ -137,7 +137,8 @@ class PartitionCheck:
         self._report_transactions()
         if self.files.directory is not None:
             self._check_directory(self.files.directory)
-        # After the engine's open, which knows what was flushed and may report this as damage, not as a tail.
+        # Done after the engine's open, which knows the flushed log offset and may report these bytes as damage instead
+        # of a tail.
         if self.tail is not None and (str(self.tail.path), self.tail.position) not in self.reported:
             self._report_tail(self.tail)
 
@@ -236,7 +237,7 @@ class PartitionCheck:
                 "segment", f"its first batch has offset {first}, below the one in its name", path, 0, first
             )
         next_offset = max(self.replay.next_offset, base)
-        # Bytes after the whole batches do not prevent checking the batches before them.
+        # Bytes after the complete batches do not prevent a check of the batches before them.
         is_readable = is_whole or (
             self.tail is not None and self.tail.path == path and damaged == 0
         )
@@ -266,14 +267,14 @@ class PartitionCheck:
                 f"not a log segment: {damage.message}", path=path, position=0
             )
         if self.tried != (path, position):
-            # A writer at work may have written here since it was read.
+            # A running writer may have written here since these bytes were read.
             self.tried = (path, position)
             return position
         following = self.replay.skip(path, position, unreadable=True)
         zeros = following is None and self.replay.used(path, position) == position
         if not zeros and self.followed != (path, position):
-            # These bytes, or later ones, may have been written meanwhile; a writer fills a place
-            # before the places after it.
+            # These bytes or later ones may have been written meanwhile; a writer writes positions
+            # in ascending order.
             self.followed = (path, position)
             return position
         if zeros and not self.around.is_clean and is_rolled_space(self.replay.next_offset, after):
@@ -294,7 +295,7 @@ class PartitionCheck:
         return following
 
     def _was_being_cut(self) -> bool:
-        # Then the batches from here on are those that the truncation was to remove
+        # The batches from here on are then those that the unfinished truncation was to remove
         # (csrc/log/truncate.c).
         directory = self.files.directory
         return directory is not None and any(
@@ -346,8 +347,8 @@ class PartitionCheck:
             )
 
     def _report_transactions(self) -> None:
-        # They are not faults, but one that is never ended keeps every record after it from being
-        # cleaned.
+        # Open transactions are not faults, but one that never ends keeps every later record from
+        # being cleaned.
         path = self.files.directory or self.files.segments[0]
         for row in transaction_rows([PartitionState(self.files, self.replay)]):
             since = (
@@ -568,7 +569,7 @@ class FilesIdentity:
             return False
         if now[:-1] != self._known[:-1]:
             return False
-        # In the last segment, bytes after the whole batches may change.
+        # In the last segment, bytes after the complete batches may change.
         return not now or now[-1][:2] == self._known[-1][:2]
 
     def has_still(self, path: Path) -> bool:

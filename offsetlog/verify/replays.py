@@ -32,7 +32,7 @@ KEYS_NAMED = 20
 CLEANER_MAP_BYTES = 64 << 20
 BYTES_PER_KEY = 48
 
-#: The ways, as a problem names them.
+#: The ways, with the text that problems use for them.
 WAYS = {
     "live": "the commits of this store",
     "loaded": "loading the partition",
@@ -54,7 +54,7 @@ _RECORD = ("bytes", "xxh3_128", "log_offset", "timestamp")
 
 Sums = tuple[int, int, int]
 Row = tuple[Any, ...]
-#: Replays a log up to an offset: of a view, or with None of the files as they are.
+#: Replays a log up to a log offset: the segments of a view, or with None the present files.
 ReplayTo = Callable[[int, LogView | None], Replay]
 
 

@@ -189,7 +189,7 @@ def _check_time_index(segment: Segment, content: bytes | None) -> None:
     if not len(segment.batches):
         return
     highest = np.maximum.accumulate(segment.batches["max_timestamp"])
-    # A search for a later time starts at the entry: no batch up to it may have a later time.
+    # A search for a later time starts at the entry, so no batch up to it may have a later time.
     at = np.searchsorted(segment.batches["last_offset"], offsets, side="right")
     known = np.where(at > 0, highest[np.maximum(at, 1) - 1], -1)
     _refuse_first(
@@ -202,7 +202,7 @@ def _check_time_index(segment: Segment, content: bytes | None) -> None:
 
 def _entries(content: bytes, kind: np.dtype[np.void]) -> np.ndarray[Any, np.dtype[np.void]]:
     entries = np.frombuffer(content[: len(content) // kind.itemsize * kind.itemsize], kind)
-    # Preallocated space is zeros; a first entry of zeros can be true only if it is the only one.
+    # Preallocated space is zeros.  A first entry of zeros can be valid only if it is the only entry.
     used = np.flatnonzero(
         np.frombuffer(entries.tobytes(), np.uint8).reshape(len(entries), -1).any(axis=1)
     )
@@ -378,7 +378,7 @@ def _check_epochs_of(
     at = np.searchsorted(starts, batches["base_offset"], side="right") - 1
     stated = np.where(at >= 0, numbers[np.maximum(at, 0)], found)
     is_wrong = stated != found
-    # A broker that leads with an older epoch than the log has drops the newer ones, and lists its own.
+    # A broker that leads in an older epoch than the log has drops the newer epochs and lists its own.
     is_dropped = (found > stated) & ~np.isin(found, numbers) & (batches["base_offset"] < starts[-1])
     for index in np.flatnonzero(is_wrong & ~is_dropped)[:1]:
         batch = batches[index]

@@ -180,8 +180,8 @@ class _OpenPartitionCheck:
             self.ways.left_out("replay", "the log was cleaned faster than it could be read")
             return
         self.replay = replay
-        # These two read the log as it is now: if it was cleaned meanwhile, it may not lead to this
-        # cut any more.
+        # These two ways read the present log.  If it was cleaned meanwhile, its replay may no
+        # longer give the state of this cut.
         cleaned = self._replay_cleaned(end, view)
         snapshot = self._advance_snapshot(end)
         self.control.check()
@@ -250,8 +250,8 @@ class _OpenPartitionCheck:
     # ----------------------------------------------------------------------------- read-only stores
 
     def _check_files(self, sums: Sums, end: int) -> None:
-        # Their owner may clean these files: then they no longer show what they held when they were
-        # opened.
+        # Their owner may clean these files, which then no longer have the contents that they had
+        # when they were opened.
         replay = self._new_replay(None)
         try:
             failures = replay_files(replay, segments_of(self.directory), until=end)
