@@ -28,7 +28,7 @@ from offsetlog._native.csrc cimport (
 from offsetlog._native.files cimport FileSystem
 from offsetlog._native.status cimport keep_interrupt
 
-#: How many bytes are read at a time: a request to an object store takes tens of milliseconds, whatever its size.
+#: How many bytes are read at a time.  A request to an object store takes tens of milliseconds even if it is small.
 READ_AHEAD_BYTES = 8 << 20
 
 #: The signature of a request in a URL, which appears in Azure's errors.
@@ -117,7 +117,7 @@ cdef void _close(ol_file *file) noexcept with gil:
     try:
         opened.file.close()
     except BaseException as failure:
-        # All requested bytes were read.
+        # The failure is kept only for an interrupt, because all requested bytes were read.
         keep_interrupt(failure)
     Py_DECREF(opened)
 

@@ -74,7 +74,7 @@ cdef str text_at(const ol_row_array *array, size_t row):
 
 
 cdef str name_at(const ol_row_array *array, size_t row, str last):
-    # Rows of one commit have the same group, and mostly the same topic: they share one object.
+    # Rows of one commit have the same group, and mostly the same topic, so they share one object.
     cdef int32_t start = array.ends[row]
     cdef int32_t size = array.ends[row + 1] - start
     cdef int32_t before

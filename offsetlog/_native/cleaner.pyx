@@ -213,7 +213,7 @@ cdef ol_clean_hold *take_holds(list holds) except? NULL:
 
 
 cdef int _run(Partition partition, const ol_clean_options *options, ol_clean_report *report, ol_error *error) except -1000:
-    # Returns a status of the engine, without the GIL, while the partition cannot be closed.
+    # Returns the status of an engine call, made without the GIL while the partition cannot be closed.
     cdef int status
     partition.enter()
     try:
@@ -271,7 +271,7 @@ def clean(Partition partition not None, CleanControl control not None, *, int64_
         options.raise_floor = _raise_floor
         options.raise_floor_context = <void *>floor_port
     options.holds = take_holds(listed)
-    # On the heap: its quarantine alone is too large for a thread's stack.
+    # Allocated on the heap, because its quarantine alone is too large for a thread's stack.
     report = <ol_clean_report *>calloc(1, sizeof(ol_clean_report))
     if report == NULL:
         free(<void *>options.holds)
@@ -303,12 +303,12 @@ cdef struct replaying:
 
 
 cdef void _pass_over(void *context, const ol_batch *batch, const ol_error *error) noexcept nogil:
-    # A record that cannot be decoded is kept as it is; a replay of the log itself reports it.
+    # A record that cannot be decoded is kept unchanged; a replay of the log itself reports it.
     pass
 
 
 cdef int _replay(void *context, const ol_batch *batch, ol_error *error) noexcept nogil:
-    # The cleaner's batches are ours: an error in one is not damage of the log, and is reported as another kind of error.
+    # The cleaner made these batches, so an error in one is not damage of the log, and is reported as an InternalError.
     cdef replaying *work = <replaying *>context
     cdef ol_refusal refusal
     refusal.report = _pass_over
@@ -403,7 +403,7 @@ def roll(Partition partition not None):
 
 
 cdef tuple _ages(ol_log *log, int64_t base_offset):
-    # (-1, -1) if the segment was replaced meanwhile: the next inspection will find the new one.
+    # Returns (-1, -1) if the segment was replaced meanwhile; the next inspection will find the new one.
     cdef ol_log_segment_files files
     cdef ol_error error
     try:
@@ -440,7 +440,7 @@ def log_facts(Partition partition not None, bint ages=False):
     partition.enter()
     try:
         log = ol_partition_log(partition.handle)
-        # Read before the segments: appends in between only make the active one larger than its records.
+        # Read before the segments, so that appends in between only make the active segment longer than these positions.
         ol_partition_positions(partition.handle, &positions)
         stable = positions.watermark
         with nogil:

@@ -63,14 +63,14 @@ cdef int refuse_key(object key) except -1:
 
 
 cdef inline object plain_key(object key):
-    # Without a call where it is plain already.
+    # Avoids a call if the key is plain already.
     if PyTuple_Check(key) and PyTuple_GET_SIZE(key) == 2 and PyLong_CheckExact(<object>PyTuple_GET_ITEM(key, 1)):
         return key
     return key_of(key)
 
 
 cdef dict plain_keys(dict given):
-    # The strings of other libraries' objects may be made when they are asked for: the key that comes back keeps them.
+    # Objects of other libraries may create their strings on access, so the returned key keeps them alive.
     cdef dict found = {}
     for key, value in given.items():
         plain = plain_key(key)
@@ -126,7 +126,7 @@ cdef tuple one_key(object key, object partition):
 
 
 cdef int find_key(object failure, object keys, Py_ssize_t taken) except -1:
-    # Runs only once an error is raised, so that a commit pays nothing for it.
+    # Runs only after an error is raised, so that a successful commit pays nothing for it.
     cdef list listed
     if taken < 0:
         return 0  # the error is not about a key
@@ -192,7 +192,7 @@ cdef object refusal(int status, const ol_item *items, const ol_commit_result *re
 
 
 cdef object resting(object failure, const ol_commit_result *result):
-    # The value because of which it was refused may still be cut off: a manager answers once W has settled that
+    # The value that caused the refusal may still be truncated away; a manager answers once W has settled that
     # (docs/architecture.md §7).
     if result.rests_on >= 0:
         failure.rests_on = (result.rests_on, result.term)

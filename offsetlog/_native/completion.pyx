@@ -15,11 +15,11 @@ from offsetlog.errors import CommitTimeoutError
 
 cdef object _log = logging.getLogger("offsetlog.manager")
 
-# Code that awaits has imported asyncio already; commands do not need it, and start faster without it.
+# asyncio is imported on first use, because commands do not need it and start faster without it.
 cdef object _running_loop = None
 
 cdef enum:
-    # How many futures are kept before cancelled ones are looked for.
+    # How many futures are kept before the list is searched for cancelled ones.
     FUTURES_UNCHECKED = 8
 
 
@@ -62,7 +62,7 @@ cdef class Completion:
         return self.result_given
 
     cdef bint take(self, object result, object failure) noexcept:
-        # Returns whether it is the first answer; the caller then calls `release_all`.
+        # Returns whether this is the first answer; if so, the caller calls `release_all`.
         if self.finished:
             return False
         self.result_given = result
@@ -112,7 +112,7 @@ cdef class Completion:
         if not self.finished:
             self.wait(timeout)
         if self.failure is not None:
-            # Otherwise every call would add to the traceback of the one before.
+            # Otherwise every call would extend the traceback of the call before.
             raise self.failure.with_traceback(None)
         return self.value()
 
@@ -157,7 +157,7 @@ cdef class Completion:
         return answered
 
     cdef int drop_cancelled(self) except -1:
-        # A caller may wait briefly again and again for an answer that does not come.
+        # A caller may repeat short waits for an answer that is never given.
         cdef list before = self.futures
         cdef list kept = [future for future in before if not future.done()]
         if self.futures is before:  # otherwise it was answered meanwhile
@@ -208,7 +208,7 @@ cdef int release_all(list answered) except -1:
                 for callback in callbacks:
                     call_back(callback, answer)
         except BaseException as raised:
-            # An interrupt or an exit: the others still get their answers.
+            # After an interrupt or an exit, the other futures still get their answers.
             interrupt = raised
     for loop, pairs in by_loop.items():
         try:

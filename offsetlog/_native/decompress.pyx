@@ -40,7 +40,7 @@ NAMES = {OL_CODEC_GZIP: "gzip", OL_CODEC_SNAPPY: "snappy", OL_CODEC_LZ4: "lz4", 
 
 
 cdef bytes _inflate_stream(str name, object source, Py_ssize_t limit):
-    # Kafka does not store the inflated size.  Reading until one byte too many needs no more memory than the limit.
+    # Kafka does not store the inflated size.  Reading up to one byte above the limit needs no more memory than the limit.
     import pyarrow
 
     cdef list parts = []
@@ -60,8 +60,8 @@ cdef bytes _inflate_stream(str name, object source, Py_ssize_t limit):
 
 
 cdef bytes _corrected_lz4(bytes source):
-    # Kafka's magic 0 included the frame's magic in the hash (KAFKA-3160).  Only that wrong checksum is corrected; the decoder
-    # finds any other.
+    # With magic 0, Kafka's hash included the frame's magic (KAFKA-3160).  Only that wrong checksum is corrected; the decoder
+    # refuses any other.
     import xxhash
 
     if len(source) < 7 or source[:4] != LZ4_MAGIC:
@@ -94,7 +94,7 @@ cdef bytes _inflate_snappy_block(bytes block, Py_ssize_t limit):
     cdef Py_ssize_t size = _snappy_size(block)
     if size > limit:
         raise LimitError(f"a snappy block announces {size} bytes; the limit is {limit}")
-    # The densest element makes 64 bytes of 3; a larger claim is refused before memory is allocated for it.
+    # The densest element expands 3 bytes to 64; a larger announced size is refused before memory is allocated for it.
     if size > 22 * <Py_ssize_t>len(block):
         raise CorruptionError(f"a snappy block of {len(block)} bytes cannot inflate to the {size} bytes that it announces")
     if size == 0:
@@ -110,7 +110,7 @@ cdef bytes _inflate_snappy(bytes source, Py_ssize_t limit):
     if not source.startswith(XERIAL_MAGIC):
         return _inflate_snappy_block(source, limit)
     while position < len(source):
-        # A writer that was flushed and reopened repeats the header between blocks.
+        # If a writer was flushed and reopened, the header is repeated between blocks.
         if source.startswith(XERIAL_MAGIC, position):
             position += XERIAL_HEADER_SIZE
             continue

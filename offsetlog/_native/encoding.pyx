@@ -104,7 +104,7 @@ cdef int _put_struct(ol_schema_writer *writer, const ol_field *of, const ol_fiel
 
 
 cdef bytes _encode(const ol_schema *schema, int16_t number, int16_t version, dict fields):
-    # `number` comes first: the key's type, or the value's version.
+    # `number` is written first; it is the type of a key or the version of a value.
     cdef ol_schema_writer writer
     cdef ol_error error
     cdef size_t capacity = SIZE_FIRST

@@ -44,12 +44,12 @@ from offsetlog._native.status cimport check
 
 from offsetlog.errors import CorruptionError
 
-#: A text file of a log directory that is larger than this is refused unread.
+#: A text file of a log directory that is larger than this is refused without being read.
 TEXT_FILE_BYTES_MAX = 64 << 20
 
 
 cdef int _visit(void *context, const char *name) noexcept with gil:
-    # No Python code runs here, in which a signal's handler could raise.
+    # No Python code runs here, so the handler of a signal cannot raise.
     try:
         (<list>context).append(<bytes>name)
         return OL_OK

@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from offsetlog._native.csrc cimport MSG_DONTWAIT, MSG_NOSIGNAL, ol_load_i32, send
 from offsetlog._native.front cimport Front, Place, seconds_now
 
-# The bytes of the size before a frame.
+# The number of bytes of the size before a frame.
 cdef enum:
     SIZE_BYTES = 4
 #: Answers to the requests of one read are sent together, but at most this many bytes at a time.
@@ -21,7 +21,7 @@ cdef Py_ssize_t SEND_BYTES_C = SEND_BYTES
 ANSWERS_AHEAD_BYTES = 1 << 20
 cdef Py_ssize_t ANSWERS_AHEAD_BYTES_C = ANSWERS_AHEAD_BYTES
 
-#: Requests up to this size take nothing from the memory that all connections share.
+#: Requests up to this size do not count against the memory that all connections share.
 SMALL_REQUEST_BYTES = 64 << 10
 cdef Py_ssize_t SMALL_REQUEST_BYTES_C = SMALL_REQUEST_BYTES
 
@@ -139,7 +139,7 @@ cdef class FrameStream:
                 finally:
                     self.is_taking = False
                 was_held = self.held != 0
-                # Sending an answer may release it.
+                # Sending an answer may release the connection.
                 if self.held != 0 or self.places:
                     self.send()
         finally:
@@ -153,7 +153,7 @@ cdef class FrameStream:
         return 0
 
     cdef int fail(self) except -1:
-        # The requests that were taken are lost: close the connection, so that the client does not wait for ever.
+        # The requests that were taken are lost, so the connection is closed; otherwise the client would wait forever.
         if self.front is not None:
             self.front.drop_run()
         if self.transport is not None:
@@ -162,7 +162,7 @@ cdef class FrameStream:
         return 0
 
     cdef Py_ssize_t take(self, const uint8_t *bytes_, Py_ssize_t size) except -1:
-        # Returns how many bytes were taken.  A run is consecutive requests that the front has answered.
+        # Returns the number of bytes taken.  A run consists of consecutive requests that the front has answered.
         cdef Py_ssize_t at = 0
         cdef Py_ssize_t run_start = 0
         cdef Py_ssize_t run_requests = 0
@@ -205,7 +205,7 @@ cdef class FrameStream:
                 self.taken()
             if self.unsent >= SEND_BYTES_C:
                 self.send()
-            # `IN_FLIGHT` may end within this turn; other holds last longer, so that other connections get their turn anyway.
+            # `IN_FLIGHT` may end within this turn.  Other holds last longer, so other connections get their turn in any case.
             if at < size and not self.held & ~IN_FLIGHT_C and perf_counter() - self.turn_began >= TURN_SECONDS_C:
                 self.held |= NEXT_TURN_C
                 self.loop.call_soon(self.begin_turn)
@@ -214,7 +214,7 @@ cdef class FrameStream:
         return at
 
     cdef int send_run(self, const uint8_t *frames, Py_ssize_t size, Py_ssize_t requests, double read_at) except -1:
-        # At once, if the run waits for no flush and no answer must come before it.
+        # Sent at once, if the run waits for no flush and no earlier answer is missing.
         cdef const char *answers = <const char *>self.front.answers.bytes
         cdef Py_ssize_t answers_size = <Py_ssize_t>self.front.answers.size
         cdef Py_ssize_t sent
@@ -257,7 +257,8 @@ cdef class FrameStream:
             self.pause_if_held()
 
     cdef int pause_if_held(self) except -1:
-        # Reading shows that a client has gone: while it waits for others, some bytes are read ahead.
+        # Only a read shows that a client has disconnected, so some bytes are read ahead while the connection waits for
+        # others.
         if self.held == WAITING_C and len(self.received) < SMALL_REQUEST_BYTES_C:
             return 0
         if self.held and not self.is_paused and self.transport is not None:
@@ -283,7 +284,7 @@ cdef class FrameStream:
         if self.held or self.transport is None:
             return
         self.resume_if_free()
-        # Not now: the release may come from sending an answer, in the middle of another request.
+        # Not called directly, because the release may come from sending an answer in the middle of another request.
         if self.received and not self.is_going_on:
             self.loop.call_soon(self.go_on)
 
@@ -292,7 +293,7 @@ cdef class FrameStream:
     def answered(self, Place place not None, bytes frame not None):
         """Sets the answer of a place, b"" for no answer, and sends it once all earlier answers are sent."""
         place.answer = frame
-        # The request is dropped now, though its answer may still wait for earlier ones.
+        # The request is dropped now, although its answer may still wait for earlier ones.
         place.exchange = None
         self.settled(len(frame))
 
@@ -334,15 +335,15 @@ cdef class FrameStream:
         return 0
 
     cdef Py_ssize_t send_now(self, const char *answers, Py_ssize_t size) except -1:
-        # Returns how many bytes were sent.  Sends directly if nothing else waits to be sent: a transport may send only at the end
-        # of the loop's turn.
+        # Returns the number of bytes sent.  Sends directly if nothing else waits to be sent, because a transport may send
+        # only at the end of the loop's turn.
         if self.fd < 0 or not self.may_send():
             return 0
         # If the connection is broken, the transport will notice it too.
         return max(send(self.fd, answers, <size_t>size, MSG_DONTWAIT | MSG_NOSIGNAL), 0)
 
     cdef bint may_send(self) except -1:
-        # A closing transport has given up its file number; one that has just received is not closing.
+        # A closing transport has released its file descriptor; a transport that has just received is not closing.
         if not self.is_receiving and self.transport.is_closing():
             return False
         if self.has_buffered:

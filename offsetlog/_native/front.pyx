@@ -53,14 +53,14 @@ from offsetlog._native.store_core cimport TRY_ITEMS_MAX
 from offsetlog._native.messages import decode_request
 from offsetlog.errors import LimitError, OffsetLogError
 
-#: How many members, and groups without members, can commit without a call of their coordinator.  More are served too, but
+#: How many members, and groups without members, can commit without a call of their coordinator.  Others are served too, but
 #: more slowly.
 ADMISSIONS_MAX = 1 << 20
 # Versions of OffsetCommit that give a retention time.
 cdef enum:
     RETENTION_FROM = 2
     RETENTION_UNTIL = 4
-# How much memory for answers is kept after a large one was sent.
+# How much memory for answers is kept after a large answer was sent.
 cdef size_t ANSWERS_KEPT = 1 << 20
 
 
@@ -96,7 +96,7 @@ cdef class Place:
         return 0
 
     cdef bytes with_refusals(self, Front front):
-        # Requests and answers are stored one after the other, each with its size.
+        # Requests and answers are stored consecutively, each with its size.
         cdef const uint8_t *requests = self.frames
         cdef const uint8_t *answers = self.prepared
         cdef Py_ssize_t request = 0, answer = 0, request_end, answer_end
@@ -320,7 +320,7 @@ cdef class Front:
         return place
 
     cdef int drop_run(self) except -1:
-        # The run failed midway: its answers must not go to another connection.
+        # The run failed midway, and its answers must not be sent to another connection.
         self.answers.size = 0
         self.counts = counted(0, 0, 0, 0)
         self.last_number = -1
@@ -377,7 +377,7 @@ cdef class Front:
         return 0
 
     def _turn(self):
-        # At the end of a turn of the loop: waits once per log partition for the commits of all connections.
+        # Runs at the end of a turn of the loop, and waits once per log partition for the commits of all connections.
         cdef dict dirty = self.dirty
         self.dirty = {}
         self.is_turn_ordered = False

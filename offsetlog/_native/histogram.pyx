@@ -25,7 +25,7 @@ cdef class Histogram:
 
     cdef void add(self, double seconds, uint64_t times) noexcept:
         cdef int bucket = 0
-        # From the shortest bucket up: most durations are short.
+        # The search starts at the shortest bucket, because most durations are short.
         while bucket < BUCKETS - 1 and seconds > UPPER[bucket]:
             bucket += 1
         self.counts[bucket] += times

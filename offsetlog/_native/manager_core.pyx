@@ -67,7 +67,7 @@ from offsetlog.errors import (
     ThrottledError,
 )
 
-# The cost of a commit apart from its names and metadata: a batch of one record.
+# The bytes of a commit without its names and metadata, in a batch of one record.
 cdef enum:
     RECORD_BYTES = 100
 
@@ -88,7 +88,7 @@ cdef object stopped_before():
     return NotCoordinatorError("the manager was stopped before the write was known to be durable; it may still take effect")
 
 
-# Runs before a commit is checked: any unexpected object raises TypeError.
+# Runs before a commit is checked, so any unexpected object raises TypeError.
 cdef int64_t size_of_commit(object group, object offsets) except -1:
     cdef int64_t nbytes = 0
     cdef Py_ssize_t cursor = 0
@@ -157,7 +157,7 @@ cdef class ManagerCore:
     # --------------------------------------------------------------------------------------------------- admitting
 
     cdef int admit(self, object group, object offsets, object client, object principal) except -1:
-        # A commit that is short of replicas is refused before it is charged.
+        # If too few replicas are in sync, a commit is refused before it is charged.
         if self.short_of_replicas:
             self.admit_write(self.core.number_of(group))
         if self.quotas is None:
@@ -215,7 +215,7 @@ cdef class ManagerCore:
         return write.count
 
     cdef object parked(self, written *write, int answer, int64_t timeout_ms, object refusal=None):
-        # It is written: any later failure goes into the answer.  For a refusal, the records it rests on are written.
+        # The records are written, or those on which a refusal rests, so any later failure becomes the answer.
         cdef Parking parking
         cdef PendingWrite pending
         cdef Partition used
@@ -246,12 +246,12 @@ cdef class ManagerCore:
         else:
             parking = self.for_watermark[write.number]
             parking.park(pending, timeout_ms)
-            # Attended first: W either moves before it is read here, or is settled there.
+            # The partition is attended first, so that W either moves before the read here or calls `settle`.
             self.attended[write.number] = 1
             parking.settle_one(pending)
         return pending
 
-    # A refusal that rests on records in flight is not final: if those are cut off, its condition never held.
+    # A refusal that rests on records in flight is not final: if they are truncated, the reason for the refusal never existed.
 
     cdef int wait_settled(self, int32_t number, object refused, int64_t timeout_ms) except -1:
         if refused.rests_on is not None:
@@ -339,7 +339,7 @@ cdef class ManagerCore:
 
     cdef object commit_conditional(self, object group, object offsets, object expected, bint monotonic, object generation,
                                    written *write):
-        # Returns None, or the refusal that is not settled yet.  A `try` would slow down every plain commit.
+        # Returns None, or a refusal that is not settled yet.  A `try` would slow down every plain commit.
         try:
             write.end_offset = commit_named(self.core, group, offsets, expected, monotonic, generation, -1, -1,
                                             &write.number, &write.term)
@@ -380,7 +380,7 @@ cdef class ManagerCore:
         return self.parked(&write, self.default, timeout_ms)
 
     cdef Py_ssize_t take_positions(self, ol_slice group, dict offsets, bint any_offset, ol_item *items, list kept) except -1:
-        # The items borrow from the dictionary and from `kept`; returns how many there are.
+        # The items borrow from the dictionary and from `kept`; returns the number of items.
         cdef Py_ssize_t count = 0
         cdef Py_ssize_t cursor = 0
         cdef PyObject *key
@@ -601,7 +601,7 @@ cdef class ManagerCore:
         return self.report_delete(number, result.end_offset, result.term, <int64_t>result.written, write)
 
     cdef int report_delete(self, int32_t number, int64_t end_offset, uint64_t term, int64_t count, written *write) except -1:
-        # If nothing was found, that is settled only with everything in flight: an earlier delete may be cut off.
+        # A delete that found nothing is settled only with everything in flight, because an earlier delete may be truncated.
         write.number, write.end_offset, write.term, write.count = number, end_offset, term, count
         if count > 0:
             return self.report_written(number)

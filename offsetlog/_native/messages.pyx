@@ -65,11 +65,12 @@ from offsetlog.errors import ArgumentTypeError, CapacityError, CorruptionError, 
 
 #: The most values in one message, 16 bytes each; a message with more raises LimitError.
 VALUES_MAX = 1 << 22
-#: The longest message that is written, in bytes: the largest legitimate one, a Fetch, has some 55 MiB of records.
+#: The longest message that is written, in bytes.  The largest legitimate message, a Fetch response, has some 55 MiB of
+#: records.
 MESSAGE_BYTES_MAX = 512 << 20
 
-#: An API: its requests and responses have the versions first_version to last_version; clients are advised to use those from
-#: advertised_from on.  flexible_from: the first version with compact sizes and tags; None: there is none.
+#: An API.  Its requests and responses have the versions first_version to last_version; servers advertise those from
+#: advertised_from on.  flexible_from is the first version with compact sizes and tags, None if no version has them.
 Api = namedtuple(
     "Api", "key name first_version last_version advertised_from flexible_from request response"
 )
@@ -117,7 +118,7 @@ cdef class _Message:
 
 
 def _attribute(name):
-    # In snake case; tuples have an index() and a count() of their own.
+    # The names are in snake case; tuples already have the methods index() and count().
     attribute = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
     return attribute + "_" if hasattr(tuple, attribute) else attribute
 
@@ -368,7 +369,7 @@ cdef object _read(_Message message, int16_t version, ol_slice body, size_t *used
 
 cdef bytes _write(_Message message, object row, int16_t version, const uint8_t *head=NULL,
                   size_t head_size=0, bint framed=False):
-    # Encodes the body after `head`; if framed, preceded by four bytes with the size of both.
+    # Encodes the body after `head`; if framed, four bytes with the size of both precede them.
     cdef ol_value_pool pool
     cdef ol_value *values = NULL
     cdef uint8_t *written = NULL

@@ -26,7 +26,7 @@ from offsetlog._native.tickets cimport new_position
 
 from offsetlog.errors import CommitTimeoutError, NotCoordinatorError
 
-# Seconds between two checks of a list's deadlines, and as many more for each write in it: a check reads the whole list.
+# The pause between two checks of a list's deadlines, and its increase for each write, in seconds: a check reads all writes.
 cdef double LOOK_SECONDS = 0.01
 cdef double LOOK_SECONDS_A_WRITE = 2e-7
 
@@ -84,7 +84,7 @@ cdef class Parking:
     # ---------------------------------------------------------------------------------------------------- parking
 
     cdef int park(self, PendingWrite write, int64_t timeout_ms) except -1:
-        # The awaited flush may have finished before: the caller then calls `settle_one`, or orders a flush.
+        # The awaited flush may have finished already; the caller therefore calls `settle_one` or orders a flush.
         write.timeout_ms = timeout_ms
         write.deadline = INFINITY if timeout_ms < 0 else <double>self.now() + timeout_ms / 1000.0
         if self.closed:
@@ -100,14 +100,14 @@ cdef class Parking:
         return 0
 
     cdef void insert(self, PendingWrite write):
-        # Nearly always at the end: writes arrive out of order only from different threads.
+        # The place is nearly always the end, because writes arrive out of order only from different threads.
         cdef Py_ssize_t at = len(self.writes)
         while at > 0 and (<PendingWrite>self.writes[at - 1]).end_offset > write.end_offset:
             at -= 1
         self.writes.insert(at, write)
 
     cdef bint order_flush(self) noexcept:
-        # Whether a flush must be ordered: one that has not begun covers everything written so far.
+        # Returns whether a flush must be ordered; an ordered flush that has not begun covers everything written so far.
         if self.flush_ordered:
             return False
         self.flush_ordered = True
@@ -124,7 +124,7 @@ cdef class Parking:
     # -------------------------------------------------------------------------------------------------- answering
 
     cdef int check(self, PendingWrite write) except -1:
-        # Returns whether it goes on waiting; otherwise it has its answer, and the caller calls `release_all`.
+        # Returns whether the write continues to wait; otherwise it has its answer, and the caller calls `release_all`.
         cdef ol_error error
         cdef int status
         if write.finished:
@@ -176,7 +176,7 @@ cdef class Parking:
                     answered.append(write)
                 at += 1
         finally:
-            # After an interrupt the remaining writes go on waiting.
+            # After an interrupt, the remaining writes continue to wait.
             while at < len(found):
                 self.insert(found[at])
                 at += 1
@@ -237,7 +237,7 @@ cdef class Parking:
         if late:
             self.writes = kept
         try:
-            # Armed first, because a callback may take long.
+            # The timer is armed first, because a callback may take long.
             if next_deadline < INFINITY:
                 self.arm(max(next_deadline, now + LOOK_SECONDS + len(kept) * LOOK_SECONDS_A_WRITE))
         finally:
@@ -258,7 +258,7 @@ cdef str late_text(PendingWrite write):
 
 
 cdef object own_failure(failure):
-    # If several threads raised the same exception, it would collect the tracebacks of all.
+    # If several threads raised the same exception object, it would collect the tracebacks of all.
     try:
         return copy.copy(failure)
     except Exception:

@@ -96,7 +96,7 @@ ROLES = {
     OL_ROLE_FAILED: "failed",
 }
 
-# Every open partition of this process, so that a forked child can give them all up.
+# Every open partition of this process, so that a forked child can release them all.
 cdef object _open_partitions = weakref.WeakSet()
 
 
@@ -105,7 +105,7 @@ def _forget_after_fork():
     for partition in list(_open_partitions):
         partition.forked = True
         partition.closing = True
-        # The parent may have been in a call of another thread: then the partition stays as it is here.
+        # Another thread of the parent may have been in a call; the partition then stays unchanged in this child.
         if partition.handle != NULL and partition.in_flight == 0:
             ol_partition_abandon(partition.handle)
         partition.handle = NULL
@@ -203,7 +203,7 @@ cdef class Partition:
         _open_partitions.add(self)
 
     def __dealloc__(self):
-        # It was never closed: its appends are in the files, as after the end of the process.
+        # The partition was never closed; its appends are in the files, as after the end of a process.
         if self.handle != NULL:
             ol_partition_abandon(self.handle)
             self.handle = NULL
@@ -243,8 +243,8 @@ cdef class Partition:
         return self.handle != NULL
 
     cdef object _until_idle(self):
-        # Returns the interrupt (a Ctrl-C) of the wait, to be raised once all is done: calls in progress write, and the partition
-        # must not seem closed before they end.
+        # Returns an interrupt (Ctrl-C) of the wait, which the caller raises at the end: calls in progress write, and the
+        # partition must not look closed before they end.
         interrupt = None
         if self.in_flight > 0:
             self.idle = threading.Event()
@@ -416,7 +416,7 @@ cdef class Partition:
     # ------------------------------------------------------------------------------------------------ waiting
 
     cdef int wait_for(self, int64_t end_offset, uint64_t term, int what, int64_t timeout_ms) except -1:
-        # The term of the commit; OL_TERM_NOW: any term.
+        # `term` is the term of the commit; OL_TERM_NOW means any term.
         cdef ol_error error
         if self.handle == NULL and end_offset <= self.flushed_at_close:
             return 0
@@ -430,7 +430,7 @@ cdef class Partition:
         return 0
 
     cdef int _refuse_wait(self) except -1:
-        # It was written, but whether it is durable is unknown until the log is open again.
+        # The records were written, but whether they are durable is unknown until the log is open again.
         if self.refusal is not None:
             raise PartitionFailedError(
                 "the log partition failed before the write was known to be durable; once its log is open again, fetch the "
@@ -576,8 +576,8 @@ cdef class Partition:
             "free": table.free,
         }
 
-    # Under the table's lock only bytes, ints and strs are made and appended to a list: anything else could start a garbage
-    # collection, which may run code that wants the lock.
+    # Under the table's lock, only bytes, ints and strs are created and appended to a list.  Anything else could start a
+    # garbage collection, which may run code that waits for the lock.
 
     def group_records(self):
         """Returns every record that is not a position as (key, value, log offset, timestamp), in unspecified order."""

@@ -35,7 +35,7 @@ cdef enum:
     INSPECTED_MAX = 16      # buckets that a new name inspects for a place
     NAME_SIZE_MAX = 256     # characters of a name that is kept as it is
 
-# A given clock returns at most 146 years, and a wait is at most 73 years, so that no sum of them overflows.
+# A caller's clock returns at most 146 years, and a wait is at most 73 years, so that no sum of them overflows.
 cdef int64_t CLOCK_NS_MAX = <int64_t>1 << 62
 cdef int64_t WAIT_NS_MAX = <int64_t>1 << 61
 
@@ -43,7 +43,7 @@ cdef int64_t WAIT_NS_MAX = <int64_t>1 << 61
 # ------------------------------------------------------------------------------------------------------------ one limit
 
 
-# A listing can meet a bucket that was charged after the listing read the clock.
+# A listing can reach a bucket that was charged after the listing read the clock.
 cdef inline double seconds_between(int64_t earlier_ns, int64_t later_ns) noexcept:
     if later_ns <= earlier_ns:
         return 0.0
@@ -112,7 +112,7 @@ cdef class Bucket:
     def __init__(self):
         raise TypeError("Bucket cannot be created directly; Quotas creates it")
 
-    # Leaves a new bucket, which has no limits yet, full.
+    # A new bucket, which has no limits yet, is full afterwards.
     cdef void set_limits(self, double commits_per_second, double bytes_per_second, double burst_seconds,
                          int64_t now) noexcept:
         self.take(0, 0, now)
@@ -132,8 +132,8 @@ cdef class Bucket:
             return 0
         return max(debt_ns(&self.commits, self.at_ns, now), debt_ns(&self.nbytes, self.at_ns, now))
 
-    # A refused commit does not write the balances.  Otherwise the little that a small rate adds to a large debt
-    # between two attempts would be rounded away, and the debt would never be paid.
+    # A refused commit does not write the balances.  Otherwise the few tokens that a small rate adds between two attempts
+    # could be lost to rounding beside a large debt, and the debt would never be paid.
     cdef inline void take(self, double count, double nbytes, int64_t now) noexcept:
         cdef double seconds = seconds_between(self.at_ns, now)
         self.commits.balance = balance_after(&self.commits, seconds) - count
@@ -158,7 +158,7 @@ cdef class Buckets:
     cdef inline bint limits_any(self) noexcept:
         return self.limits_all() or len(self.named) > 0
 
-    # None if nothing limits the name, or if it has no bucket, which is equivalent to a full one.
+    # Returns None if nothing limits the name, or if it has no bucket, which is equivalent to a full bucket.
     cdef inline Bucket find(self, str name):
         cdef PyObject *found
         if name is None:
@@ -173,7 +173,7 @@ cdef class Buckets:
         bucket.set_limits(self.commits_per_second, self.bytes_per_second, self.burst_seconds, now)
         return bucket
 
-    # A bucket for a name that has none; None if every inspected place is in use.
+    # Returns a new bucket for a name that has none; None if every inspected bucket is in use.
     cdef Bucket add(self, str name, int64_t now):
         cdef Bucket bucket = self.new_bucket(name, now)
         if len(self.automatic) < self.automatic_max:
@@ -214,7 +214,7 @@ cdef class Buckets:
             bucket = self.new_bucket(name, now)
             self.named[name] = bucket
         elif bucket.place >= 0:
-            # The last one takes its place.
+            # The last bucket takes its place.
             last = self.automatic.pop()
             if last is not bucket:
                 self.automatic[bucket.place] = last
@@ -223,7 +223,8 @@ cdef class Buckets:
         bucket.set_limits(commits_per_second, bytes_per_second, self.burst_seconds, now)
         return 0
 
-    # A bucket in use stays, even above `automatic_max` if all others are in use too: only an operator can cause that.
+    # A bucket in use stays.  If all others are in use too, their number can exceed `automatic_max`, which only an operator
+    # can cause.
     cdef int remove_override(self, str name, int64_t now) except -1:
         cdef Bucket bucket = self.find(name)
         if bucket is None or bucket.place >= 0:
@@ -237,7 +238,7 @@ cdef class Buckets:
         return self.append(bucket)
 
     cdef list listed(self, int64_t now):
-        # A garbage collection meanwhile may run code that charges, so this goes over a list of its own.
+        # A garbage collection meanwhile may run code that charges, so the loop uses its own list.
         cdef Bucket bucket
         cdef double seconds
         cdef list rows = []
@@ -277,7 +278,7 @@ cdef double take_positive(str name, object value) except -1:
     return number
 
 
-# 0.0 for None, which is no limit.
+# Returns 0.0 for None, which means no limit.
 cdef double take_rate(str name, object value, double burst_seconds) except -1:
     cdef double number
     if value is None:
@@ -288,14 +289,14 @@ cdef double take_rate(str name, object value, double burst_seconds) except -1:
     return number
 
 
-# The name as a plain str, whose hash and comparison run no Python code; None if there is no name.
+# Returns the name as a plain str, whose hash and comparison run no Python code; None if no name is given.
 cdef inline str take_entity(str kind, object name):
     if name is None or (PyUnicode_CheckExact(name) and len(<str>name) <= NAME_SIZE_MAX):
         return <str>name
     return convert_entity(kind, name)
 
 
-# A long name is kept as its beginning and its digest, so that names do not take more memory than buckets.
+# A long name is kept as its first characters and its digest, so that names do not need more memory than buckets.
 cdef str convert_entity(str kind, object name):
     cdef str plain
     if not PyUnicode_Check(name):

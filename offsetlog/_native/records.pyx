@@ -87,7 +87,7 @@ def _kinds():
     return found
 
 
-#: Type of a key -> kind of its record, named as in Kafka's schemas.
+#: The kind of a record by the type of its key, named as in Kafka's schemas.
 KINDS = _kinds()
 #: The kind of the records of __transaction_state.
 TRANSACTION_KIND = "transaction_log"
@@ -97,7 +97,7 @@ TRANSACTION_KIND = "transaction_log"
 
 
 cdef class _Builder:
-    # The result so far of a walk over a schema: the open dictionaries and lists, outermost first.
+    # The result so far of a walk over a schema: the dictionaries and lists that are not complete, outermost first.
     cdef list open
     cdef list fields
     cdef object root
@@ -138,7 +138,7 @@ cdef int _end_struct(void *context, const ol_field *field, ol_error *error) noex
     cdef const ol_field *each
     try:
         struct = builder.open.pop()
-        # Kafka prints an absent tagged struct as null, and leaves other absent tags out.
+        # Kafka prints an absent tagged struct as null, and omits other absent tags.
         each = builder.schema.fields if field == NULL else field.fields
         while each.name != NULL:
             if each.tagged and each.kind == OL_FIELD_STRUCT:
@@ -386,7 +386,7 @@ cdef tuple _marker(const ol_record *record):
 
 
 cdef tuple _content(const ol_batch *batch, const ol_record *record, bint transactions):
-    # Returns (kind, key, value); for a record that cannot be decoded, the reason is shown.
+    # Returns (kind, key, value); for a record that cannot be decoded, the value shows the reason.
     if batch.attributes & OL_ATTRIBUTE_CONTROL:
         try:
             return _marker(record)
@@ -519,7 +519,7 @@ cdef class SegmentReader:
         cdef bint wraps = batch.magic < 2 and (batch.attributes & OL_ATTRIBUTE_CODEC) != OL_CODEC_NONE
         return {
             "position": position,
-            # The header of a wrapper names only its last message.
+            # The header of a wrapper has only the offset of its last message.
             "base_offset": records[0]["log_offset"] if wraps and records else batch.base_offset,
             "last_offset": batch.last_offset,
             "batch_size": batch.size,

@@ -96,8 +96,7 @@ from offsetlog._native.status cimport check, keep_interrupt, raise_interrupt
 from offsetlog.error_status import from_status
 from offsetlog.errors import InternalError, InvalidArgumentError
 
-#: The fields of a batch that `Replay.apply` reports: names and NumPy's type codes; the fields follow each other without
-#: gaps.
+#: The fields of a batch that `Replay.apply` reports, as names and NumPy's type codes; they have no gaps between them.
 BATCH_FIELDS = [
     ("position", "=i8"),
     ("base_offset", "=i8"),
@@ -108,7 +107,8 @@ BATCH_FIELDS = [
 ]
 
 
-# How many records, or bytes of batches, are applied between two measurements of memory: one costs more than a record.
+# How many records, or bytes of batches, are applied between two measurements of memory; a measurement costs more than a
+# record.
 cdef enum:
     RECORDS_A_LOOK = 256
     BYTES_A_LOOK = 1 << 16
@@ -230,7 +230,7 @@ cdef class MemoryAccount:
         return ol_account_add(&self.taken, 0)
 
 
-# At its end it returns its memory to the account, which it needs until then.
+# A replay returns its memory to the account when it is destroyed, so it needs the account until then.
 @cython.no_gc_clear
 cdef class Replay:
     """The state of one partition, from its .log files in order.  One thread at a time."""
@@ -341,7 +341,8 @@ cdef class Replay:
         return self.check_memory(error)
 
     cdef int count_records(self, const ol_batch *batch, ol_error *error) noexcept nogil:
-        # The header of a wrapper of magic 0 or 1 does not count its messages, and no header says how many are below `until`.
+        # The header of a wrapper of magic 0 or 1 has no count of its messages, and no header shows how many are below
+        # `until`.
         cdef ol_records records
         cdef ol_record record
         cdef int status
@@ -363,8 +364,8 @@ cdef class Replay:
 
     cdef int walk(self, ol_file_scan *scan, int64_t stop, int64_t until, bint keeps_rows, ol_producers_change *change,
                   ol_error *error) noexcept nogil:
-        # Goes on until the end (OL_END), a batch at or after `stop` (OL_OK with *change empty), an aborted transaction
-        # (OL_OK with *change filled) or damage; then scan->position stays.
+        # Continues until the end (OL_END), a batch at or after `stop` (OL_OK with *change empty), an aborted transaction
+        # (OL_OK with *change filled) or damage, at which scan->position stays.
         cdef ol_batch batch
         cdef ol_batch_bounds bounds = ol_batch_bounds(0, self.segment_limit, 0)
         cdef int64_t walked = 0
@@ -375,7 +376,7 @@ cdef class Replay:
             change.completed = change.aborted = False
             status = ol_file_scan_next(scan, &batch, error)
             if status == OL_OK:
-                # Before a wrong base offset can end the walk, or make it skip the batch.
+                # Checked before a wrong base offset can end the walk or make it skip the batch.
                 bounds.next_offset = self.next_offset
                 if not ol_file_scan_fits(scan, &batch, &bounds):
                     status = ol_file_scan_judge(scan, &batch, &bounds, error)
@@ -388,7 +389,7 @@ cdef class Replay:
                 return OL_OK if is_at_stop else OL_END
             if self.stop_asked != NULL and self.stop_asked[0]:
                 return ol_fail(error, OL_CLOSED, "the replay was stopped")
-            # The base offset of a batch that goes back may be wrong, so it may lie above `since`.
+            # If the base offset of a batch goes back, it may be wrong, and the batch may be above `since`.
             is_applied = batch.last_offset < self.since and batch.base_offset >= walked
             walked = ol_batch_next_offset(&batch)
             if is_applied:

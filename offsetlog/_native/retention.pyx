@@ -207,7 +207,7 @@ def expire_group(Partition partition not None, ExpiryRules rules not None, int64
     cdef live_group live
     cdef ol_group_state port
     cdef size_t index
-    # Members may send anything: no commit is for a topic without a name.
+    # Members may send any bytes, but no commit is for a topic without a name.
     cdef list topics = [topic for topic in subscribed or () if topic]
     _set_options(&options, rules, now_ms, stop)
     take_name(group, NAME_GROUP, &name)

@@ -25,7 +25,7 @@ from offsetlog._native.csrc cimport (
 
 from offsetlog.errors import InvalidArgumentError, TooLargeError
 
-# A varint of the size, the name, a varint of the size, the value: the header in a commit of ours that is larger than a batch.
+# The header in a commit of ours that is larger than a batch: a varint of the size, the name, a varint of the size, the value.
 cdef bytes OWN_HEADER = b"\x1col.transaction\x021"
 cdef size_t BATCH_SIZE_MAX = 0x7fffffff
 
@@ -43,7 +43,7 @@ cdef inline ol_slice _bytes_at(const binary_column *column, Py_ssize_t row) noex
     if column.validity != NULL and not (column.validity[at >> 3] >> (at & 7)) & 1:
         return ol_slice_null()
     begin = column.offsets[at]
-    # Empty is not null, so the address must not be NULL.
+    # An empty value is not null, so the address must not be NULL.
     if column.data == NULL:
         return ol_slice_of(b"", 0)
     return ol_slice_of(<const char *>(column.data + begin), <size_t>(column.offsets[at + 1] - begin))

@@ -152,19 +152,19 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
                         bounds.next_offset = next_offset
                         status = ol_file_scan_judge(&scan, &batch, &bounds, &error)
                     if status == OL_OK and judges and batch.base_offset < next_offset:
-                        # The header alone does not prove the batch before it wrong; the whole batch must be intact.
+                        # The header alone does not prove that the batch before is wrong; the whole batch must be intact.
                         status = ol_batch_check_crc(&batch, &error)
                         if status == OL_OK:
                             status = ol_batch_check_follows(&batch, next_offset, &error)
                     if status != OL_OK:
                         scan.position = at
                         break
-                    # NEVER is not a bound: damage makes such base offsets, and the batches after them are still read.
+                    # NEVER is not a bound: damage can create such base offsets, and the batches after them are still read.
                     if (until != NEVER and batch.base_offset >= until) or batch.max_timestamp > until_timestamp:
                         status = OL_END
                         break
                     batches += 1
-                    # The header of a wrapper of magic 0 or 1 names only its last message.
+                    # The header of a wrapper of magic 0 or 1 has only the offset of its last message.
                     begins = batch.base_offset if batch.record_count >= 0 else max(next_offset, 0)
                     next_offset = ol_batch_next_offset(&batch)
                     if first_offset < 0:

@@ -100,7 +100,7 @@ cdef class StopFlag:
 
 
 cdef bint _is_known(Partition partition, const ol_table_row *row, bint or_same):
-    # One row at a time: no object is made under the table's lock.  For a partition that failed it returns nothing.
+    # One row at a time, because no object may be created under the table's lock.  Returns nothing for a failed partition.
     cdef const ol_state *state
     cdef ol_error error
     cdef ol_pair_name name
@@ -328,7 +328,7 @@ cdef class Snapshot:
 
 
 cdef ol_partition *_lent(Partition partition) except NULL:
-    # Only for a partition about to be closed: every call has ended, and none can begin.
+    # Allowed only for a partition that is about to close: every call has ended, and none can begin.
     if partition.handle == NULL or not partition.closing or partition.in_flight > 0:
         raise ClosedError("only a partition that is being closed can lend its state")
     return partition.handle
@@ -445,7 +445,7 @@ cdef void _measure(ol_partition *partition, _Tail *found) noexcept nogil:
     cdef ol_error error
     found.snapshot_bytes = -1
     if ol_partition_lock_applied(partition, &state, &error) == OL_OK:
-        # It holds the table's arenas as they are in memory.
+        # A snapshot holds the table's arenas as they are in memory.
         found.snapshot_bytes = <int64_t>ol_state_memory_usage(state)
         ol_partition_unlock_state(partition)
     found.tail_bytes = ol_partition_snapshot_tail_bytes(partition)

@@ -34,7 +34,7 @@ cdef int raise_interrupt() except -1:
 
 
 cdef int check(int status, ol_error *error) except -1 nogil:
-    # OL_OK, OL_END and OL_WOULD_BLOCK are results; the numbers of failures start after them.
+    # OL_OK, OL_END and OL_WOULD_BLOCK are not failures; the numbers of failures start after them.
     if 0 <= status <= OL_WOULD_BLOCK:
         return status
     with gil:
@@ -47,9 +47,9 @@ cdef int _raise(int status, ol_error *error) except -1:
         return -1
     raise_interrupt()
     if error.status != status:
-        # A status without a filled-in error: nothing in the error belongs to it.
+        # The status has no filled-in error, so nothing in the error belongs to it.
         raise from_status(status, ol_status_name(status).decode())
-    # A path that is too long was cut at its front, perhaps within a character: it must decode nevertheless.
+    # A path that is too long was truncated at its front, perhaps within a character, but it must still decode.
     path = (<bytes>error.path).decode("utf-8", "surrogateescape")
     raise from_status(
         status,

@@ -108,7 +108,7 @@ cdef class Flushes:
         return 0
 
     cdef int begin_wanted(self, Partition except_for) except -1:
-        # For all tickets for which no flush was begun; a caller that waits for one partition flushes that one itself.
+        # Begins the flushes of all tickets that have none; a caller that waits for one partition flushes that one itself.
         cdef Partition partition
         cdef list wanted = self.wanted
         self.wanted = []
@@ -131,7 +131,7 @@ cdef class Flushes:
             try:
                 partition.wait_for(end_offset, OL_TERM_NOW, OL_WAIT_FLUSHED, -1)
             except OffsetLogError as raised:
-                # The others are flushed nevertheless.
+                # The other partitions are flushed in spite of the failure.
                 failure = failure or raised
         if failure is not None:
             raise failure
@@ -194,8 +194,8 @@ cdef class Ticket:
         if self.durability == DURABILITY_PROCESS:
             pass
         elif self.owner.is_flushed(self.end_offset, self.term):
-            # A caller that commits while it collects tickets should not wait for the next flush either.  If there are more
-            # partitions than threads, they take turns, and flushing is faster with full batches.
+            # A caller that commits between the waits for its tickets should not wait for the next flush either, so the flush
+            # begins early.  With more partitions than threads, flushes take turns and are faster with full batches.
             partition = self.owner
             if partition.wanted and len(self.flushes.wanted) <= OL_FLUSHER_THREADS and partition.handle != NULL:
                 if ol_partition_is_behind(partition.handle, self.end_offset):

@@ -151,9 +151,10 @@ cdef enum:
 
 
 cdef inline int _let_others_run(size_t index) except -1:
-    # A loop that makes objects keeps all other threads from running Python code: the interpreter never switches within it.
+    # A loop that creates objects keeps other threads from running Python code, because the interpreter never switches within
+    # it.
     if index % ROWS_AT_A_TIME == ROWS_AT_A_TIME - 1:
-        # Releasing and taking it back at once would only wake waiting threads, too late: they need a moment to start.
+        # Without a pause, this thread would take the GIL back before a woken thread can start.
         with nogil:
             usleep(PAUSE_US)
     return 0
@@ -161,7 +162,7 @@ cdef inline int _let_others_run(size_t index) except -1:
 
 @cython.final
 cdef class _Collector:
-    # Filled by a callback of a walk; a failure in the callback is kept, and raised once the walk has ended because of it.
+    # Filled by a callback of a walk.  A failure in the callback is kept; it ends the walk, and is then raised.
     cdef list rows
     cdef object failure
     cdef ol_int64_map open        # producers whose transactions have matching records
@@ -340,7 +341,7 @@ cdef int _tell_marker(_Collector found, const ol_batch *batch, const ol_record *
 
 cdef int _note_marker(void *context, const ol_batch *batch, const ol_record *record, ol_control type,
                       ol_error *error) noexcept nogil:
-    # Most markers end transactions without records of the position: these are handled without the GIL.
+    # Most markers end transactions without records of the position, and are handled without the GIL.
     if ol_int64_map_get(&(<_Collector>context).open, <uint64_t>batch.producer_id) == 0:
         return OL_OK
     if type != OL_CONTROL_COMMIT and type != 0:

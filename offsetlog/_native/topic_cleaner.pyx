@@ -61,7 +61,7 @@ def clean_topic(TopicLog log not None, CleanControl control not None, *, int64_t
     options.compressor = &compressor.port
     options.progress = &control._progress
     log.enter()
-    # On the heap: its quarantine alone is too large for a thread's stack.
+    # Allocated on the heap, because its quarantine alone is too large for a thread's stack.
     report = <ol_clean_report *>calloc(1, sizeof(ol_clean_report))
     try:
         if report == NULL:

@@ -70,7 +70,7 @@ from offsetlog.errors import ClosedError
 from offsetlog.types import Appended, EpochEnd
 
 
-#: The refusals of a batch (csrc/topic/produced_batch.h), by the name in `Appended.refusal`.
+#: The reasons to refuse a batch (csrc/topic/produced_batch.h), with their names in `Appended.refusal`.
 cdef dict _REFUSALS = {
     OL_PRODUCE_NOT_ONE_BATCH: "not_one_batch",
     OL_PRODUCE_CORRUPT_MESSAGE: "corrupt_message",
@@ -93,7 +93,7 @@ cdef object _refused(const ol_appended *appended, const ol_produce_rules *rules,
     cdef size_t index
     cdef list found = []
     if produced.refused_record >= 0:
-        # A compressed batch may hold, or announce, far more records than it has bytes.
+        # A compressed batch may hold or announce far more records than it has bytes.
         capacity = min(<size_t>produced.batch.record_count, REFUSED_RECORDS_MAX)
         indexes = <int32_t *>malloc(capacity * sizeof(int32_t))
         if indexes == NULL:
@@ -170,7 +170,7 @@ cdef class TopicLog:
         options.writable = True
         options.create = True
         options.clean = clean
-        # Headers in a producer's records must not be taken for statements about what this log has flushed.
+        # Headers in a producer's records must not be mistaken for this log's own notes of its flushed bytes.
         options.replicated = True
         options.recovery_point = recovery_point
         options.log_start_offset = log_start_offset
@@ -183,7 +183,7 @@ cdef class TopicLog:
         self.recovery = recovery_of(&found)
 
     def __dealloc__(self):
-        # It was never closed: its appends are in the files, as after the end of the process.
+        # The log was never closed; its appends are in the files, as after the end of a process.
         if self.handle != NULL:
             ol_topic_log_abandon(self.handle)
             self.handle = NULL
@@ -202,7 +202,7 @@ cdef class TopicLog:
             self.idle.set()
 
     cdef ol_topic_log *_take(self):
-        # The handle, for the caller that closes it, once no call is in progress; NULL for a second caller.
+        # Returns the handle to the caller that closes it, once no call is in progress; NULL to a second caller.
         cdef ol_topic_log *handle
         if self.closing:
             return NULL
