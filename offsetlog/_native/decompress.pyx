@@ -117,13 +117,13 @@ cdef bytes _inflate_snappy(bytes source, Py_ssize_t limit):
         size = int.from_bytes(source[position : position + 4], "big")
         position += 4
         if size > len(source) - position:
-            raise CorruptionError(f"a snappy block of {size} bytes is cut short")
+            raise CorruptionError(f"a snappy block of {size} bytes is truncated")
         part = _inflate_snappy_block(source[position : position + size], limit - total)
         total += len(part)
         parts.append(part)
         position += size
     if position != len(source):
-        raise CorruptionError("the snappy framing is cut short")
+        raise CorruptionError("the snappy framing is truncated")
     return b"".join(parts)
 
 

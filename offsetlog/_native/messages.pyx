@@ -485,7 +485,7 @@ def decode_response(kind, int version, const uint8_t[::1] frame not None):
     cdef _Message response = _message_of(kind)
     cdef Py_ssize_t start = 4
     if frame.shape[0] < 4:
-        raise CorruptionError("a response is cut short in its header")
+        raise CorruptionError("a response is truncated in its header")
     correlation_id = int.from_bytes(frame[:4], "big", signed=True)
     if response.api.key != 18 and version >= response.forms.schema.flexible_from:
         start += 1

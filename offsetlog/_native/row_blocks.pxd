@@ -16,6 +16,6 @@ cdef class RowBlocks:
     cdef object schema
     cdef list pool
 
-    # An empty block; it reuses the memory of one from which no array borrows any more.
+    # Returns an empty block; reuses the memory of a block that no array borrows any more.
     cdef RowBlock take(self, size_t rows)
     cdef object batch_of(self, RowBlock block)

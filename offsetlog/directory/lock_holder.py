@@ -271,7 +271,7 @@ def release(
     """
     try:
         return _exchange(lock_file, RELEASE, timeout_seconds, stop) == RELEASED
-    except ConnectionRefusedError:  # nobody listens
+    except ConnectionRefusedError:  # no process listens
         return False
     except ConnectionError:
         time.sleep(_AGAIN_SECONDS)

@@ -470,7 +470,7 @@ class LogDirectory:
                 may_ask = may_be_free and (left is None or left > 0)
                 patience = begin + timeout_seconds - time.monotonic()
                 if stop.is_set():
-                    raise  # nobody waits to hear who holds it, which takes long to find out
+                    raise  # the holder is not looked up, which takes long: no caller waits for its name
                 if not may_ask and patience <= 0:
                     raise self._named(failure, timeout_seconds) from None
             # If no holder could be asked, the holder may have ended just now.

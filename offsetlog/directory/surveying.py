@@ -38,7 +38,6 @@ def whole_survey(partition: Partition, map_bytes: int, **asked: Any) -> tuple[di
 
     Returns:
         The report, which is complete, and the shares of all groups.
-        the report, which is complete, and the shares of all groups.
 
     Raises:
         CapacityError: the keys do not fit in 16 times the memory that should be enough, or memory ran out.

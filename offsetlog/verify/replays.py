@@ -113,7 +113,7 @@ def replay_cleaned_log(
     if found["quarantined"]:
         return f"the cleaner leaves damaged segments unchanged: {found['quarantine'][0][1].message}"
     if found["truncated"]:
-        return "the log was cut meanwhile"
+        return "the log was truncated meanwhile"
     replay_files(replay, paths, since=found["told_end"], until=end)
     return ""
 
