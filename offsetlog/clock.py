@@ -26,7 +26,7 @@ def future_error(name: str, timestamp_ms: int) -> InvalidArgumentError:
 
     Args:
         name: the name of the argument, as the caller knows it.
-        timestamp_ms: its value, in milliseconds since 1970.
+        timestamp_ms: the value of the argument, in milliseconds since 1970.
     """
     return InvalidArgumentError(
         f"{name}={_text(timestamp_ms)} lies in the future: this machine's clock says {_text(wall_ms())} UTC, and the "

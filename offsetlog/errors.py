@@ -49,14 +49,15 @@ class OffsetLogError(Exception):
     """A call of offsetlog failed; the base of all its errors.
 
     Attributes:
-        message: the failure in one sentence, without the place.
+        message: the failure in one sentence, without the file and the position.
         retriable: whether the same call may succeed later, here or at another broker.
-        error_code: the number with which a coordinator answers a client of Kafka's protocol.
+        error_code: the code that a coordinator sends to a client of Kafka's protocol.
         status: the status of the C code for this kind of error.
         path: the file or directory concerned, or None.
         position: the byte position in that file, or None.
         log_offset: the offset in the log, or None.
-        item: the refused one of many: the key as the caller passed it, the row of a batch; None if there is only one.
+        item: the refused item of several: the key as the caller passed it, or the row of a batch; None if there is only
+            one.
     """
 
     retriable: ClassVar[bool]
@@ -400,7 +401,7 @@ class ConditionError(StateError):
     Attributes:
         group: the consumer group.
         topic: the topic of the refused position.
-        partition: its partition.
+        partition: the partition of the topic.
         actual: the committed offset, None if there is none.
     """
 

@@ -127,10 +127,10 @@ async def open_async(
     Raises:
         asyncio.CancelledError: the task was cancelled; nothing is open.
         RuntimeError: the system refused to start a thread; nothing is open.
-        OffsetLogError: as `open`.
+        OffsetLogError: see `open`.
 
     Warns:
-        CorruptionWarning: as `open`.
+        CorruptionWarning: see `open`.
     """
     stop = threading.Event()
     opened: list[OffsetStore] = []

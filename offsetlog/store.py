@@ -67,7 +67,7 @@ class OffsetStore(OnePosition, StoreContext):
     fork the store is closed, and the child cannot damage the parent's store.  A store that is garbage collected without
     `close` is closed with a ResourceWarning; a method taken from it (`commit = store.commit_one`) keeps it alive.
 
-    A read-only store shows the moment at which it was opened or last refreshed.
+    A read-only store shows the state at the time when it was opened or last refreshed.
 
     Calls about the past take moments.  A moment is a datetime with its time zone, a log offset, or text as in a
     command: "2h ago", "2026-03-01T02:30" (UTC without a zone), "offset:12345" (offsetlog/moments.py).  A time means the
@@ -214,9 +214,8 @@ class OffsetStore(OnePosition, StoreContext):
             The position of the commit in the log (`commit_one` returns only the log offset).
 
         Raises:
-            InvalidArgumentError: one of its kinds (GroupError, TopicError, PartitionError,
-                OffsetError, MetadataTooLargeError, StringTooLongError, ArgumentTypeError,
-                ConfigError); nothing was written.
+            InvalidArgumentError: an argument is not valid (GroupError, TopicError, PartitionError, OffsetError,
+                MetadataTooLargeError, StringTooLongError, ArgumentTypeError, ConfigError); nothing was written.
             ExpectedOffsetError, RewindError: a condition does not hold; the error names the
                 partition and both offsets.
             StateError: the store is closed or read-only, or the log partition has failed.
@@ -372,13 +371,13 @@ class OffsetStore(OnePosition, StoreContext):
         *,
         at: Moment | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns the committed positions of a group, only for `partitions` if given.
+        """Returns the committed positions of a group.
 
-        A group that is not there has none.
+        A group that does not exist has no positions.
 
         Args:
             group: the consumer group.
-            partitions: only these.
+            partitions: the partitions to return; all by default.
             at: the moment of the state to read; None for now.
 
         Raises:
@@ -442,7 +441,7 @@ class OffsetStore(OnePosition, StoreContext):
         return inspection.digest(self._open_core, physical=physical)
 
     def verify(self) -> StoreVerification:
-        """Reads every log again, compares, and returns a list of the problems, empty if sound.
+        """Reads every log again, compares it with the state, and returns a list of the problems, empty if sound.
 
         Commits continue during the call.  `findings` and `ways` of the result hold the details (docs/verify.md).
         """
@@ -472,7 +471,7 @@ class OffsetStore(OnePosition, StoreContext):
     def history(self, group: str, topic: str, partition: int) -> History:
         """Returns the records of one position, oldest first, and the point from which they are complete.
 
-        A group or topic that is not there has none.
+        A group or topic that does not exist has no records.
 
         Raises:
             InvalidArgumentError, StateError, StorageError: see `offsetlog.errors`.
@@ -490,12 +489,12 @@ class OffsetStore(OnePosition, StoreContext):
         Args:
             a: the moment of `Change.before`; None for now.
             b: the moment of `Change.after`, which may be earlier than `a`; None for now.
-            group: only this group.  Required with log offsets, because each log partition counts
-                its own.
+            group: the group to compare; all by default.  Required with log offsets, because each log partition has its
+                own.
 
         Raises:
             HistoryError, OffsetOutOfRangeError, InsideCommitError: as in `fetch`, for either moment.
-            InvalidArgumentError, StateError, StorageError: as `offsetlog.errors` says.
+            InvalidArgumentError, StateError, StorageError: see `offsetlog.errors`.
         """
         return self._timeline.diff(a, b, group)
 
@@ -518,7 +517,7 @@ class OffsetStore(OnePosition, StoreContext):
             group: the consumer group.  Stop its consumers first: their next commits would override
                 the restored positions.
             at: the moment.
-            partitions: only these.
+            partitions: the partitions to restore; all by default.
             dry_run: writes nothing; returns the changes that would be made.
             delete_all: permits a restore that deletes all offsets of the group, or to a moment at which it had none.
 
@@ -526,12 +525,12 @@ class OffsetStore(OnePosition, StoreContext):
             The changes; empty if nothing differs, as for a group that never existed.
 
         Raises:
-            HistoryError, OffsetOutOfRangeError, InsideCommitError: as `fetch`.
+            HistoryError, OffsetOutOfRangeError, InsideCommitError: see `fetch`.
             DeletesGroupError: the restore would delete all offsets of the group, and `delete_all` is False.
             ReadOnlyError: the store is read-only, or the log partition is damaged (not with `dry_run`).
             ConditionError: the group committed between the read and the write of every attempt.
             TooLargeError: the changes include deletions and do not fit one batch.
-            InvalidArgumentError, StateError, StorageError: as `offsetlog.errors` says.
+            InvalidArgumentError, StateError, StorageError: see `offsetlog.errors`.
         """
         return self._restorer.restore(
             group, at, partitions, dry_run=dry_run, delete_all=delete_all
@@ -557,11 +556,11 @@ class OffsetStore(OnePosition, StoreContext):
         Offsets of open and aborted transactions do not count.  `gaps` of the result names cleaned log offsets.
 
         Args:
-            since: only those committed at this time or later, and those whose time is unknown.
+            since: returns only rewinds at this time or later, and those whose time is unknown.
             group: only this group.
 
         Raises:
-            InvalidArgumentError, StateError, StorageError: as `offsetlog.errors` says.
+            InvalidArgumentError, StateError, StorageError: see `offsetlog.errors`.
         """
         return find_rewinds(self._timeline, since, group)
 
@@ -580,13 +579,13 @@ class OffsetStore(OnePosition, StoreContext):
 
         Args:
             group: the consumer group.
-            partitions: only these.
+            partitions: the partitions to restore; all deleted ones by default.
             at: a moment at which the positions existed; None for the last value of each.
             since: without `at`, only those deleted at this time or later.
             dry_run: writes nothing; returns the positions that would be restored.
 
         Raises:
-            OffsetLogError: as in `restore`.
+            OffsetLogError: see `restore`.
         """
         return self._restorer.undelete(group, partitions, at, since, dry_run=dry_run)
 
@@ -649,7 +648,7 @@ class OffsetStore(OnePosition, StoreContext):
                 state.
 
         Warns:
-            CorruptionWarning: as `offsetlog.open`.
+            CorruptionWarning: see `offsetlog.open`.
         """
         core = self._open_core
         if self._read_only:

@@ -97,7 +97,7 @@ Committed = (
     | tuple[SupportsIndex, str, SupportsIndex, SupportsIndex, SupportsIndex]
     | tuple[SupportsIndex, str, SupportsIndex, SupportsIndex, SupportsIndex, UUID | None]
 )
-"""The value of a commit: an offset, an OffsetAndMetadata, or a plain tuple that begins like one."""
+"""The value of a commit: an offset, an OffsetAndMetadata, or a plain tuple of the first fields of one."""
 
 
 Durability = Literal["process", "disk"]
@@ -107,7 +107,7 @@ Create = Literal["never", "new", "anywhere"]
 
 
 class Position(NamedTuple):
-    """The place of a commit in the log: the result of a commit.
+    """The position of a commit in the log, which a commit returns.
 
     Attributes:
         log_partition: the partition of the offsets topic, chosen by the group's name.
@@ -164,7 +164,7 @@ class PartitionHealth(NamedTuple):
     """A log partition with a fault.
 
     Attributes:
-        log_partition: its number.
+        log_partition: the number of the log partition.
         state: "missing" (it has no directory), "unreadable" (the disk cannot read its bytes), "failed" (refuses calls
             until the store is opened again), "read-only" (commits are missing, or bytes are damaged), "in doubt"
             (records may be missing; accepts commits) or "quarantined" (the cleaner skips segments; accepts commits).
@@ -182,7 +182,7 @@ class StoreHealth(NamedTuple):
     """The faults of a store.
 
     Attributes:
-        sound: whether there are none.
+        sound: whether the store has no faults.
         partitions: the log partitions with faults, by number.
         directory: problems outside the log partitions, such as a damaged checkpoint, as errors that were not raised.
     """
@@ -199,9 +199,9 @@ class CleanShare(NamedTuple):
     divided among its records.
 
     Attributes:
-        group: its name; None for transaction markers and for records whose key names no group.
+        group: the name of the group; None for transaction markers and for records whose key names no group.
         records: all records of the group.
-        live_records: those that make up the present state, and all markers.
+        live_records: the records that make up the present state, and all markers.
         superseded: to be dropped, because a later record has the same key.
         aborted: to be dropped, because their transaction was aborted.
         expired_tombstones: to be dropped, because their retention is over.
@@ -245,7 +245,7 @@ class CleaningReport(NamedTuple):
     """The result of one cleaning of one log; numbers count records unless stated otherwise.
 
     Attributes:
-        log_partition: its number.
+        log_partition: the number of the log partition.
         reason: why it was cleaned, or why it was not, in one sentence.
         cleaned: whether the log was cleaned; if not, all numbers are 0.
         complete: whether everything cleanable was cleaned; if not, the next cleaning does the rest.
@@ -379,7 +379,7 @@ class Way(NamedTuple):
     """One method by which a verification computes the state of a log partition.
 
     Attributes:
-        log_partition: its number; None for files outside every partition's directory.
+        log_partition: the number; None for files outside every partition's directory.
         name: "live": the state in memory, made by commits in an open store; "loaded": the state that opening the
             directory gives; "replay": a plain replay of its files; "cleaned": a replay of the records that the cleaner
             would keep; "snapshot": the snapshot and the log after it.
@@ -399,7 +399,7 @@ class HistoryEntry(NamedTuple):
     """A record of one position in the log.
 
     Attributes:
-        log_offset: its log offset.
+        log_offset: the log offset of the record.
         timestamp: the record's time, in milliseconds since 1970; -1 if its format is too old to hold one.
         kind: "commit", or "delete" for a tombstone, which both a deletion and an expiry write.
         value: the committed position, None in a tombstone.
@@ -462,7 +462,7 @@ class Change(NamedTuple):
     Attributes:
         group: the consumer group.
         topic: the topic.
-        partition: its partition.
+        partition: the partition of the topic.
         before: the value in the first state, None if it has none.
         after: the value in the second state, None if it has none.
     """
@@ -546,7 +546,7 @@ class FileRange(NamedTuple):
     Attributes:
         path: the file, which the cleaner may replace at any time; see `open`.
         position: the byte position of its start, where a batch begins.
-        size: its size in bytes; 0 if it is empty.
+        size: the size of the range in bytes; 0 if it is empty.
     """
 
     path: str
@@ -603,7 +603,7 @@ class PositionChange(NamedTuple):
             has none.
         group: the consumer group.
         topic: the topic.
-        partition: its partition.
+        partition: the partition of the topic.
         value: the position after the change; None if it was deleted or expired.
     """
 
@@ -645,7 +645,7 @@ class Leadership(NamedTuple):
     Attributes:
         epoch: the newest leader epoch that the replica was given or has in its log, -1 if none.
         leads: whether this replica is the leader in that epoch.
-        alone: whether it leads without other replicas.
+        alone: whether this replica leads without other replicas.
         term: grows whenever this replica stops leading or its log is truncated.  A caller that waits for a record of
             one term never sees it confirmed in another.
         elected_end: the log end offset when this leader was elected.
@@ -664,7 +664,7 @@ class Deletion(NamedTuple):
     Attributes:
         group: the consumer group.
         topic: the topic.
-        partition: its partition.
+        partition: the partition of the topic.
         timestamp: the time of the tombstone, in milliseconds since 1970.  It does not say whether the position was
             deleted or expired.
         last: the value that was deleted; None if the log no longer holds it, or may hold only an older one.

@@ -63,7 +63,7 @@ cdef PendingWrite new_write(int32_t number, Partition owner, int64_t end_offset,
 
 @cython.final
 cdef class Parking:
-    """The writes to one partition that wait for the same thing.  Safe from any thread.
+    """The writes to one partition that wait for the same event.  Safe from any thread.
 
     Args:
         replicated: whether the writes wait for W, otherwise for the disk.

@@ -112,7 +112,7 @@ cdef class Bucket:
     def __init__(self):
         raise TypeError("Bucket cannot be created directly; Quotas creates it")
 
-    # A new bucket, which has no limits yet, is full afterwards.
+    # A new bucket, which has no limits yet, starts full.
     cdef void set_limits(self, double commits_per_second, double bytes_per_second, double burst_seconds,
                          int64_t now) noexcept:
         self.take(0, 0, now)

@@ -400,7 +400,7 @@ cdef class SegmentScan:
             columns: the names of the wanted columns of VIEWS[view]; all by default.
             log_partition: the value of the column of this name.
             file_system: the file system of the path.
-            decompressor: for compressed batches.
+            decompressor: the decompressor for compressed batches.
             position: the byte position where a batch begins.
             limit: the byte position where the scan ends; -1 for the present end of the file.
             first: records below this log offset are skipped.

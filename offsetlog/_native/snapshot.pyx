@@ -163,7 +163,7 @@ cdef class Snapshot:
         }
 
     def digest(self, bint physical=False):
-        """Returns the sums (positions, group records, pending), as Partition.digest.
+        """Returns the sums (positions, group records, pending), as Partition.digest does.
 
         Raises:
             InternalError: the snapshot is a copy.

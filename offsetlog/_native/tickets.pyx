@@ -57,7 +57,7 @@ cdef object new_position(int32_t number, int64_t end_offset):
 
 @cython.no_gc_clear  # the partitions stay until the threads have ended
 cdef class Flushes:
-    """The partitions of a store for which a caller will wait.  The GIL guards it.
+    """The partitions of a store for which a caller will wait.  The GIL guards this object.
 
     Args:
         waiter: called with a ticket; returns an awaitable that ends once the ticket is durable or has failed.

@@ -185,7 +185,7 @@ class LogDirectory:
         """Refuses a directory that contains files but no sign of a log directory.
 
         Raises:
-            InvalidArgumentError: the store would lie among unrelated files.
+            InvalidArgumentError: the store would be created among unrelated files.
         """
         if not self.exists():
             return
@@ -203,8 +203,8 @@ class LogDirectory:
         """Returns whether the directory has a log partition, or a file with the number of partitions.
 
         Raises:
-            InvalidArgumentError: as `check_is_none_of_its_parts`.
-            CorruptionError: as `known_properties`.
+            InvalidArgumentError: see `check_is_none_of_its_parts`.
+            CorruptionError: see `known_properties`.
         """
         if not self.exists():
             return False
@@ -215,7 +215,7 @@ class LogDirectory:
 
         Raises:
             MissingFileError: the directory does not exist or has no log.
-            InvalidArgumentError, CorruptionError: as `holds_log`.
+            InvalidArgumentError, CorruptionError: see `holds_log`.
         """
         if not self.holds_log():
             reason = "there is no log in this directory" if self.exists() else "there is no such directory"
@@ -249,7 +249,7 @@ class LogDirectory:
         """Returns the numbers of the offsets topic's partition directories.
 
         Raises:
-            InvalidArgumentError: as `check_is_none_of_its_parts`.
+            InvalidArgumentError: see `check_is_none_of_its_parts`.
         """
         self.check_is_none_of_its_parts()
         return self._partition_numbers()

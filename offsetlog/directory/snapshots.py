@@ -51,8 +51,8 @@ class LastKnown(NamedTuple):
 
     Attributes:
         group: the consumer group.
-        topic: its topic.
-        partition: its partition.
+        topic: the topic.
+        partition: the partition of the topic.
         offset: the committed offset.
         leader_epoch: the leader epoch of the commit, -1 if unknown.
         metadata: the metadata of the commit.
@@ -252,7 +252,7 @@ def write(
             log again, and so does not notice damage in it.
 
     Returns:
-        None, only without `whole`, if the whole log would have to be read.
+        None, only if `whole` is False and the whole log would have to be read.
 
     Raises:
         CorruptionError: the log is damaged or incomplete; a snapshot would hide it.

@@ -68,7 +68,7 @@ class FileState(NamedTuple):
 
     Attributes:
         base_offset: the segment's base offset.
-        size: its size in bytes.
+        size: the size of the file in bytes.
         identity: changes if another file replaces it: inode (0 if unknown), modification time in ns.
     """
 

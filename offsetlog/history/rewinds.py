@@ -27,7 +27,7 @@ class Rewind(NamedTuple):
     Attributes:
         group: the consumer group.
         topic: the topic.
-        partition: its partition.
+        partition: the partition of the topic.
         timestamp: when it took effect, in milliseconds since 1970; -1 for unknown.
         before: the position before.
         after: the position that was committed then.

@@ -78,11 +78,11 @@ def recorded_floor(directory: LogDirectory, partition: Partition) -> HistoryFloo
 
 @dataclass(frozen=True, slots=True)
 class PartitionPast:
-    """The past of one open partition at the moment of creation.  Safe from any thread.
+    """The past of one open partition, up to the creation of this object.  Safe from any thread.
 
     Attributes:
         partition: the partition.
-        directory: its log directory.
+        directory: the log directory of the partition.
         start: the first offset of the log.
         end: the log offset after the last applied record; the state there was the present one.
     """
@@ -430,7 +430,7 @@ def refuse_future(name: str, moment: Moment | None, *pasts: PartitionPast | None
 
     Args:
         name: the name of the argument.
-        moment: its value.
+        moment: the value of the argument.
         pasts: the pasts of the queried partitions; None for a partition that does not exist.
     """
     if not isinstance(moment, datetime):

@@ -17,8 +17,8 @@ class LoadProgress(NamedTuple):
 
     Attributes:
         partitions: log partitions that existed when the store was opened.
-        ready: those of them that are loaded and can be used.
-        failed: those of them that could not be loaded.
+        ready: log partitions that are loaded and can be used.
+        failed: log partitions that could not be loaded.
         bytes: log bytes read so far; the part of a log that a snapshot replaces is not read.
         bytes_total: log bytes to read in the partitions whose loads have begun.
         seconds: the time since loading began; after its end, how long it took.

@@ -83,7 +83,7 @@ class Finding:
     Attributes:
         severity: "problem": data differ from what was written, or answers would be wrong; "note": an open transaction,
             or a trace of a crash or of a running writer, which the next writable open repairs.
-        kind: its subject: "batch", "record", "segment", "unfinished tail", "offset index", "time index", "transaction
+        kind: the subject: "batch", "record", "segment", "unfinished tail", "offset index", "time index", "transaction
             index", "producer snapshot", "leader epochs", "checkpoint", "properties", "topic id", "history" (how far
             back it goes), "wrong partition", "open transaction", "partitions", "partition" (the engine refuses to open
             it), "snapshot" (it would be discarded), "digest" (two ways give different states), "missing" (acknowledged

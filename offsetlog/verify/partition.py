@@ -634,7 +634,7 @@ def check_partition(
 def check_places(place: Place, replay: Replay, number: int, count: int, path: Path, doubt: str = "") -> None:
     """Reports groups that belong in another partition, because a broker does not serve them from this one.
 
-    `doubt` ends each report: why the count may be wrong.
+    Each report ends with `doubt`, the reason why the count may be wrong.
     """
     for name in sorted({*replay.groups(), *replay.pending_groups()}):
         right = partition_for(name, count)
