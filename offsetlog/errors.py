@@ -180,7 +180,7 @@ class ConfigError(InvalidArgumentError):
 class PartitionCountError(ConfigError):
     """The directory has another number of partitions than requested; groups would be looked up in the wrong partition.
 
-    Without arguments, the message says that the number is required and was not given.
+    Without arguments, the message says that the number is required but was not given.
 
     Attributes:
         asked: the requested number.
@@ -321,7 +321,7 @@ class DataLossError(CorruptionError):
 class PossibleLossError(CorruptionError):
     """Records may be missing: a file that would prove the log complete is gone, or another program wrote to the log.
 
-    Commits are still accepted; the problem is reported until it is accepted (docs/repair.md).
+    The log partition still takes commits.  The problem is reported until the owner accepts it (docs/repair.md).
     """
 
 

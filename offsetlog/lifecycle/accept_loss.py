@@ -57,7 +57,7 @@ class AcceptedLoss:
         losses: missing, damaged and doubtful parts, as errors that were not raised.
         report: the file that lists the losses, None if there were none.
         copies: the files that were kept, besides the `broken-...` copies of segments.
-        unreadable: errors of log partitions that the disk cannot read, which were left as they are.
+        unreadable: errors of log partitions that the disk cannot read, which were left unchanged.
     """
 
     losses: list[OffsetLogError]
