@@ -1,6 +1,6 @@
 """offsetlog keeps the committed positions of consumer groups, in Kafka's own files.
 
-Names are imported on first use: the readers on Spark's executors need no store, and do not load one.
+Names are imported on first use, because the readers on Spark's executors need no store and do not load one.
 """
 
 from importlib import import_module

@@ -37,7 +37,7 @@ def checked_number(name: str, value: int, low: int, high: int) -> int:
 
 
 def checked_flag(name: str, value: bool) -> bool:
-    """Returns a value that is True or False; any other object is refused, since "no" would be true."""
+    """Returns a value that is True or False; refuses any other, because a text such as "no" would count as true."""
     if not isinstance(value, bool):
         raise ArgumentTypeError(f"{name} must be True or False, not {_kind(value)}")
     return value
@@ -150,7 +150,7 @@ def checked_lock_timeout(lock_timeout: float) -> float:
 
 
 def checked_create(create: Create) -> Create:
-    """Returns where a log that is missing may be made."""
+    """Returns the value of `create`, which says where a missing log may be made."""
     wanted = 'create must be "never", "new" or "anywhere"'
     if not isinstance(create, str):
         raise ArgumentTypeError(f"{wanted}, not {_kind(create)}")
@@ -160,7 +160,7 @@ def checked_create(create: Create) -> Create:
 
 
 def listed_numbers(numbers: Iterable[int] | None) -> list[int] | None:
-    """Returns the numbers of log partitions as a list; None, for all, stays None."""
+    """Returns the numbers of log partitions as a list; None, which means all, stays None."""
     if numbers is None:
         return None
     listed = _listed(
@@ -182,7 +182,7 @@ def checked_ratio(ratio: float) -> float:
 
 
 def checked_retention_time(delete_retention_ms: int | None) -> int | None:
-    """Returns how long tombstones are kept, in milliseconds; None, for the store's setting, stays None."""
+    """Returns how long tombstones are kept, in milliseconds; None, which means the store's setting, stays None."""
     return (
         None
         if delete_retention_ms is None
@@ -218,7 +218,7 @@ def parsed_time(name: str, moment: datetime | str) -> datetime:
 
 
 def parsed_moment(name: str, moment: datetime | int | str | None) -> datetime | int | None:
-    """Returns a moment as `checked_moment` does; None and "now" give None, for now."""
+    """Returns a moment as `checked_moment` does; returns None, which means now, for None and "now"."""
     if isinstance(moment, str):
         moment = parse_moment(moment, name)
     return None if moment is None else checked_moment(name, moment)

@@ -1,7 +1,7 @@
 """Long calls that stop when the caller is interrupted or the store is closed.
 
-Each runs on its own thread: Python delivers a signal only between two of its instructions, and a
-long run in C has none.
+Each call runs on its own thread.  Python delivers a signal only between two Python instructions, so
+a long call into C would delay it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from offsetlog._native.cleaner import CleanControl
 from offsetlog._native.snapshot import StopFlag
 from offsetlog.errors import ClosedError
 
-#: How often a waiting caller checks whether to go on, in seconds.
+#: The interval at which a waiting caller checks for an interrupt, in seconds.
 CHECK_SECONDS = 0.1
 
 Result = TypeVar("Result")
@@ -28,14 +28,15 @@ class Control:
         self.flag = StopFlag()
 
     def renew(self) -> None:
-        """Starts the progress of the next log at zero; a stopped control stays stopped."""
+        """Sets the progress to zero for the next log; a stopped control stays stopped."""
         self.clean = CleanControl()
-        # Only now: `stop` sets the flag first and then reads `clean`, so one of the two sees the other.
+        # Checked after the assignment: `stop` sets the flag first and then reads `clean`, so one of the two sees the
+        # other.
         if self.flag.is_set():
             self.clean.stop()
 
     def stop(self) -> None:
-        """Asks the work to stop; does not wait for it."""
+        """Asks the work to stop, without waiting for its end."""
         self.flag.set()
         self.clean.stop()
 
@@ -45,7 +46,7 @@ class Control:
         return self.flag.is_set()
 
     def check(self) -> None:
-        """Raises ClosedError if it was stopped."""
+        """Raises ClosedError if `stop` was called."""
         if self.stopped:
             raise ClosedError("the call was stopped before it had finished")
 
@@ -59,15 +60,16 @@ def interruptibly(
     ended.
 
     Args:
-        work: receives the control, and must end soon after that is stopped.
-        control: used by this work alone.
-        report: called from this thread ten times a second.
+        work: receives the control, and must end soon after the control is stopped.
+        control: the control of this work alone.
+        report: called on the caller's thread ten times a second.
     """
     results: list[Result] = []
     failures: list[BaseException] = []
     begun: list[bool] = []
-    # The work holds this lock.  An Event would not do: an interrupt can come between its parts.
-    # Nor would Thread.join: after an interrupt, Python 3.11 takes a running thread for ended.
+    # The work holds this lock.  An Event is not safe here, because an interrupt can come between
+    # its steps.  Thread.join is not safe either: after an interrupt, Python 3.11 takes a running
+    # thread for ended.
     at_work = threading.Lock()
     at_work.acquire()
 
@@ -107,11 +109,11 @@ class LongCalls:
     def run(
         self, work: Callable[[Control], Result], report: Callable[[Control], None] | None = None
     ) -> Result:
-        """Runs the work as `interruptibly` does; raises ClosedError once the store is being closed."""
+        """Runs the work as `interruptibly` does; raises ClosedError once the close of the store has begun."""
         control = Control()
         self._controls.add(control)
         try:
-            # Checked after the `add`: either `stop` finds this control, or this check sees `_stopped`.
+            # Checked after the `add`, so that either `stop` finds this control or this check sees `_stopped`.
             if self._stopped:
                 raise ClosedError("the store is closed")
             return interruptibly(work, control, None if report is None else lambda: report(control))

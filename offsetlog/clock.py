@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from offsetlog.errors import InvalidArgumentError
 
-#: How far ahead of this machine's clock a time may lie: the clocks of two machines differ.
+#: How far a time may be ahead of this machine's clock, because the clocks of two machines differ.
 SKEW_MS_MAX = 60_000
 
 
@@ -26,7 +26,7 @@ def future_error(name: str, timestamp_ms: int) -> InvalidArgumentError:
 
     Args:
         name: the name of the argument, as the caller knows it.
-        timestamp_ms: its value, in milliseconds since 1970.
+        timestamp_ms: the value of the argument, in milliseconds since 1970.
     """
     return InvalidArgumentError(
         f"{name}={_text(timestamp_ms)} lies in the future: this machine's clock says {_text(wall_ms())} UTC, and the "

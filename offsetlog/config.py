@@ -28,9 +28,9 @@ _DOMAINS: dict[str, tuple[int, int]] = {
 
 #: The longest name of a group, in bytes of UTF-8: the limit of a record's key.
 GROUP_BYTES_MAX = 32767
-#: Partitions of a new directory: few, because a flush takes longer the more files it has to make durable.
+#: Partitions of a new directory.  The number is small because a flush takes longer with more files.
 PARTITIONS_DEFAULT = 4
-#: Partitions of a broker's directory if its `offsets.topic.num.partitions` was not set.
+#: Partitions of a broker's directory if `offsets.topic.num.partitions` was not set.
 KAFKA_PARTITIONS_DEFAULT = 50
 #: The most partitions that the offsets topic of a directory can have.
 PARTITIONS_MAX = 100_000
@@ -47,7 +47,7 @@ def _check_number(name: str, value: Any, smallest: int, largest: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConfig:
-    """The settings of a store; each shows Kafka's name of the setting if Kafka has it.
+    """The settings of a store, each with the name of Kafka's setting if Kafka has the same one.
 
     Attributes:
         segment_bytes: a segment is rolled before it grows over this (``offsets.topic.segment.bytes``).
@@ -57,21 +57,21 @@ class StoreConfig:
         producer_id_expiration_ms: a producer without an open transaction is dropped once its last batch is this old
             (``producer.id.expiration.ms``).
         batch_bytes_max: the largest record batch; at most eleven twelfths of a segment are used.  A larger commit is
-            written as a transaction.
+            written as several batches in a transaction.
         metadata_max_units: the longest metadata in UTF-16 units, as Kafka counts (``offset.metadata.max.bytes``).
-        decompressed_bytes_max: the largest size to which one compressed batch may inflate.
-        extend_bytes_min: the first step by which a segment file grows ahead of need; each later step is twice as large.
+        decompressed_bytes_max: the largest size of one batch after decompression.
+        extend_bytes_min: how much space is first allocated ahead in a segment file; each later step is twice as large.
         extend_bytes_max: the largest such step.
         flush_interval_ms: milliseconds between two flushes of commits for which no caller waits, such as those with
-            durability "process"; None or 0 for no such flushes.  A power loss takes at most the commits of one interval
-            and those made while a flush ran.
+            durability "process"; None or 0 for no such flushes.  A power loss can lose the commits of one interval and
+            those made during a flush, no others.
         write_offset_value_v4: whether topic ids are written.  They need value version 4, which brokers before 4.1
-            refuse to load; "auto" writes it where the directory already holds such values.
+            refuse to load.  "auto" writes them where the log already holds values of version 4.
         append: how commits reach the file of the active segment: "mapped" stores them through a mapping of the file,
-            which is fastest; "written" makes a system call for each.  "auto" maps where the file system writes the
-            pages of a file in place (ext2, ext3, ext4, tmpfs, XFS without reflink), and writes on every other.  If
-            another program truncates that file under a running store, commits fail; with "mapped", a truncation in
-            the very millisecond of a commit can kill the process.
+            which is fastest; "written" makes a system call for each.  "auto" chooses "mapped" on file systems that
+            write the pages of a file in place (ext2, ext3, ext4, tmpfs, XFS without reflink), and "written" on all
+            others.  If another program truncates that file while the store is open, commits fail.  With "mapped", a
+            truncation in the same millisecond as a commit can kill the process.
 
     Raises:
         ConfigError: a value is out of range, or two values contradict each other.
@@ -152,9 +152,9 @@ def _check_group(name: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceConfig:
-    """Settings of an open store's maintenance; each shows Kafka's name of the setting if Kafka has it.
+    """Settings of an open store's maintenance, each with the name of Kafka's setting if Kafka has the same one.
 
-    A mapping by group takes the group's name, or "prefix*" for every group whose name begins with the prefix.
+    A key of a mapping by group is the name of a group, or "prefix*" for every group whose name begins with the prefix.
 
     Attributes:
         enabled: whether the store maintains itself; `OffsetStore.compact` and similar calls work either way.
@@ -163,34 +163,36 @@ class MaintenanceConfig:
             last cleaning (``min.cleanable.dirty.ratio``).
         min_cleanable_bytes: a log is not cleaned if fewer bytes than this were written after its last cleaning.
         min_compaction_lag_ms: records younger than this are not cleaned (``min.compaction.lag.ms``).
-        max_compaction_lag_ms: records older than this are cleaned whatever the ratio (``max.compaction.lag.ms``).
+        max_compaction_lag_ms: a log that has uncleaned records older than this is cleaned whatever the ratio
+            (``max.compaction.lag.ms``).
         delete_retention_ms: how long tombstones and transaction markers stay after their first cleaning
             (``delete.retention.ms``).
         cleaner_map_bytes: memory for the keys of one pass (``log.cleaner.dedupe.buffer.size``); a log with more keys
             is cleaned in several passes.
-        cleaner_bytes_per_second: how fast the cleaner reads and writes, 0 for as fast as it can
-            (``log.cleaner.io.max.bytes.per.second``).
+        cleaner_bytes_per_second: the limit of the bytes that the cleaner reads and writes in a
+            second, 0 for no limit (``log.cleaner.io.max.bytes.per.second``).
         idle_roll_ms: after this long without a commit, the active segment is closed if it is worth cleaning.  Kafka
             never cleans an active segment.
-        roll_bytes: the active segment is closed, while commits go on, once it has at least this many bytes and more
+        roll_bytes: the active segment is also closed between commits, once it has at least this many bytes and more
             than twice the live bytes of the whole log.
-        min_history_ms: for at least this many milliseconds past states can be queried; younger records are not
+        min_history_ms: past states can be queried for at least this many milliseconds, because younger records are not
             cleaned.
-        min_history: the same by group.  If `min_history_ms` and several entries apply to a group, the longest counts.
+        min_history: `min_history_ms` by group.  If `min_history_ms` and several entries apply to a group, the longest
+            counts.
         retention_ms: positions of groups without members expire this long after their last commit
             (``offsets.retention.minutes``); None for never.
-        retention: the same by group; None for never.  A group's own name takes precedence over a prefix, and a longer
-            prefix over a shorter one.
+        retention: `retention_ms` by group; None for never.  A group's own name takes precedence over a prefix, and a
+            longer prefix over a shorter one.
         retention_check_interval_ms: milliseconds between two checks for expired positions
             (``offsets.retention.check.interval.ms``).
         snapshots: whether snapshots are written beside the logs, for a fast start.
-        snapshot_replay_ms: snapshots are written once replaying the records after them, in all logs together, would
-            take longer than this, in milliseconds of one core.  A log with many entries gets one only after enough was
-            written to it to be worth the bytes of the snapshot.
+        snapshot_replay_ms: the replay time that the next open may need, in milliseconds of one core.  Snapshots are
+            written once a replay of the records after them, in all logs together, would take longer.  A log with many
+            entries gets a snapshot only when enough was written to it to justify the size of the snapshot.
         snapshot_tail_bytes: replaces `snapshot_replay_ms`: a log gets a new snapshot once this many bytes follow its
             last one.  None, the default, leaves the decision to `snapshot_replay_ms`.
-        stuck_transaction_ms: an open transaction older than this is reported, because no record after its beginning
-            can be cleaned.  The default is twice the longest that a broker grants (``transaction.max.timeout.ms``).
+        stuck_transaction_ms: an open transaction older than this is reported, because no record after its first one can
+            be cleaned.  The default is twice the longest timeout that a broker allows (``transaction.max.timeout.ms``).
 
     Raises:
         ConfigError: a value is out of range, or two values contradict each other.
@@ -236,7 +238,7 @@ class MaintenanceConfig:
                 f"min_compaction_lag_ms ({self.min_compaction_lag_ms}) is above max_compaction_lag_ms "
                 f"({self.max_compaction_lag_ms})"
             )
-        # Copies, so that a change of the caller's mapping has no effect here.
+        # Copies the mappings, so that later changes by the caller have no effect.
         object.__setattr__(self, "min_history", _own_times("min_history", self.min_history, never=False))
         for pattern in self.min_history:
             _check_group(pattern.removesuffix("*"))

@@ -1,8 +1,8 @@
 """The meaning of each error to a client of Kafka's protocol: its numeric code, and whether a retry helps.
 
-The codes are those a group coordinator answers with (docs/format/vectors.md, docs/format/coordinator.md §5.0): a
-commit that timed out is COORDINATOR_NOT_AVAILABLE, not REQUEST_TIMED_OUT.  A class that is not listed has the entry
-of its nearest listed base.
+The codes are those that a group coordinator sends (docs/format/vectors.md, docs/format/coordinator.md §5.0).  For
+example, a commit that timed out gives COORDINATOR_NOT_AVAILABLE, not REQUEST_TIMED_OUT.  A class that is not listed has
+the entry of its nearest listed base class.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _retriable(entry: ErrorCode) -> ErrorCode:
     return entry._replace(retriable=True)
 
 
-#: By name of the class in `offsetlog.errors`.
+#: The codes by the name of the class in `offsetlog.errors`.
 ERROR_CODES: dict[str, ErrorCode] = {
     "OffsetLogError": UNKNOWN_SERVER_ERROR,
     "InvalidArgumentError": INVALID_REQUEST,

@@ -79,7 +79,7 @@ def from_status(
     """Makes the exception for a failure of the C code; the caller raises it.  Any thread may call it.
 
     Args:
-        status: an ol_status that is a failure; any other number is a bug of ours and gives an InternalError.
+        status: an ol_status that is a failure; any other number is a bug in offsetlog and gives an InternalError.
         reason: one sentence.
         path: the file concerned.
         position: the byte position in it.

@@ -49,14 +49,15 @@ class OffsetLogError(Exception):
     """A call of offsetlog failed; the base of all its errors.
 
     Attributes:
-        message: the failure in one sentence, without the place.
+        message: the failure in one sentence, without the file and the position.
         retriable: whether the same call may succeed later, here or at another broker.
-        error_code: the number with which a coordinator answers a client of Kafka's protocol.
+        error_code: the code that a coordinator sends to a client of Kafka's protocol.
         status: the status of the C code for this kind of error.
         path: the file or directory concerned, or None.
         position: the byte position in that file, or None.
         log_offset: the offset in the log, or None.
-        item: the refused one of many: the key as the caller passed it, the row of a batch; None if there is only one.
+        item: the refused item of several: the key as the caller passed it, or the row of a batch; None if there is only
+            one.
     """
 
     retriable: ClassVar[bool]
@@ -131,7 +132,7 @@ class ArgumentTypeError(InvalidArgumentError, TypeError):
 
 
 class GroupError(InvalidArgumentError):
-    """The group is not a name that can be written: it is not text, or UTF-8 cannot encode it."""
+    """The name of the group cannot be written: it is not text, or UTF-8 cannot encode it."""
 
 
 class TopicError(InvalidArgumentError):
@@ -159,7 +160,7 @@ class DuplicateKeyError(InvalidArgumentError):
 
 
 class InsideCommitError(InvalidArgumentError):
-    """The log offset lies inside a commit, and no state has half of one.
+    """The log offset is inside a commit; a commit takes effect as a whole, so no state ends there.
 
     Attributes:
         before: the log offset of the state before this commit.
@@ -177,9 +178,9 @@ class ConfigError(InvalidArgumentError):
 
 
 class PartitionCountError(ConfigError):
-    """The directory has another number of partitions than requested; groups would be searched in the wrong place.
+    """The directory has another number of partitions than requested; groups would be looked up in the wrong partition.
 
-    Without a message, `asked` and `actual` it says that the number is required and was not given.
+    Without arguments, the message says that the number is required but was not given.
 
     Attributes:
         asked: the requested number.
@@ -218,7 +219,7 @@ _BAD_DISK = frozenset({EIO, EBADMSG, EUCLEAN})
 
 
 class StorageError(OffsetLogError, OSError):
-    """A system call failed, and `errno` is its number; or a file or lock is not as it must be, and `errno` is None."""
+    """A system call failed, or a file or a lock has an unusable state; `errno` is the call's error, otherwise None."""
 
     status = Status.IO
 
@@ -230,7 +231,7 @@ class StorageError(OffsetLogError, OSError):
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether the failure is that bytes of one file cannot be read; other files may be sound."""
+        """Whether bytes of one file could not be read; other files may be sound."""
         return type(self) is StorageError and (self.position is not None or self.errno in _BAD_DISK)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -240,7 +241,7 @@ class StorageError(OffsetLogError, OSError):
 
 
 class DiskFullError(StorageError):
-    """The disk or the quota is full; nothing was changed, except that a commit whose flush alone failed remains."""
+    """The disk or the quota is full; nothing was changed, but a commit remains if only its flush failed."""
 
     status = Status.DISK_FULL
 
@@ -257,19 +258,19 @@ class LockedError(StorageError, BlockingIOError):
     status = Status.LOCKED
 
     def advise(self, advice: str) -> LockedError:
-        """Returns the same error with `advice` for the reader; it replaces any earlier advice."""
+        """Returns this error with `advice` for the reader, in place of any earlier advice."""
         reason = self.message.partition("; ")[0]
         return LockedError(f"{reason}; {advice}", errno=self.errno, path=self.path)
 
 
 class ChangedFileError(StorageError):
-    """Another process replaced or cut a file while it was read; nothing is damaged, and another try may succeed."""
+    """Another process replaced or truncated a file while it was read; nothing is damaged, and a retry may succeed."""
 
     status = Status.CHANGED
 
 
 class CapacityError(OffsetLogError, MemoryError):
-    """Memory ran out; nothing was changed, except that a commit whose flush alone failed remains."""
+    """Memory ran out; nothing was changed, but a commit remains if only its flush failed."""
 
     status = Status.NO_MEMORY
 
@@ -278,13 +279,13 @@ class CapacityError(OffsetLogError, MemoryError):
 
 
 class CorruptionError(OffsetLogError):
-    """Bytes that were known to be on disk are not what was written; offsetlog guesses and repairs nothing.
+    """Bytes on the disk are no longer those that were written; offsetlog reports them, and does not repair by guessing.
 
     Attributes:
         log_partition: the partition of the offsets topic; None if the error is not about one.
         lost_from: the first log offset that cannot be read; None if the error is not about log offsets.
-        lost_below: the end of those offsets; None if it is unknown.
-        keys: the positions whose newest known commits were among them, as (group, topic, partition); empty if no
+        lost_below: the log offset after the last one that cannot be read; None if it is unknown.
+        keys: the positions whose newest known commits were in the lost range, as (group, topic, partition); empty if no
             snapshot shows them.
     """
 
@@ -311,16 +312,16 @@ class CorruptionError(OffsetLogError):
 
 
 class DataLossError(CorruptionError):
-    """Acknowledged commits are gone: a witness is ahead of the log, or lists contents that do not exist.
+    """Acknowledged commits are gone: a file that records the log's extent lists more than the log holds.
 
     The log partition is read-only until the loss is accepted (docs/repair.md).
     """
 
 
 class PossibleLossError(CorruptionError):
-    """Records may be missing: a witness is missing, or another program wrote to the log.
+    """Records may be missing: a file that would prove the log complete is gone, or another program wrote to the log.
 
-    Commits go on; the problem is reported until it is accepted (docs/repair.md).
+    The log partition still takes commits.  The problem is reported until the owner accepts it (docs/repair.md).
     """
 
 
@@ -353,8 +354,8 @@ class StateError(OffsetLogError):
     """The store or the partition cannot answer the call in its present state.
 
     Attributes:
-        rests_on: if the error depends on a record that is not replicated yet: the log offset that W must pass before
-            the error is certain, and the term of the leadership that wrote the record.
+        rests_on: set if the error depends on a record that is not replicated yet.  It has the log offset that the high
+            watermark must pass before the error is certain, and the term of the leadership that wrote the record.
     """
 
     status = Status.CLOSED
@@ -374,9 +375,9 @@ class ReadOnlyError(StateError):
 
 
 class PartitionFailedError(StateError):
-    """A failure, such as that of a flush, left the log or the state unknown; the partition must be opened again.
+    """After a failure, such as one of a flush, the state of the log is unknown; the partition must be opened again.
 
-    For a store, close it and open it again; a log manager opens the partition at the next election.
+    Close a store and open it again.  The manager of a broker opens the partition at the next election.
     """
 
     status = Status.FAILED
@@ -389,7 +390,7 @@ class CoordinatorLoadingError(StateError):
 
 
 class NotCoordinatorError(StateError):
-    """This process does not lead the partition, or no longer does; ask the broker that leads it."""
+    """This process does not lead the partition; send the call to the broker that leads it."""
 
     status = Status.NOT_COORDINATOR
 
@@ -400,7 +401,7 @@ class ConditionError(StateError):
     Attributes:
         group: the consumer group.
         topic: the topic of the refused position.
-        partition: its partition.
+        partition: the partition of the topic.
         actual: the committed offset, None if there is none.
     """
 
@@ -460,11 +461,11 @@ class RewindError(ConditionError):
 
 
 class HistoryError(StateError):
-    """The requested moment is older than the history in the log: later cleaning removed it.
+    """The requested moment is older than the history in the log, which later cleaning removed.
 
     Attributes:
         floor: the first log offset whose state is known; None if only the present state is.
-        oldest: the oldest time that can be queried; None if only the present can.
+        oldest: the oldest time that can be queried; None if only the present state can.
         log_partition: the partition of the offsets topic.
     """
 
@@ -483,13 +484,13 @@ class DeletesGroupError(StateError):
 
 
 class FencedError(StateError):
-    """The call comes from a producer epoch or leader epoch older than the newest one known."""
+    """The call has a producer epoch or leader epoch that is older than the newest one known."""
 
     status = Status.FENCED
 
 
 class FencedLeaderEpochError(FencedError):
-    """The call has an older leader epoch than this replica knows, or asks a leader to follow; nothing was changed."""
+    """The call has a leader epoch older than this replica's, or asks a leader to follow; nothing was changed."""
 
     status = Status.FENCED_LEADER_EPOCH
 
@@ -501,7 +502,7 @@ class UnknownLeaderEpochError(StateError):
 
 
 class GenerationError(StateError):
-    """The group is in another generation than the caller, or has members where none are allowed; nothing was written.
+    """The group has another generation than the caller, or has members where none are allowed; nothing was written.
 
     Attributes:
         group: the consumer group.
@@ -521,7 +522,7 @@ class GenerationError(StateError):
 
 
 class GroupNotEmptyError(GenerationError):
-    """The group has members, and can be deleted only without them; nothing was written."""
+    """The group has members, and only a group without members can be deleted; nothing was written."""
 
 
 class NotEnoughReplicasError(StateError):
@@ -533,7 +534,7 @@ class CapabilityError(StateError):
 
 
 class DifferenceError(StateError):
-    """A change to two storages was made in only one of them; the message names the values in both."""
+    """A change for two storages was made in only one of them; the message shows the values in both."""
 
 
 class ThrottledError(StateError):
@@ -555,7 +556,7 @@ class TransactionError(StateError):
 
 
 class ClockError(StateError):
-    """The time of day cannot be right; no position was expired by it.
+    """The machine's time of day cannot be right; no position was expired.
 
     Attributes:
         now: the time of this machine's clock, in milliseconds since 1970.
@@ -623,7 +624,7 @@ class NodeExistsError(ZooKeeperError):
 
 
 class BrokerIdTakenError(NodeExistsError):
-    """Another broker is registered under this id; the message names it.
+    """Another broker is registered under this id; the message names that broker.
 
     Attributes:
         broker_id: the id.
@@ -644,7 +645,7 @@ class BrokerIdTakenError(NodeExistsError):
 
 
 class ControllerMovedError(ZooKeeperError):
-    """The caller is not the controller, or acts under an older controller epoch than the present one; no change.
+    """The caller is not the controller, or its controller epoch is older than the present one; nothing was changed.
 
     Attributes:
         controller_id: the present controller's broker id, None if unknown.
@@ -660,7 +661,7 @@ class ControllerMovedError(ZooKeeperError):
 
 
 class NodeVersionError(ZooKeeperError):
-    """The node has changed: its version is not the one that the caller named."""
+    """The node has changed: its version differs from the one in the request."""
 
 
 class NodeNotEmptyError(ZooKeeperError):
@@ -668,7 +669,7 @@ class NodeNotEmptyError(ZooKeeperError):
 
 
 class ZooKeeperUnavailableError(ZooKeeperError):
-    """No ZooKeeper server answered; a write that raises this was not made."""
+    """No ZooKeeper server answered; nothing was written."""
 
 
 class SessionExpiredError(ZooKeeperUnavailableError):
@@ -676,7 +677,7 @@ class SessionExpiredError(ZooKeeperUnavailableError):
 
 
 class UnknownOutcomeError(CommitTimeoutError):
-    """The connection to ZooKeeper broke or timed out after a write was sent: all of it was made, or nothing.
+    """The connection to ZooKeeper broke or timed out after a write was sent: either all of the write was made, or none.
 
     Attributes:
         node: the path of the first node of the write.

@@ -1,7 +1,7 @@
 """Says which library a part of offsetlog lacks, and what to install: the only place that names packages.
 
-The message names the library and never an extra of offsetlog: pip resolves `offsetlog[...]` only from a package index
-that offers offsetlog, which a user who installed a wheel or a source tree may not have.
+The message names the library and never an extra of offsetlog.  pip resolves `offsetlog[...]` only from a package index
+that offers offsetlog, and a user who installed a wheel or a source tree may not have such an index.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from importlib.util import find_spec
 
 from offsetlog.errors import ConfigError
 
-#: The requirement of each optional library by the name of its module: imported only by the code that uses it, and
-#: listed in the extras in pyproject.toml.
+#: The requirement of each optional library, by the name of its module.  Only the code that uses such a library imports
+#: it, and the extras in pyproject.toml list it.
 REQUIREMENTS = {
     "typer": "typer>=0.12,<0.29",
     "rich": "rich>=13",
@@ -28,12 +28,12 @@ REQUIREMENTS = {
 def missing_library(user: str, *modules: str) -> ConfigError:
     """Makes the error of a feature whose library is not installed.
 
-    Any thread may call it.  It does not import the modules named.
+    Any thread may call this function.  It does not import the modules.
 
     Args:
         user: the feature, which begins the sentence: "the command line".
-        modules: the modules of REQUIREMENTS that the feature imports.  The message names those that are not
-            installed; if all are, it names them all, because one of them lacks a library of its own.
+        modules: the modules of REQUIREMENTS that the feature imports.  The message names those that are not installed.
+            If all are installed, it names all of them, because one of them lacks a library of its own.
 
     Returns:
         The error; the caller raises it.

@@ -1,4 +1,4 @@
-"""Moments and durations as people write them, for every command, option and call that takes them.
+"""Parses moments and durations as people write them, for every command, option and call that takes one.
 
 A moment is a time, an age, or a log offset:
 
@@ -16,12 +16,12 @@ from datetime import UTC, datetime, timedelta
 
 from offsetlog.errors import InvalidArgumentError
 
-#: A moment as an argument: a time with its zone, a log offset, or text as above.
+#: A moment as an argument: a time with its zone, a log offset, or text as the module's docstring shows.
 Moment = datetime | int | str
 
 _MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(ms|[smhdw])", re.ASCII | re.IGNORECASE)
-#: A month in other programs, which nobody may take for a minute.
+#: A month in other programs; refused, so that it is not mistaken for a minute.
 _MONTHS = re.compile(r"[\d.]+\s*(M|[Mm]on\w*)", re.ASCII)
 #: Units in full, as people write them before "ago"; the first letter is the unit.
 _IN_FULL = re.compile(r"(?<=[\d ])(?:sec(?:ond)?s?|min(?:ute)?s?|hours?|days?|weeks?)$", re.ASCII | re.IGNORECASE)
@@ -29,9 +29,9 @@ _AGO = re.compile(r"-\s*(?P<before>\S.*)|(?P<after>.*\S)\s+ago")
 _OFFSET = re.compile(r"offset:(\d{1,19})", re.ASCII)
 #: From September 2001 on.  Fewer digits are refused: they may be a log offset, or a date without its dashes.
 _EPOCH_MS = re.compile(r"\d{13,19}", re.ASCII)
-#: The least number that is taken for milliseconds since 1970; it has 13 digits.
+#: The lowest number that counts as milliseconds since 1970; it has 13 digits.
 EPOCH_MS_MIN = 10**12
-#: A day as it is written, whether the calendar has it or not.
+#: The written form of a day, whether or not the calendar has that day.
 _CALENDAR = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?$", re.ASCII)
 _DIGITS = re.compile(r"[+-]?\d+", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -54,7 +54,7 @@ def parse_duration(text: str) -> int:
 
 
 def duration_text(ms: int) -> str:
-    """Returns a duration as `parse_duration` takes it, in the largest unit that divides it."""
+    """Returns a duration as text that `parse_duration` accepts, in the largest unit that divides it."""
     for unit in ("w", "d", "h", "m", "s"):
         if ms >= _MS[unit] and ms % _MS[unit] == 0:
             return f"{ms // _MS[unit]}{unit}"
@@ -80,7 +80,7 @@ def parse_moment(text: str, name: str | None = None) -> datetime | int | None:
 
 
 def parse_past_moment(text: str, name: str | None = None) -> datetime | int:
-    """As `parse_moment`, but refuses "now"."""
+    """Returns the moment as `parse_moment` does, but refuses "now"."""
     moment = parse_moment(text, name)
     if moment is None:
         raise InvalidArgumentError(f"{_shown(text, name)} is not in the past; name a time or a log offset")
@@ -93,7 +93,7 @@ def is_relative(text: str) -> bool:
 
 
 def parse_time(text: str, name: str | None = None) -> datetime:
-    """Returns the time that a text names, with its zone.  Takes "now", not a log offset; else as `parse_moment`."""
+    """Returns the time that a text names, with its zone; as `parse_moment`, but accepts "now", not a log offset."""
     if text.strip() == "now":
         return datetime.now(UTC)
     return _time(text, name, "a time", " or now")
@@ -133,6 +133,6 @@ def _ago(duration: str, text: str, name: str | None) -> datetime:
         short = _IN_FULL.sub(lambda unit: unit[0][0], duration.strip())
         return datetime.now(UTC) - timedelta(milliseconds=parse_duration(short))
     except OverflowError:
-        raise InvalidArgumentError(f"{_shown(text, name)} lies before the year 1") from None
+        raise InvalidArgumentError(f"{_shown(text, name)} is before the year 1") from None
     except InvalidArgumentError as failure:
         raise InvalidArgumentError(f"{_shown(text, name)}: {failure}") from None

@@ -1,4 +1,4 @@
-"""Calls that block, made for an event loop: each runs on a thread of its own, and always to its end."""
+"""Blocking calls for an event loop: each runs on a thread of its own, and always to its end."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ Result = TypeVar("Result")
 async def on_thread(call: Callable[[], Result], stop: Callable[[], object] | None = None) -> Result:
     """Makes a call on a thread of its own, and waits for its end without blocking the loop.
 
-    The pool of the loop is not used: it may be shut down, and its threads may all wait for something.
+    The thread pool of the loop is not used, because it may be shut down or have no idle thread.
 
-    A task that is cancelled meanwhile still waits for the end of the call, so that the call never runs on beside the
+    If the task is cancelled, it still waits for the end of the call, so that the call never runs concurrently with the
     caller's next line.
 
-    Where the system gives no thread, a call that ends by itself is made at once, and the loop waits for it; one that
-    has a `stop` may take long, and is refused.
+    If the system refuses to start a thread, a call without `stop` runs on the thread of the loop and blocks it until
+    its end.  A call with `stop` may take long, and is refused.
 
     Args:
-        call: what is called.
-        stop: called on another thread when the task is cancelled, to have the call end soon.
+        call: the function to call.
+        stop: called on another thread when the task is cancelled, to make the call end soon.
 
     Raises:
         asyncio.CancelledError: the task was cancelled; the call has ended, with whatever result.
-        RuntimeError: there is no thread for a call that has a `stop`; nothing was called.
-        BaseException: that of the call.
+        RuntimeError: the system refused a thread for a call with `stop`; nothing was called.
+        BaseException: the exception of the call.
     """
-    # Code that awaits has imported it already; commands do not need it, and start faster without it.
+    # Imported here because commands do not need it and start faster without it; code that awaits has it already.
     import asyncio
 
     work = asyncio.wrap_future(_begin(call, may_block=stop is None))

@@ -69,9 +69,8 @@ class OnePosition(ABC):
     ) -> int:
         """Commits one position by the fast path, without containers; raises the errors of `commit`.
 
-        `commit_one(group, "orders", 0, 42)`, or `commit_one(group, key, 42)` with a key as in
-        `commit`; the second form costs as much as `commit`.  The offset may be an
-        OffsetAndMetadata.
+        The call is `commit_one(group, "orders", 0, 42)`, or `commit_one(group, key, 42)` with a key as in `commit`.
+        The second form costs as much as `commit`.  The offset may be an OffsetAndMetadata.
 
         Args:
             group: the consumer group.
@@ -81,12 +80,12 @@ class OnePosition(ABC):
             metadata: free text, at most 4096 UTF-16 units unless the store was configured
                 otherwise.
             leader_epoch: the epoch of the last record read, -1 for unknown.
-            monotonic: if the offset would go back, nothing is written and RewindError is raised.
+            monotonic: if the offset is lower than the committed one, raises RewindError and writes nothing.
             durability: overrides the store's durability for this call.
 
         Returns:
-            The log offset of the record, an int; `commit` returns a Position, whose `log_offset` it
-                is.
+            The log offset of the record, an int, which is the `log_offset` of the Position that
+            `commit` returns.
         """
         return self._open_core.commit_one(
             group,
@@ -104,5 +103,5 @@ class OnePosition(ABC):
     @overload
     def fetch_one(self, group: str, topic: PartitionKey) -> OffsetAndMetadata | None: ...
     def fetch_one(self, group: str, topic: Any, partition: Any = None) -> OffsetAndMetadata | None:
-        """Returns one committed position, None if there is none; takes a key or topic and partition."""
+        """Returns one committed position, None if none is committed; accepts a key, or a topic and a partition."""
         return self._open_core.fetch_one(group, topic, partition)

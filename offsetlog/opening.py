@@ -41,10 +41,11 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
     Args:
         path: a log directory, of offsetlog or of a Kafka broker.
         partitions: the number of partitions of the offsets topic.  It never changes in a directory
-            of offsetlog: None takes the directory's number (4 for a new one), and another number is
-            refused.  A Kafka directory needs it the first time it is opened for writing.
-        durability: the event that a commit survives once the call returns: "disk" a loss of power, "process" the
-            end of the process.
+            of offsetlog: None means the directory's number (4 in a new directory), and a different
+            number is refused.  A Kafka directory needs the number when it is opened for writing for
+            the first time.
+        durability: the failure that a commit survives once its call returns: "disk" for a loss of power, "process" for
+            the end of the process.
         read_only: changes nothing and takes no lock; works beside a running broker.  The store
             shows the contents of the log at the time of opening; `OffsetStore.refresh` reads it
             again.
@@ -53,33 +54,33 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
         topic_id: the topic's id in the cluster that the directory is to join.
         cluster_id: that cluster's id; `meta.properties` is written if it is missing.
         node_id: the broker's number in that file.
-        wait: until everything is loaded.  With False the logs are opened and loaded in the
-            background: a call about one group waits for its log partition only, which is loaded
-            before the others; see `OffsetStore.progress` and `OffsetStore.wait_loaded`.
+        wait: whether to wait until everything is loaded.  With False the logs are opened and loaded
+            in the background.  A call about one group then waits only for its log partition, which
+            is loaded before the others; see `OffsetStore.progress` and `OffsetStore.wait_loaded`.
         lock_timeout: how many seconds to wait for a process that has the directory open for
             writing, as in a rolling restart; 0 does not wait.  An interrupt ends the wait in the
             main thread; a coroutine calls `open_async`, whose wait ends with its task.
-        create: where a log that is missing may be made: "new" in a directory that is missing or
-            empty, "anywhere" also among files that are none of a log, "never" nowhere.  A broker's
-            directory is taken with each of them; one of ours that was only begun is not with
-            "never".  Read-only nothing is made.
+        create: where a missing log may be made: "new" in a directory that is missing or empty,
+            "anywhere" also in a directory with other files, "never" nowhere.  A broker's directory
+            is opened with each of the three.  With "never", a directory of offsetlog whose creation
+            was interrupted is refused.  A read-only store makes nothing.
 
     Raises:
         LockedError: a process, possibly this one, still has the directory open for writing after
-            `lock_timeout`; the message names it if the system shows it.  The sink on Spark keeps a
-            directory open only to be fast the next time, and gives it up when asked; the call waits
-            for that as long as the sink says that it is at work.
+            `lock_timeout`; the message names the process if the system shows it.  The sink on Spark
+            keeps a directory open between batches, and releases it when another process asks.  The
+            call waits for that release while the sink reports that it is working.
         PartitionCountError: the directory has another number of partitions; nothing was changed.
-        MissingFileError: read-only or with create="never", and there is no such directory, or no
-            log of the offsets topic in it.
-        InvalidArgumentError: one of its kinds (ArgumentTypeError, ConfigError), or the directory
-            holds other files and no log; no directory was made.
+        MissingFileError: the call is read-only or has create="never", and the directory does not
+            exist or has no log of the offsets topic.
+        InvalidArgumentError: an argument is not valid (also ArgumentTypeError, ConfigError), or the
+            directory holds other files and no log; no directory was made.
         StorageError, CorruptionError, CapacityError: the directory cannot be read or trusted.
 
     Warns:
-        CorruptionWarning: once, if a log is damaged: its sound part is served, but it is unknown which records are
-            missing, and commits to that partition are refused.  The same holds if the disk cannot read part of a log;
-            if the state of a partition depends on those bytes, calls about it raise StorageError.
+        CorruptionWarning: once, if a log is damaged or the disk cannot read part of it.  The sound part is served, but
+            it is unknown which records are missing, and commits to that log partition are refused.  If the state of a
+            partition depends on bytes that the disk cannot read, calls about it raise StorageError.
             `OffsetStore.problems` lists everything found.
     """
     return open_with(
@@ -116,20 +117,20 @@ async def open_async(
 ) -> OffsetStore:
     """Opens the store in a directory as `open` does, without blocking the event loop.
 
-    `async with await offsetlog.open_async(path, lock_timeout=30) as store:`.  The arguments are those
-    of `open`.  Any event loop can call it, and many tasks at the same time.
+    The usual form is `async with await offsetlog.open_async(path, lock_timeout=30) as store:`.  The arguments are those
+    of `open`.  Tasks of any event loop can call this function, also concurrently.
 
-    A task that is cancelled, also by a timeout or an interrupt, waits for the lock no longer, or at
-    most a second for a holder that gives it up.  A log partition that is being read is read to its
-    end.  Then the directory is closed, and its lock free.
+    If the task is cancelled, also by a timeout or an interrupt, it stops waiting for the lock, or
+    waits at most a second for a holder that is releasing it.  A log partition that is being read is
+    read to its end.  Then the directory is closed and its lock released.
 
     Raises:
         asyncio.CancelledError: the task was cancelled; nothing is open.
-        RuntimeError: the system gives no thread; nothing is open.
-        OffsetLogError: as `open`.
+        RuntimeError: the system refused to start a thread; nothing is open.
+        OffsetLogError: see `open`.
 
     Warns:
-        CorruptionWarning: as `open`.
+        CorruptionWarning: see `open`.
     """
     stop = threading.Event()
     opened: list[OffsetStore] = []
@@ -184,10 +185,10 @@ def open_with(
     lock_seconds: float | None = None,
     stacklevel: int = 3,
 ) -> OffsetStore:
-    """Opens a store as `open` does, for offsetlog's own commands, the sink on Spark and tests; not for programs.
+    """Opens a store as `open` does, for offsetlog's own commands, its sink on Spark and its tests; not for programs.
 
-    `fs` is the file port, None for that of the system.  `stop`, `background`, `by_partition` and `lock_seconds` are
-    fields of OpenArguments.  `stacklevel` is that of warnings, counted from here.
+    `fs` is the file port, None for the system's files.  `stop`, `background`, `by_partition` and `lock_seconds` are
+    fields of OpenArguments.  `stacklevel` is the stack level of warnings, counted from this function.
     """
     # Wrong arguments are refused before a directory is created.
     check_durability(durability)

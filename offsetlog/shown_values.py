@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 _CHARACTERS_MAX = 300
-#: Python refuses to write numbers of some thousand digits, and nobody reads as many as these.
+#: A larger number is not shown: Python refuses to print numbers with some thousand digits, and this many are
+#: unreadable.
 _NUMBER_MAX = 10**40
 
 
 def shown(value: object) -> str:
-    """Returns a number, a text or a tuple of two such as a message shows it, and of anything else the type."""
+    """Returns a number, a text or a tuple of two as a message shows it; returns the type of any other value."""
     if isinstance(value, tuple) and len(value) == 2:
         return f"({_part(value[0])}, {_part(value[1])})"
     return _part(value)

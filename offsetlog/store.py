@@ -60,21 +60,20 @@ class OffsetStore(OnePosition, StoreContext):
         fetch_one(group, topic, partition) -> OffsetAndMetadata, or None
         commit_one(group, topic, partition, offset, metadata="") -> the log offset of the record
 
-    `async with` waits until it is loaded, and later closes it, without blocking the event loop.
+    `async with` waits until the store is loaded and later closes it, without blocking the event loop.
 
-    Any thread may call any method.  Commits of groups in different partitions do not wait for each
-    other.  No call holds the GIL while it waits for the disk, and one flush serves all waiting
-    callers.  A child process made by fork finds the store closed and cannot damage the parent's.  A
-    store that was not closed is closed, with a ResourceWarning, once neither it nor a method taken
-    from it (`commit = store.commit_one`) can be reached.
+    Any thread may call any method.  Commits of groups in different partitions do not wait for each other.  No call
+    holds the GIL while it waits for the disk, and one flush serves all waiting callers.  In a child process made by
+    fork the store is closed, and the child cannot damage the parent's store.  A store that is garbage collected without
+    `close` is closed with a ResourceWarning; a method taken from it (`commit = store.commit_one`) keeps it alive.
 
-    A read-only store shows the moment at which it was opened or last refreshed.
+    A read-only store shows the state at the time when it was opened or last refreshed.
 
-    Calls about the past take moments.  A moment is a datetime with its time zone, a log offset, or
-    text as in a command: "2h ago", "2026-03-01T02:30" (UTC without a zone), "offset:12345"
-    (offsetlog/moments.py).  A time means the longest prefix of the log whose timestamps are all <=
-    it; a log offset means the records below it.  Clocks can go back; a log offset always means the
-    same.  A time more than a minute ahead of the clock and the log is an InvalidArgumentError.
+    Calls about the past take moments.  A moment is a datetime with its time zone, a log offset, or text as in a
+    command: "2h ago", "2026-03-01T02:30" (UTC without a zone), "offset:12345" (offsetlog/moments.py).  A time means the
+    longest prefix of the log without a later timestamp; a log offset means the records below it.  A clock can be set
+    back, but a log offset always means the same records.  A time more than a minute ahead of both the clock and the log
+    is an InvalidArgumentError.
     """
 
     def __init__(self) -> None:
@@ -92,8 +91,8 @@ class OffsetStore(OnePosition, StoreContext):
         self._maintenance = parts.maintenance
         self._closer = parts.closer
         self._refresher = Refresher(parts.directory, given.config, parts.partitions)
-        # The hot methods are attributes of the instance: an extra Python frame would cost more than
-        # the commit.
+        # The hot methods are attributes of the instance, because an extra Python frame would cost
+        # more than the commit.
         vars(self).update(
             commit=core.commit,
             commit_async=core.commit_async,
@@ -104,15 +103,15 @@ class OffsetStore(OnePosition, StoreContext):
     # -------------------------------------------------------------------------------------- loading
 
     def progress(self) -> LoadProgress:
-        """Returns the progress of loading, also once loaded: partitions ready, bytes read, seconds."""
+        """Returns the progress of loading, also after its end: partitions ready, bytes read, seconds."""
         _ = self._open_core  # a closed store is refused
         return self._open_partitions.progress()
 
     def wait_loaded(self, timeout: float | None = None) -> bool:
         """Waits up to `timeout` seconds until everything is loaded; returns whether it is.
 
-        If a log partition could not be loaded, raises its StorageError or CapacityError, as calls
-        about its groups do.  Warns as `offsetlog.open`, also of what the disk cannot read.
+        If a log partition could not be loaded, raises its StorageError or CapacityError, as calls about its groups do.
+        Warns as `offsetlog.open` does, also about bytes that the disk cannot read.
         """
         core = self._open_core
         if not self._open_partitions.wait_loaded(timeout):
@@ -173,17 +172,17 @@ class OffsetStore(OnePosition, StoreContext):
     def health(self) -> StoreHealth:
         """Returns the faults of the log partitions and of the directory.
 
-        Covers the partitions loaded so far, and does not wait for the others.
+        The result covers the log partitions that are loaded now; the call does not wait for the others.
         """
         reports = self._maintenance.status().reports
         left = {number: report.quarantine for number, report in reports.items()}
         return inspection.health(self._open_core, self._open_partitions, left)
 
     def recoveries(self) -> dict[int, dict[str, Any]]:
-        """Returns by partition what opening found and did: tails cut, swaps finished, corruption.
+        """Returns by log partition the results of its recovery: truncated tails, completed swaps, corruption.
 
-        "snapshot" is the offset of the snapshot from which the load went on, or None;
-        "snapshot_discarded" the reason why an existing snapshot could not be used.
+        "snapshot" is the log offset of the snapshot that was loaded, or None; "snapshot_discarded" is the reason why an
+        existing snapshot could not be used.
         """
         return inspection.recoveries(self._open_core)
 
@@ -198,27 +197,25 @@ class OffsetStore(OnePosition, StoreContext):
         monotonic: bool = False,
         durability: Durability | None = None,
     ) -> Position:
-        """Commits positions of one group: all of them or none, however many, even if it crashes.
+        """Commits positions of one group: all or none of them, however many, also after a crash.
 
         Args:
-            group: the consumer group; "" is one.
-            offsets: maps each key to the next offset that the group will read, alone or
-                with metadata and epoch.  A key is a TopicPartition, a tuple (topic, partition), or
-                another client's object with both, whose own offset is not read.  For a type checker
-                all keys are of one type, or those of a `dict[PartitionKey, ...]`.  A topic id is
-                written only as `StoreConfig.write_offset_value_v4` allows.
-            expected: for any of the keys the offset that must be committed now, alone or in a
-                position as `fetch` returns it, None for none; otherwise nothing is written.
-            monotonic: nothing is written if any offset would go back.
+            group: the consumer group; "" is a valid name.
+            offsets: maps each key to the next offset that the group will read, alone or with metadata and epoch.  A key
+                is a TopicPartition, a tuple (topic, partition), or another client's object with both attributes, whose
+                offset is ignored.  For a type checker, all keys have one type, or the mapping is a `dict[PartitionKey,
+                ...]`.  A topic id is written only as `StoreConfig.write_offset_value_v4` allows.
+            expected: for any of the keys, the offset that must be the committed one now: alone, in a position as
+                `fetch` returns it, or None for no position.  If one differs, nothing is written.
+            monotonic: if any offset is lower than the committed one, nothing is written.
             durability: overrides the store's for this call.
 
         Returns:
-            The place of the commit in the log (`commit_one` returns the log offset alone).
+            The position of the commit in the log (`commit_one` returns only the log offset).
 
         Raises:
-            InvalidArgumentError: one of its kinds (GroupError, TopicError, PartitionError,
-                OffsetError, MetadataTooLargeError, StringTooLongError, ArgumentTypeError,
-                ConfigError); nothing was written.
+            InvalidArgumentError: an argument is not valid (GroupError, TopicError, PartitionError, OffsetError,
+                MetadataTooLargeError, StringTooLongError, ArgumentTypeError, ConfigError); nothing was written.
             ExpectedOffsetError, RewindError: a condition does not hold; the error names the
                 partition and both offsets.
             StateError: the store is closed or read-only, or the log partition has failed.
@@ -239,9 +236,9 @@ class OffsetStore(OnePosition, StoreContext):
     ) -> Ticket:
         """Commits without waiting for the disk; `ticket.result(timeout)` or `await ticket` waits.
 
-        Until the ticket is done the commit survives the end of the process, and not the loss of
-        power.  A wait for the ticket, and `flush`, have it flushed now; without them it is flushed
-        within `StoreConfig.flush_interval_ms`, one second, and with None there not before the close.
+        Until the ticket is done, the commit survives the end of the process but not a loss of power.  A wait for the
+        ticket flushes the commit at once, as `flush` does.  Otherwise it is flushed within
+        `StoreConfig.flush_interval_ms`, by default one second; if that is None, only when the store is closed.
         """
         return self._open_core.commit_async(
             group, offsets, expected=expected, monotonic=monotonic, durability=durability
@@ -252,17 +249,17 @@ class OffsetStore(OnePosition, StoreContext):
 
         All rows of a group are committed, or none.
 
-        Required columns: group and topic (string, large_string, or dictionaries of them), partition
-        and offset (integers of any width).  Optional columns: leader_epoch (integers; null is -1),
-        commit_timestamp (integers in milliseconds, or timestamps of any unit; null is the store's
-        clock), metadata (string; null is "").  expire_timestamp, topic_id, log_partition and
-        log_offset, which `to_arrow` returns, are ignored.  Any other column is refused.  If rows
-        have the same key, the last one counts.
+        Required columns: group and topic (string, large_string, or dictionaries of them), partition and offset
+        (integers of any width).  Optional columns: leader_epoch (integers; null is -1), commit_timestamp (integers in
+        milliseconds, or timestamps of any unit; null is the store's clock), metadata (string; null is "").
+        expire_timestamp, topic_id, log_partition and log_offset, which `to_arrow` returns, are ignored.  Any other
+        column is refused.  If several rows have the same key, the last one counts.
 
         Raises:
             InvalidArgumentError: a column is missing, has another type or nulls, or holds a value
                 that `commit` would refuse (`item` is its row); nothing was written.
-            StateError, StorageError: groups in partitions written before the failure stay written.
+            StateError, StorageError: a log partition failed; the rows already written to other log partitions stay
+                committed.
         """
         return commit_columns.commit_arrow(self._open_core, batch, durability=durability)
 
@@ -273,9 +270,9 @@ class OffsetStore(OnePosition, StoreContext):
         *,
         durability: Durability | None = None,
     ) -> int:
-        """Deletes `partitions` of a group, or by default all; returns the number of records deleted.
+        """Deletes `partitions` of a group, or by default all its positions; returns the number of deleted records.
 
-        A group with members is deleted too, because the store does not know members.
+        The store does not know members, so a group with members is deleted too.
 
         Raises:
             TooLargeError: the tombstones do not fit one batch; several batches would not be atomic.
@@ -296,25 +293,25 @@ class OffsetStore(OnePosition, StoreContext):
     ) -> ExpiryReport:
         """Deletes expired positions, and groups that have nothing left.
 
-        Positions of a group with members, and positions for which an open transaction has a value,
-        do not expire.  Positions committed meanwhile survive.  An open store can expire positions
-        by itself (`MaintenanceConfig`); by default it does not.
+        A position does not expire while its group has members or an open transaction has a value for it.  Positions
+        committed during the call survive.  An open store can expire positions by itself (`MaintenanceConfig`); by
+        default it does not.
 
         Args:
             retention_ms: milliseconds for every group that `retention` does not name, None for
                 never.
-            retention: the same by group or "prefix*".  If neither is given, the settings of the
-                store count.
+            retention: milliseconds by group or "prefix*".  If neither argument is given, the settings of the store
+                apply.
             dry_run: deletes nothing; the report counts the positions that would be deleted.
-            trust_clock: goes by this machine's clock even if it was set, or the log has a record
+            trust_clock: uses this machine's clock even if it was set while the store was open, or the log has a record
                 with a later time.
             durability: overrides the store's durability for this call.
 
         Raises:
-            ClockError: the clock cannot be right: it is before the newest record, or was set while
-                the store was open; nothing was deleted.
-            InvalidArgumentError, StateError, StorageError: a partition refused (a damaged one is
-                read-only); expired positions in all others were deleted.
+            ClockError: the clock cannot be trusted, because the newest record has a later time or the clock was set
+                while the store was open; nothing was deleted.
+            InvalidArgumentError, StateError, StorageError: a partition refused (a damaged one is read-only); the
+                expired positions of all others were deleted.
         """
         chosen = _retention.checked_retention(retention_ms, retention)
         return _retention.expire(
@@ -344,18 +341,18 @@ class OffsetStore(OnePosition, StoreContext):
         return transaction.begin(self._open_core, group, producer_id, producer_epoch, durability)
 
     def transactions(self) -> list[OpenTransaction]:
-        """Returns the open transactions, sorted by partition, then the oldest first.
+        """Returns the open transactions, sorted by log partition and then by age, oldest first.
 
-        To end one that a crash left open, call `abort_transaction`, or go on with its producer
-        under the same id.
+        To end a transaction that a crash left open, call `abort_transaction`, or continue its producer under the same
+        id.
         """
         return transaction.open_transactions(self._open_core)
 
     def abort_transaction(self, producer_id: int) -> int:
-        """Aborts the transactions that a producer left open; returns in how many partitions.
+        """Aborts the transactions that a producer left open; returns the number of log partitions that had one.
 
-        `transactions` lists the open ones.  Do not abort a producer that still runs: its next
-        commit fails.
+        `transactions` lists the open transactions.  Do not abort those of a running producer, because its next commit
+        would fail.
 
         Raises:
             TransactionError: the producer has no open transaction in any partition.
@@ -374,19 +371,18 @@ class OffsetStore(OnePosition, StoreContext):
         *,
         at: Moment | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns the committed positions of a group, only for `partitions` if given.
+        """Returns the committed positions of a group.
 
-        A group that is not there has none.
+        A group that does not exist has no positions.
 
         Args:
             group: the consumer group.
-            partitions: only these.
-            at: the moment whose state to return; None for now.
+            partitions: the partitions to return; all by default.
+            at: the moment of the state to read; None for now.
 
         Raises:
-            InvalidArgumentError: one of its kinds; `partitions` is a list, of one TopicPartition
-                also.
-            HistoryError: the commits of that moment were cleaned away, or have no times.
+            InvalidArgumentError: an argument is not valid; `partitions` must be a list even for one TopicPartition.
+            HistoryError: the records up to that moment were cleaned away, or have no times.
             OffsetOutOfRangeError: `at` is above the end of the log.
             InsideCommitError: `at` is a log offset inside a commit.
             StateError: the store is closed, or the log partition has failed.
@@ -421,12 +417,11 @@ class OffsetStore(OnePosition, StoreContext):
         retention_ms: int | None = None,
         retention: Mapping[str, int | None] | None = None,
     ) -> pyarrow.Table:
-        """Returns the positions that have expired, and those that will within some time if idle.
+        """Returns the positions that have expired, or will expire within some time unless committed again.
 
-        Nothing is written.  The table has one row for each position, and one for each group that
-        will have no positions left; its columns are the fields of `types.Expiring`, and
-        `offsetlog.retention.listed` turns the rows into such objects.  Commits wait at most while
-        one topic of a group is read.  Arguments as `expire`.
+        Nothing is written.  The table has one row for each position, and one for each group that will have no positions
+        left; its columns are the fields of `types.Expiring`, and `offsetlog.retention.listed` turns the rows into such
+        objects.  A commit waits at most while one topic of a group is read.  The other arguments are those of `expire`.
         """
         chosen = _retention.checked_retention(retention_ms, retention)
         return _retention.expiring(
@@ -446,9 +441,9 @@ class OffsetStore(OnePosition, StoreContext):
         return inspection.digest(self._open_core, physical=physical)
 
     def verify(self) -> StoreVerification:
-        """Reads every log again, compares, and returns a list of the problems, empty if sound.
+        """Reads every log again, compares it with the state, and returns a list of the problems, empty if sound.
 
-        Commits go on meanwhile.  `findings` and `ways` of the result say more (docs/verify.md).
+        Commits continue during the call.  `findings` and `ways` of the result hold the details (docs/verify.md).
         """
         from offsetlog.verify.store import verify_store  # its imports take long
         core, gone = self._open_core, self._open_partitions.missing().values()
@@ -458,8 +453,8 @@ class OffsetStore(OnePosition, StoreContext):
     def memory(self) -> dict[str, int]:
         """Returns the bytes of memory by component, over all partitions, and their `total`.
 
-        `string_bytes` (the distinct strings) and `free` (allocated but unused) are parts of the
-        others.  `snapshot` estimates the memory of a snapshot that is being written.
+        `string_bytes` (the distinct strings) and `free` (allocated but unused) are included in other components.
+        `snapshot` estimates the memory of a snapshot that is being written.
         """
         return inspection.memory(self._open_core, self._maintenance.snapshot_bytes)
 
@@ -476,7 +471,7 @@ class OffsetStore(OnePosition, StoreContext):
     def history(self, group: str, topic: str, partition: int) -> History:
         """Returns the records of one position, oldest first, and the point from which they are complete.
 
-        A group or topic that is not there has none.
+        A group or topic that does not exist has no records.
 
         Raises:
             InvalidArgumentError, StateError, StorageError: see `offsetlog.errors`.
@@ -500,13 +495,13 @@ class OffsetStore(OnePosition, StoreContext):
 
         Args:
             a: the moment of `Change.before`; None for now.
-            b: the moment of `Change.after`; None for now.  It may be the earlier one.
-            group: only this group.  Required with log offsets, because each log partition counts
-                its own.
+            b: the moment of `Change.after`, which may be earlier than `a`; None for now.
+            group: the group to compare; all by default.  Required with log offsets, because each log partition has its
+                own.
 
         Raises:
-            HistoryError, OffsetOutOfRangeError, InsideCommitError: as `fetch`, of one of them.
-            InvalidArgumentError, StateError, StorageError: as `offsetlog.errors` says.
+            HistoryError, OffsetOutOfRangeError, InsideCommitError: as in `fetch`, for either moment.
+            InvalidArgumentError, StateError, StorageError: see `offsetlog.errors`.
         """
         return self._timeline.diff(a, b, group)
 
@@ -519,30 +514,30 @@ class OffsetStore(OnePosition, StoreContext):
         dry_run: bool = False,
         delete_all: bool = False,
     ) -> list[Change]:
-        """Commits the positions that a group had at a moment again; returns what changed.
+        """Commits again the positions that a group had at a moment; returns the changes.
 
-        The restore is one new commit, all or nothing, written only if the group is still as it was
-        when it was read; existing records stay.  Positions that did not exist at that moment are
-        deleted.  The group's members and open transactions stay as they are.
+        The restore is one new commit, all or nothing; existing records stay.  It is written only if no position of the
+        group changed after it was read.  Positions that did not exist at that moment are deleted.  The group's members
+        and open transactions stay unchanged.
 
         Args:
             group: the consumer group.  Stop its consumers first: their next commits would override
                 the restored positions.
             at: the moment.
-            partitions: only these.
-            dry_run: write nothing; returns what would change.
-            delete_all: permits a restore that leaves no offset of the group, or to a moment at which it had none.
+            partitions: the partitions to restore; all by default.
+            dry_run: writes nothing; returns the changes that would be made.
+            delete_all: permits a restore that deletes all offsets of the group, or to a moment at which it had none.
 
         Returns:
-            The changes; none where nothing differs, as for a group that never was.
+            The changes; empty if nothing differs, as for a group that never existed.
 
         Raises:
-            HistoryError, OffsetOutOfRangeError, InsideCommitError: as `fetch`.
-            DeletesGroupError: it takes `delete_all`.
-            ReadOnlyError: the store is, or the log partition is damaged (not with `dry_run`).
-            ConditionError: the group went on committing, faster than it could be read.
-            TooLargeError: there are deletions among the changes, and not all of them fit one batch.
-            InvalidArgumentError, StateError, StorageError: as `offsetlog.errors` says.
+            HistoryError, OffsetOutOfRangeError, InsideCommitError: see `fetch`.
+            DeletesGroupError: the restore would delete all offsets of the group, and `delete_all` is False.
+            ReadOnlyError: the store is read-only, or the log partition is damaged (not with `dry_run`).
+            ConditionError: the group committed between the read and the write of every attempt.
+            TooLargeError: the changes include deletions and do not fit one batch.
+            InvalidArgumentError, StateError, StorageError: see `offsetlog.errors`.
         """
         return self._restorer.restore(
             group, at, partitions, dry_run=dry_run, delete_all=delete_all
@@ -568,11 +563,11 @@ class OffsetStore(OnePosition, StoreContext):
         Offsets of open and aborted transactions do not count.  `gaps` of the result names cleaned log offsets.
 
         Args:
-            since: only those of this time or later, and those without a time.
+            since: returns only rewinds at this time or later, and those whose time is unknown.
             group: only this group.
 
         Raises:
-            InvalidArgumentError, StateError, StorageError: as `offsetlog.errors` says.
+            InvalidArgumentError, StateError, StorageError: see `offsetlog.errors`.
         """
         return find_rewinds(self._timeline, since, group)
 
@@ -587,17 +582,17 @@ class OffsetStore(OnePosition, StoreContext):
     ) -> Undeletion:
         """Commits deleted positions of a group again, with their last values or those of a moment.
 
-        Existing positions stay as they are.  It is one commit, as in `restore`.
+        Existing positions stay unchanged.  The deleted positions are written in one commit, as in `restore`.
 
         Args:
             group: the consumer group.
-            partitions: only these.
-            at: a moment at which they existed; None for the last value of each.
+            partitions: the partitions to restore; all deleted ones by default.
+            at: a moment at which the positions existed; None for the last value of each.
             since: without `at`, only those deleted at this time or later.
             dry_run: writes nothing; returns the positions that would be restored.
 
         Raises:
-            OffsetLogError: as in `restore`.
+            OffsetLogError: see `restore`.
         """
         return self._restorer.undelete(group, partitions, at, since, dry_run=dry_run)
 
@@ -605,7 +600,7 @@ class OffsetStore(OnePosition, StoreContext):
 
     @property
     def maintenance(self) -> Maintenance:
-        """The store's own maintenance: settings, decisions, results, transactions that block it."""
+        """The store's own maintenance: its settings, decisions and results, and the transactions that block it."""
         return self._maintenance
 
     def compact(
@@ -618,23 +613,23 @@ class OffsetStore(OnePosition, StoreContext):
         delete_retention_ms: int | None = None,
         progress: Progress | None = None,
     ) -> list[CleaningReport]:
-        """Cleans logs now, whatever their size; commits and reads go on.  An interrupt stops it.
+        """Cleans logs now, whatever their size; commits and reads continue.  An interrupt stops the cleaning.
 
         Args:
             log_partitions: numbers of log partitions, None for all.
             roll: whether to close active segments so that they can be cleaned.
-            ratio: only logs of which more than this share was written after their last cleaning.
-            again: also cleans what was cleaned before, which drops tombstones past their time.
+            ratio: cleans only logs with more than this share written after their last cleaning.
+            again: also cleans segments that were cleaned before, which drops tombstones past their retention.
             delete_retention_ms: overrides the setting.
             progress: called ten times a second with log partition, bytes read and bytes to read.
 
         Returns:
-            For each log the snapshot that was written, or the reason why none was.
+            A report for each log: its cleaning, or the reason why it was not cleaned.
 
         Raises:
             InvalidArgumentError: a log partition does not exist.
             ReadOnlyError, ClosedError: see `offsetlog.errors`.
-            StateError, StorageError, CapacityError: one log failed; the others were cleaned.
+            StateError, StorageError, CapacityError: a log failed; the others were cleaned.
         """
         _ = self._open_core  # a closed store is refused before anything else
         return self._maintenance.compact(
@@ -651,9 +646,8 @@ class OffsetStore(OnePosition, StoreContext):
     def refresh(self) -> None:
         """Reads the logs of a read-only store again, so that it shows later commits too.
 
-        A read meanwhile sees either the old state or the new one.  It takes as long as opening, and
-        memory for both states.  Does nothing in a store that is open for writing, which is always
-        up to date.
+        A concurrent read sees either the old state or the new one.  The refresh takes as long as opening, and needs
+        memory for both states.  In a store that is open for writing, which is always up to date, it does nothing.
 
         Raises:
             PartitionCountError: the directory now has another number of partitions; open it again.
@@ -661,7 +655,7 @@ class OffsetStore(OnePosition, StoreContext):
                 state.
 
         Warns:
-            CorruptionWarning: as `offsetlog.open`.
+            CorruptionWarning: see `offsetlog.open`.
         """
         core = self._open_core
         if self._read_only:
@@ -669,10 +663,11 @@ class OffsetStore(OnePosition, StoreContext):
             self._warn_of_damage()
 
     def snapshot(self, log_partitions: Iterable[int] | None = None) -> list[SnapshotReport]:
-        """Writes snapshots of log partitions, which make the next open fast; commits go on.
+        """Writes snapshots of log partitions, which make the next open fast; commits continue.
 
-        Flushes first.  While it runs it needs memory for one more log partition.  A snapshot is a
-        cache and can be deleted at any time.
+        The call flushes first, and needs memory for one more log partition while it runs.  A snapshot is a cache and
+        can be deleted at any time.  The report of a log shows its new snapshot, or the existing one if that has the
+        same log offset.
 
         Raises:
             CorruptionError: a log is damaged or incomplete, which a snapshot would hide; the other
@@ -692,8 +687,8 @@ class OffsetStore(OnePosition, StoreContext):
         A second call does nothing.
 
         Raises:
-            OffsetLogError: something could not be written; the store is closed nevertheless, and
-                recovers when it is opened next.
+            OffsetLogError: a file could not be written; the store is closed nevertheless, and the next open recovers
+                it.
         """
         core, self._core = self._core, None
         if core is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Transaction:
     """A context manager, from `OffsetStore.transaction`, that commits, or aborts on an exception.
 
-    Its commits are invisible until it ends.  Only one thread may use it at a time.
+    Commits in the transaction are invisible until it ends.  Only one thread may use it at a time.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class Transaction:
         Raises:
             InvalidArgumentError: an argument was refused; nothing was written.
             TransactionError: the transaction has ended.
-            DiskFullError: nothing of this call was written, unless it was larger than a segment.
-                A transaction begins only once the space for its end is reserved.
+            DiskFullError: nothing of this call was written, unless the call was larger than a
+                segment.  A transaction begins only after the space for its end is reserved.
             StateError, StorageError: nothing of this call was written, or the partition failed.
         """
         if self._ended:
             raise TransactionError("the transaction has ended")
         if not self._written:
-            # An argument is refused before anything is written, so that nothing has to be undone.
+            # Invalid arguments are refused before anything is written, so that nothing has to be undone.
             partition = self._core.ready(self._core.number_of(self._group))
             partition.check_producer(self._producer_id, self._producer_epoch)
         try:
@@ -60,7 +60,8 @@ class Transaction:
                 self._group, offsets, self._producer_id, self._producer_epoch
             )
         except DiskFullError:
-            # The first batches of a very large commit may have been written; then the end must be, too.
+            # The first batches of a very large commit may have been written; the end of the transaction is then needed
+            # too.
             self._written = self._written or self._is_open()
             raise
         self._written = True
@@ -92,12 +93,12 @@ class Transaction:
             self._core.wait_durable(partition.number, end_offset, term, self._durability)
 
     def abort(self) -> None:
-        """Drops the positions written in it; leaving the context then does nothing.
+        """Drops the positions written in the transaction; leaving the context then does nothing.
 
         Raises:
-            DiskFullError: the end could not be written, because the disk was full when the store
-                was opened, or too many transactions are open.  The transaction stays open, and can
-                be ended later.
+            DiskFullError: the end of the transaction could not be written, because the disk was
+                full when the store was opened, or too many transactions are open.  The transaction
+                stays open, and can be ended later.
             StateError, StorageError: the partition failed.
         """
         self._end(commit=False)
@@ -147,7 +148,7 @@ def begin(
 
 
 def open_transactions(core: StoreCore) -> list[OpenTransaction]:
-    """Returns the open transactions, sorted by partition, then the oldest first."""
+    """Returns the open transactions, sorted by log partition and then by age, oldest first."""
     return [
         OpenTransaction(known[0], known[1], partition.number, *known[2:])
         for partition in core.attached()

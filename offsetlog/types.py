@@ -31,23 +31,23 @@ class NamesPartition(Protocol):
 
     @property
     def partition(self) -> SupportsIndex:
-        """Its partition."""
+        """The partition of the topic."""
 
 
 PartitionKey = tuple[str, SupportsIndex] | NamesPartition
-"""A topic and its partition where a call takes one: a TopicPartition, a plain tuple, or another library's object."""
+"""A topic and its partition, as calls accept them: a TopicPartition, a plain tuple, or another library's object."""
 
-#: The keys of a mapping, all of one type, and those of a second mapping.
+#: The type of all keys of a mapping, and of all keys of a second mapping.
 Key = TypeVar("Key", bound=PartitionKey)
 OtherKey = TypeVar("OtherKey", bound=PartitionKey)
 
 
 def key_of(named: Any) -> TopicPartition | None:
-    """Returns the topic and the partition that a caller names, None where nothing says that it names them.
+    """Returns the topic and the partition that a caller named, None if the object names none.
 
-    That is a tuple of two, or an object of another library, also a longer tuple, with the attributes `topic`, a str,
-    and `partition`.  Whatever else the object carries, as an offset, is not read.  A partition is a plain int where it
-    is an integer of any type; otherwise it is as it was given, for whoever checks its domain.
+    A tuple of two names them, and so does any object, such as a longer tuple of another library, with the attributes
+    `topic`, a str, and `partition`.  Other attributes, such as an offset, are ignored.  An integer of any type becomes
+    a plain int; any other partition is returned as given, for the caller to check.
     """
     if isinstance(named, tuple) and len(named) == 2:
         topic, partition = named
@@ -78,9 +78,9 @@ class OffsetAndMetadata(NamedTuple):
         leader_epoch: the epoch of the last record read, -1 for unknown.
         commit_timestamp: when it was committed, in milliseconds since 1970; -1 to use the store's clock.
         expire_timestamp: when it expires, in milliseconds since 1970; -1 if the record does not say.
-        topic_id: Kafka's id of the topic, or None.  Committing one writes it only where values of version 4 are
-            written: with `StoreConfig(write_offset_value_v4="always")`, and with "auto", the default, where the
-            partition already holds such values.  Otherwise it is silently left out.
+        topic_id: Kafka's id of the topic, or None.  A commit writes it only in values of version 4, and silently omits
+            it otherwise.  `StoreConfig(write_offset_value_v4="always")` writes version 4; "auto", the default, writes
+            it if the log partition already holds such values.
     """
 
     offset: int
@@ -97,17 +97,17 @@ Committed = (
     | tuple[SupportsIndex, str, SupportsIndex, SupportsIndex, SupportsIndex]
     | tuple[SupportsIndex, str, SupportsIndex, SupportsIndex, SupportsIndex, UUID | None]
 )
-"""The value of a commit: an offset, an OffsetAndMetadata, or a plain tuple that begins like one."""
+"""The value of a commit: an offset, an OffsetAndMetadata, or a plain tuple of the first fields of one."""
 
 
 Durability = Literal["process", "disk"]
-"""A commit survives this when it returns: the end of the process, or the loss of power."""
-#: Where a log that is missing may be made: nowhere, in a directory that is new or empty, also among other files.
+"""The failure that a commit survives once it has returned: the end of the process, or a loss of power."""
+#: Where a missing log may be made: nowhere, in a new or empty directory, or also in a directory with other files.
 Create = Literal["never", "new", "anywhere"]
 
 
 class Position(NamedTuple):
-    """The place of a commit in the log: the result of a commit.
+    """The position of a commit in the log, which a commit returns.
 
     Attributes:
         log_partition: the partition of the offsets topic, chosen by the group's name.
@@ -129,7 +129,7 @@ class OpenTransaction(NamedTuple):
         last_timestamp: the time of its last batch, in milliseconds since 1970.
         groups: the groups of its positions.
         positions: how many positions a COMMIT would change now.
-        own: whether offsetlog writes it itself, for one large commit, and will end it.
+        own: whether offsetlog began it itself, for one large commit, and will end it.
     """
 
     producer_id: int
@@ -164,10 +164,10 @@ class PartitionHealth(NamedTuple):
     """A log partition with a fault.
 
     Attributes:
-        log_partition: its number.
-        state: "missing" (it has no directory), "unreadable" (the disk cannot read its bytes), "failed" (until the store
-            is opened again), "read-only" (commits are missing, or bytes are damaged), "in doubt" (records may be
-            missing; commits go on) or "quarantined" (the cleaner leaves some segments unchanged; commits go on).
+        log_partition: the number of the log partition.
+        state: "missing" (it has no directory), "unreadable" (the disk cannot read its bytes), "failed" (refuses calls
+            until the store is opened again), "read-only" (commits are missing, or bytes are damaged), "in doubt"
+            (records may be missing; accepts commits) or "quarantined" (the cleaner skips segments; accepts commits).
         problems: the reasons, as errors that were not raised.
         quarantined: segments that the last cleaning left unchanged.
     """
@@ -182,7 +182,7 @@ class StoreHealth(NamedTuple):
     """The faults of a store.
 
     Attributes:
-        sound: whether there are none.
+        sound: whether the store has no faults.
         partitions: the log partitions with faults, by number.
         directory: problems outside the log partitions, such as a damaged checkpoint, as errors that were not raised.
     """
@@ -195,13 +195,13 @@ class StoreHealth(NamedTuple):
 class CleanShare(NamedTuple):
     """The records of one group in a log partition, and the effect that a clean would have on them.
 
-    Counts are of records unless stated otherwise.  The bytes of a batch, and the bytes that a clean frees of it, are
+    Numbers count records unless stated otherwise.  The bytes of a batch, and those of them that a clean frees, are
     divided among its records.
 
     Attributes:
-        group: its name; None for transaction markers and for records whose key names no group.
+        group: the name of the group; None for transaction markers and for records whose key names no group.
         records: all records of the group.
-        live_records: those that make up the present state, and all markers.
+        live_records: the records that make up the present state, and all markers.
         superseded: to be dropped, because a later record has the same key.
         aborted: to be dropped, because their transaction was aborted.
         expired_tombstones: to be dropped, because their retention is over.
@@ -234,7 +234,7 @@ class CleanSurvey(NamedTuple):
 
     Attributes:
         share: the records of all groups.
-        quarantine: the first of the segments that a clean would leave unchanged because they are damaged; None if none.
+        quarantine: the first segment that a clean would leave unchanged because it is damaged; None if no segment is.
     """
 
     share: CleanShare
@@ -242,17 +242,17 @@ class CleanSurvey(NamedTuple):
 
 
 class CleaningReport(NamedTuple):
-    """The result of one cleaning of one log; counts are of records unless stated otherwise.
+    """The result of one cleaning of one log; numbers count records unless stated otherwise.
 
     Attributes:
-        log_partition: its number.
+        log_partition: the number of the log partition.
         reason: why it was cleaned, or why it was not, in one sentence.
-        cleaned: whether it was; if not, all counts are 0.
-        complete: whether everything that could be cleaned was; if not, the next cleaning does the rest.
-        stopped: whether it was stopped by `close`, an interrupt, or a load or truncation of the log.
+        cleaned: whether the log was cleaned; if not, all numbers are 0.
+        complete: whether everything cleanable was cleaned; if not, the next cleaning does the rest.
+        stopped: whether `close`, an interrupt, or a load or truncation of the log stopped it.
         rolled: whether the active segment was closed for it.
         checkpoint: the first log offset that is not cleaned yet, -1 if nothing was cleaned.
-        floor: the log offset below which states of the log are no longer known, -1 if all are known.
+        floor: the log offset below which states of the log can no longer be queried, -1 if all can.
         bytes_before: the bytes of the log before it.
         bytes_after: the bytes of the log after it.
         segments_before: the number of segments before it.
@@ -268,7 +268,7 @@ class CleaningReport(NamedTuple):
         keyless_dropped: records dropped because they have no key; Kafka's cleaner drops them too.
         passes: how often the log was read; more than once if the keys did not fit in memory.
         quarantined: segments left unchanged because part of them is damaged.
-        quarantine: the first of those.
+        quarantine: the first of the quarantined segments.
         seconds: how long it took.
     """
 
@@ -300,21 +300,21 @@ class CleaningReport(NamedTuple):
 
 
 class Expiring(NamedTuple):
-    """A position that will expire, or a group that will have none left; times are in milliseconds since 1970.
+    """A position that will expire, or a group that will have no position left; times are in ms since 1970.
 
     Attributes:
         group: the consumer group.
-        topic: the topic; None if the row is about the group's own records, which go with its last position.
-        partition: its partition; None if the topic is.
-        expires_at: when it expires; None for a group whose last position went at an unknown time.
-        reason: where its time starts: "commit" at the position's commit, "empty" when the group became empty;
-            "expire_timestamp" if the record itself says when it expires; "group" for a group's own records.
-        counted_from: when its time started; with "expire_timestamp" it equals `expires_at`.
+        topic: the topic; None if the row is about the group's own records, which are deleted with its last position.
+        partition: the partition of the topic; None if `topic` is None.
+        expires_at: when it expires; None for a group whose last position was deleted at an unknown time.
+        reason: the event that starts the retention: "commit" for the position's commit, "empty" if the group became
+            empty; "expire_timestamp" if the record itself says when it expires; "group" for a group's own records.
+        counted_from: the time of that event; with "expire_timestamp" it equals `expires_at`.
         retention_ms: the retention in force for the group.
         rule: the group or "prefix*" that set this retention, None for the default.
-        offset: the committed offset; None if the topic is.
+        offset: the committed offset; None if `topic` is None.
         log_partition: the partition of the offsets topic.
-        log_offset: the log offset of the commit; None if the topic is.
+        log_offset: the log offset of the commit; None if `topic` is None.
     """
 
     group: str
@@ -335,11 +335,11 @@ class ExpiryReport(NamedTuple):
 
     Attributes:
         timestamp: the time for which the check was made, in milliseconds since 1970.
-        dry_run: whether nothing was deleted; then the counts say what would be.
+        dry_run: whether nothing was deleted, and the numbers count what would have been.
         partitions: how many log partitions were checked.
-        groups: groups checked: those with positions or records of their own.
-        groups_never: of those, groups whose positions never expire.
-        groups_held: of those, groups with members or with unreadable records: their positions do not expire.
+        groups: groups that were checked, which have positions or records of their own.
+        groups_never: checked groups whose positions never expire.
+        groups_held: checked groups whose positions do not expire now, because they have members or unreadable records.
         groups_removed: groups with nothing left.
         positions_expired: positions deleted.
         positions_pending: positions that did not expire only because an open transaction has a value for them.
@@ -376,16 +376,16 @@ class Digest(NamedTuple):
 
 
 class Way(NamedTuple):
-    """One of the ways in which a verification reached the state of a log partition.
+    """One method by which a verification computes the state of a log partition.
 
     Attributes:
-        log_partition: its number; None for files outside every partition's directory.
+        log_partition: the number; None for files outside every partition's directory.
         name: "live": the state in memory, made by commits in an open store; "loaded": the state that opening the
             directory gives; "replay": a plain replay of its files; "cleaned": a replay of the records that the cleaner
             would keep; "snapshot": the snapshot and the log after it.
-        end: the log offset up to which the state goes; -1 if this way was not taken.
-        digest: the digest of the state with log offsets (docs/digest.md); None if this way was not taken.
-        note: why it was not taken; "" if it was.
+        end: the log offset at which the state ends; -1 if this method was not used.
+        digest: the digest of the state with log offsets (docs/digest.md); None if this method was not used.
+        note: why this method was not used; "" if it was.
     """
 
     log_partition: int | None
@@ -399,15 +399,15 @@ class HistoryEntry(NamedTuple):
     """A record of one position in the log.
 
     Attributes:
-        log_offset: its log offset.
+        log_offset: the log offset of the record.
         timestamp: the record's time, in milliseconds since 1970; -1 if its format is too old to hold one.
         kind: "commit", or "delete" for a tombstone, which both a deletion and an expiry write.
         value: the committed position, None in a tombstone.
         outcome: "plain" outside transactions; in a transaction "committed", "aborted", or "open" until it ends.
         marker_offset: the log offset of the record that ended the transaction, None if none did.
-        effective_at: the log offset at which it took effect: its own, or that of the marker if a transaction committed
-            it; None if it never did, because the transaction was aborted or is open, or a newer record came before the
-            marker.  A tombstone takes effect at once, even in a transaction.
+        effective_at: the log offset at which it took effect: its own, or the marker's if a transaction committed it.
+            None if it took no effect: the transaction was aborted or is open, or a newer record came before the marker.
+            A tombstone takes effect at once, even in a transaction.
         producer_id: the producer of its transaction, -1 outside one.
         producer_epoch: the producer's epoch, -1 outside one.
     """
@@ -431,9 +431,9 @@ class History(Sequence[HistoryEntry]):
         entries: the records.
         log_partition: the partition of the offsets topic.
         end: the log offset up to which the log was read.
-        complete_from: the log offset from which on no record is missing; older records may have been cleaned away.  0
-            if none ever were.
-        complete_since: the time from which on no record is missing; None if nothing was cleaned, or if only the present
+        complete_from: the log offset from which no record is missing, 0 if nothing was cleaned; older records may have
+            been cleaned away.
+        complete_since: the time from which no record is missing; None if nothing was cleaned, or if only the present
             state is known.
         problems: errors about records and batches that could not be read.
     """
@@ -462,7 +462,7 @@ class Change(NamedTuple):
     Attributes:
         group: the consumer group.
         topic: the topic.
-        partition: its partition.
+        partition: the partition of the topic.
         before: the value in the first state, None if it has none.
         after: the value in the second state, None if it has none.
     """
@@ -492,7 +492,7 @@ class Appended(NamedTuple):
     Attributes:
         base_offset: the base offset of the batch, -1 if it was refused.
         next_offset: the log offset after the batch; once it is flushed up to here, the batch survives a power loss.
-        log_append_time: in ms, if the topic uses it or the batch was in the log already; otherwise -1.
+        log_append_time: in ms since 1970, if the topic uses it or the batch was in the log already; otherwise -1.
         is_duplicate: whether the batch was in the log already, because the producer sent it again.
         refusal: why it was refused, one of `_native.topic_log.REFUSALS`; "" if it was accepted.
         refused_records: the indexes of the first 1000 records that caused the refusal; empty if the whole batch did.
@@ -513,7 +513,7 @@ class TimedRecord(NamedTuple):
 
     Attributes:
         offset: the record's offset.
-        timestamp: the record's time, in ms.
+        timestamp: the record's time, in ms since 1970.
         leader_epoch: the leader epoch of its batch.
     """
 
@@ -544,9 +544,9 @@ class FileRange(NamedTuple):
     """A range of a segment's file, for sendfile.
 
     Attributes:
-        path: the file, which a cleaner may replace before it is opened; see `open`.
+        path: the file, which the cleaner may replace at any time; see `open`.
         position: the byte position of its start, where a batch begins.
-        size: its size in bytes; 0 if it is empty.
+        size: the size of the range in bytes; 0 if it is empty.
     """
 
     path: str
@@ -560,8 +560,8 @@ class FileRange(NamedTuple):
             offset: the log offset for which the range was requested.
 
         Returns:
-            The file, for the caller to close.  It keeps the range, whatever is cleaned later.  None
-            if the file was replaced or is gone: request the range again.
+            The file, for the caller to close; it keeps the range even if the log is cleaned later.
+            None if the file was replaced or deleted: request the range again.
 
         Raises:
             OSError: the file cannot be opened.
@@ -598,12 +598,12 @@ class PositionChange(NamedTuple):
         effective_at: the log offset at which it took effect: its own, or that of the marker if a
             transaction committed it.
         epoch: the leader epoch of that log offset, -1 if unknown; (epoch, effective_at + 1) is the
-            place after the change.
+            position in the log after the change.
         timestamp: the time of the record at that log offset, in milliseconds since 1970, -1 if it
             has none.
         group: the consumer group.
         topic: the topic.
-        partition: its partition.
+        partition: the partition of the topic.
         value: the position after the change; None if it was deleted or expired.
     """
 
@@ -619,18 +619,18 @@ class PositionChange(NamedTuple):
 
 
 class LogGap(NamedTuple):
-    """A range of a log whose changes a watch cannot report, or has reported and must take back.
+    """A range of a log whose changes a watch cannot report, or has reported and now retracts.
 
     Attributes:
         log_partition: the partition of the offsets topic.
         start: the first log offset of the range.
         end: the log offset after its last one.
-        reason: "cleaned": records in it are gone, because later ones have their keys, because they
-            were tombstones past their retention, or because they lay before the start of the log;
-            the records that are left follow.  The range may begin below the place of the watch, at
-            the beginning of a transaction that ends above it.  "damaged": batches in it cannot be
-            read.  "truncated": changes reported at and above `start` are no longer in the log, and
-            other changes may follow at the same log offsets.
+        reason: "cleaned": records in it are gone, because later records have their keys, or because
+            they were tombstones past their retention or below the start of the log; the remaining
+            records follow.  The range may begin below the position of the watch, at the first
+            record of a transaction that ends above it.  "damaged": batches in it cannot be read.
+            "truncated": changes reported at and above `start` are no longer in the log, and other
+            changes may follow at the same log offsets.
     """
 
     log_partition: int
@@ -645,10 +645,10 @@ class Leadership(NamedTuple):
     Attributes:
         epoch: the newest leader epoch that the replica was given or has in its log, -1 if none.
         leads: whether this replica is the leader in that epoch.
-        alone: whether it leads without other replicas.
-        term: grows whenever leadership ends here or the log is cut: a caller that waits for a record of one term can
-            never see it confirmed in another.
-        elected_end: the log end when this leader was elected.
+        alone: whether this replica leads without other replicas.
+        term: grows whenever this replica stops leading or its log is truncated.  A caller that waits for a record of
+            one term never sees it confirmed in another.
+        elected_end: the log end offset when this leader was elected.
     """
 
     epoch: int
@@ -664,7 +664,7 @@ class Deletion(NamedTuple):
     Attributes:
         group: the consumer group.
         topic: the topic.
-        partition: its partition.
+        partition: the partition of the topic.
         timestamp: the time of the tombstone, in milliseconds since 1970.  It does not say whether the position was
             deleted or expired.
         last: the value that was deleted; None if the log no longer holds it, or may hold only an older one.
@@ -693,7 +693,7 @@ class Undeletion(NamedTuple):
 
     Attributes:
         restored: the positions that were restored.
-        lost: those that were not: their values were cleaned away.
+        lost: the positions that were not restored, because their values were cleaned away.
     """
 
     restored: list[Change]

@@ -1,4 +1,5 @@
-# The columns of an Arrow table as plain memory.  They borrow from the arrays: keep those as long as the columns are used.
+# The columns of an Arrow table as plain memory.  The columns borrow from the arrays, which must stay alive as long as the
+# columns are used.
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -25,10 +26,10 @@ cdef struct batch_columns:
     const int64_t *commit_timestamps
     bint has_metadata
 
-# A pyarrow.Table of anything that Arrow can read, with all required columns and no unknown ones.
+# Returns a pyarrow.Table of any object that Arrow can read, with all required columns and no unknown ones.
 cdef object table_from(object pyarrow, object batch)
-# Once this has returned, all references of the arrays lie inside their buffers; the values are not checked.  `kept`
-# receives the arrays, `distinct` the number of groups in their dictionary, 0 for plain strings.
+# After the return, all references in the arrays are known to be inside their buffers; the values are not checked.  `kept`
+# receives the arrays, and `distinct` the number of groups in their dictionary, 0 for plain strings.
 cdef int take_columns(object pyarrow, object table, batch_columns *columns, list kept, size_t *distinct) except -1
 
 

@@ -1,6 +1,6 @@
-"""Takes the columns of an Arrow table as plain memory, checked so that no read is ever outside the buffers.
+"""Makes the columns of an Arrow table readable as plain memory, and checks that no read can be outside the buffers.
 
-Arrow checks its input only on request: the ends of strings and the indexes of dictionaries can be anything.
+Arrow checks its input only on request, so the ends of strings and the indexes of dictionaries can have any value.
 """
 
 from libc.stddef cimport size_t
@@ -32,7 +32,7 @@ cdef uintptr_t address_of(object buffer) except? 0:
 
 
 cdef object whole(object pyarrow, object column):
-    # A column as one array, without a copy if it is one already.
+    # Returns a column as one array, without a copy if it has only one chunk.
     is_dictionary = pyarrow.types.is_dictionary(column.type)
     # For plain strings and numbers this compares only sizes; references that Arrow itself follows are checked in full.
     column.validate(full=is_dictionary or pyarrow.types.is_string_view(column.type))
@@ -47,9 +47,9 @@ cdef object whole(object pyarrow, object column):
 
 
 cdef object plain_numbers(object pyarrow, object array):
-    # An optional column may have nulls: they become -1, as if the column were absent.  Times are milliseconds since 1970.
+    # Nulls of an optional column become -1, as if the column were absent.  Times are milliseconds since 1970.
     if pyarrow.types.is_timestamp(array.type):
-        # Finer units lose precision that no record can hold; coarser ones must fit.
+        # Finer units lose the precision that no record can hold; values of coarser units must fit.
         array = array.cast(pyarrow.timestamp("ms", array.type.tz), safe=array.type.unit in ("s", "ms")).cast(pyarrow.int64())
     elif pyarrow.types.is_null(array.type):
         array = array.cast(pyarrow.int64())

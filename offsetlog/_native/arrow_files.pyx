@@ -1,4 +1,4 @@
-"""The file port over a pyarrow file system, for reading only: S3, HDFS, or any that executors share."""
+"""The file port over a pyarrow file system, for reading only, such as S3, HDFS or any other that executors share."""
 
 import os
 import re
@@ -28,7 +28,7 @@ from offsetlog._native.csrc cimport (
 from offsetlog._native.files cimport FileSystem
 from offsetlog._native.status cimport keep_interrupt
 
-#: How many bytes are read at a time: a request to an object store takes tens of milliseconds, whatever its size.
+#: How many bytes are read at a time.  A request to an object store takes tens of milliseconds even if it is small.
 READ_AHEAD_BYTES = 8 << 20
 
 #: The signature of a request in a URL, which appears in Azure's errors.
@@ -36,7 +36,7 @@ _SIGNED = re.compile(r"(?i)\b(sig|signature|x-amz-(?:signature|credential|securi
 
 
 def failure_text(failure):
-    """Returns the text of a file system's failure in one line, without the signatures in URLs."""
+    """Returns the message of a file system's failure in one line, without the signatures in URLs."""
     lines = (line.strip() for line in (str(failure) or type(failure).__name__).splitlines())
     return _SIGNED.sub(r"\1=***", " ".join(line for line in lines if line))
 
@@ -117,7 +117,7 @@ cdef void _close(ol_file *file) noexcept with gil:
     try:
         opened.file.close()
     except BaseException as failure:
-        # All requested bytes were read.
+        # The failure is kept only for an interrupt, because all requested bytes were read.
         keep_interrupt(failure)
     Py_DECREF(opened)
 
@@ -197,7 +197,7 @@ cdef int _lock(ol_fs *fs, const char *path, ol_file **file, ol_error *error) noe
 cdef class ArrowFileSystem(FileSystem):
     """Reads through a pyarrow.fs.FileSystem; calls that write raise ReadOnlyError.  Paths are those of that file system.
 
-    Any thread may use it; each open file belongs to one thread.
+    Any thread may use the file system; each open file belongs to one thread.
     """
 
     cdef arrow_port *arrow

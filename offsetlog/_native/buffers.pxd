@@ -1,7 +1,7 @@
 # Converts Python objects to slices and back.
 #
-# A slice borrows from the object it was taken from: keep the object as long as the slice is used.  Python code runs here only
-# for objects that are neither a plain int nor a plain str.
+# A slice borrows from its object, which must stay alive as long as the slice is used.  Python code runs here only for objects
+# that are neither a plain int nor a plain str.
 
 from cpython.exc cimport PyErr_Clear
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_CheckExact
@@ -42,10 +42,10 @@ cdef int refuse_metadata(object value, size_t units_max) except -1
 # For numbers that are not exactly int: converts them through __index__, or refuses them.
 cdef int convert_number(object value, number_kind kind, int64_t *number) except -1
 
-# Milliseconds of a timeout in seconds; -1, no limit, for None, infinity, and times too far for any clock.
+# Returns the milliseconds of a timeout in seconds; -1 (no limit) for None, infinity, and times too long for any clock.
 cdef int64_t take_timeout(object seconds) except -2
 
-# Text from a log, which may not be valid UTF-8: decoded as Java decodes it.
+# Returns text from a log, which may not be valid UTF-8, decoded as Java decodes it.
 cdef str java_text(const uint8_t *data, size_t size)
 
 
@@ -106,7 +106,7 @@ cdef inline str text_of(const uint8_t *data, size_t size):
     return result
 
 
-# An instance of a NamedTuple class with room for `size` items, all of which the caller must set before anything else.
+# Returns an instance of a NamedTuple class for `size` items, all of which the caller must set before anything else.
 cdef inline object new_named_tuple(type kind, Py_ssize_t size):
     cdef void *raw = (<tuple_type *>kind).tp_alloc(<tuple_type *>kind, size)
     if raw == NULL:

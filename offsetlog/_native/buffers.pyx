@@ -1,4 +1,4 @@
-"""Converts Python objects to slices and back, and makes the errors of wrong arguments."""
+"""Converts Python objects to slices and back, and raises the errors for wrong arguments."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t
@@ -39,7 +39,7 @@ cdef tuple NUMBER_DOMAINS = (
 
 #: The refusal of a commit that names a position and no offset.
 OFFSET_MISSING = "the offset is missing: pass the next one that the group will read, an int or an OffsetAndMetadata"
-# Thirty years, in seconds: further than any deadline that is meant.
+# Thirty years, in seconds, which is longer than any intended timeout.
 cdef double TIMEOUT_MAX = 1e9
 
 

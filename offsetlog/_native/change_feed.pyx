@@ -1,6 +1,6 @@
 """The changes that take effect on the positions of one log partition, as Arrow columns or PositionChange objects.
 
-A feed reads the log below W, whatever the role of the replica; csrc/history/change_feed.h has the rules.
+A feed reads the log below the high watermark W, in any role of the replica; csrc/history/change_feed.h has the rules.
 """
 
 cimport cython
@@ -74,7 +74,7 @@ cdef str text_at(const ol_row_array *array, size_t row):
 
 
 cdef str name_at(const ol_row_array *array, size_t row, str last):
-    # Rows of one commit have the same group, and mostly the same topic: they share one object.
+    # Rows of one commit have the same group, and mostly the same topic, so they share one object.
     cdef int32_t start = array.ends[row]
     cdef int32_t size = array.ends[row + 1] - start
     cdef int32_t before
@@ -132,7 +132,7 @@ cdef class ChangeFeed:
     """Reads the changes that take effect in one log partition.  One thread at a time.
 
     Args:
-        log_partition: its number.
+        log_partition: the number of the log partition.
         groups: the names of the watched groups; None for all.
 
     Raises GroupError, CapacityError.
@@ -179,13 +179,13 @@ cdef class ChangeFeed:
         return self.feed.epoch
 
     def start(self, Partition partition not None, int64_t offset, int32_t epoch, int64_t known_below):
-        """Goes on from a log offset of an open partition.
+        """Starts or continues the feed at a log offset of an open partition.
 
         Args:
             partition: the partition.
             offset: the log offset from which to read.
-            epoch: the leader epoch of the record before it, -1 if there is none.
-            known_below: a gap between the offset and this one was reported before, and is not reported again.
+            epoch: the leader epoch of the record before that offset, -1 if there is no such record.
+            known_below: gaps between `offset` and this log offset were reported before, and are not reported again.
 
         Raises StorageError, CapacityError, OffsetOutOfRangeError, ClosedError.
         """
@@ -201,12 +201,12 @@ cdef class ChangeFeed:
             partition.leave()
 
     def extend_gap(self, int64_t below):
-        """Extends the last gap up to a log offset: missing records below it are not reported again."""
+        """Extends the last gap up to a log offset, so that missing records below it are not reported again."""
         if below > self.feed.known_below:
             self.feed.known_below = below
 
     def is_current(self):
-        """Whether nothing was cut off the log since `start`; raises ClosedError if the partition is closed."""
+        """Whether the log was not truncated since `start`; raises ClosedError if the partition is closed."""
         self.check_started()
         self.partition.enter()
         try:
@@ -240,8 +240,9 @@ cdef class ChangeFeed:
         """Reads about `rows` rows, or up to the next gap or W.
 
         Args:
-            blocks: of the view "changes"; the feeds of one thread share it.
-            rows: at least 1; the values of one transaction are not split, and may be more.
+            blocks: row blocks of the view "changes", which the feeds of one thread share.
+            rows: the number of rows, at least 1; exceeded by a transaction with more values, because its values are not
+                split.
             arrow: whether rows are returned as pyarrow.RecordBatch, otherwise as PositionChange.
 
         Returns:

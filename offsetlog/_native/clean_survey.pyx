@@ -58,23 +58,23 @@ cdef list _shares(const ol_clean_survey *survey):
 def survey(Partition partition not None, *, int64_t now_ms, bint closes_active, int64_t end_max=INT64_MAX,
            list holds=None, int64_t delete_retention_ms=86_400_000, size_t map_bytes=64 << 20,
            CleanControl control=None):
-    """Decides about every record of a log as a clean from its start would, and changes nothing.
+    """Decides about every record as a clean from the start of the log would, and changes nothing.
 
     Args:
-        partition: loaded; its log may be read-only.
+        partition: a loaded partition; its log may be read-only.
         now_ms: the time, in milliseconds since 1970.
         closes_active: whether the active segment is closed first, unless a transaction is open.
-        end_max, holds, delete_retention_ms, map_bytes: as for `cleaner.clean`.  It makes one pass.
-        control: ends it soon; then `stopped` is true in the report.
+        end_max, holds, delete_retention_ms, map_bytes: as in `cleaner.clean`.  The survey makes one pass.
+        control: the control that ends the survey; `stopped` is true in the report if it did.
 
     Returns:
-        (report, shares): the report of the run as a dictionary, with the counts `survey_segments` and `survey_batches` of
-        those that hold records; and a CleanShare for each group.  Use them only if the report is `complete`: otherwise
-        the keys did not fit `map_bytes`, or the run was stopped.
+        (report, shares): the report of the run as a dictionary, and a CleanShare for each group.  `survey_segments` and
+        `survey_batches` of the report count the segments and batches that hold records.  The results are valid only if the
+        report is `complete`; otherwise the keys did not fit in `map_bytes`, or the run was stopped.
 
     Raises:
         ClosedError, StateError, StorageError, CapacityError.
-        ChangedFileError: a segment was replaced or cut while it was read; load the log again.
+        ChangedFileError: a segment was replaced or truncated while it was read; load the log again.
     """
     cdef ol_clean_options options
     cdef ol_clean_report *report

@@ -1,4 +1,4 @@
-"""The cleaner of one partition, and the facts for deciding when to clean (docs/format/cleaner.md §8, docs/maintenance.md)."""
+"""Cleans one partition; returns the facts that decide when to clean (docs/format/cleaner.md §8, docs/maintenance.md)."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -91,7 +91,7 @@ cdef void _release(void *context, ol_slice output) noexcept with gil:
 
 @cython.final
 cdef class Compressor:
-    """The cleaner's port to `deflate`; any thread may call it, each call takes the GIL."""
+    """The cleaner's port to `deflate`.  Any thread may call it; each call takes the GIL."""
 
     def __cinit__(self):
         self._outputs = {}
@@ -118,10 +118,10 @@ cdef int _raise_floor(void *context, int64_t floor, ol_error *error) noexcept wi
 
 @cython.final
 cdef class CleanControl:
-    """Stops one run, and returns its progress.  Any thread may use it."""
+    """Stops one run, and returns its progress.  Any thread may use this object."""
 
     def stop(self):
-        """Ends the run soon; segments that it has replaced stay replaced."""
+        """Ends the run soon; segments that the run has replaced stay replaced."""
         self._stop = True
 
     @property
@@ -130,7 +130,7 @@ cdef class CleanControl:
         return bool(self._stop)
 
     def progress(self):
-        """Returns the bytes read and written so far, and the bytes still to read as far as known."""
+        """Returns the bytes read and written so far, and the bytes that are known to remain to be read."""
         return {
             "bytes_read": self._progress.bytes_read,
             "bytes_written": self._progress.bytes_written,
@@ -213,7 +213,7 @@ cdef ol_clean_hold *take_holds(list holds) except? NULL:
 
 
 cdef int _run(Partition partition, const ol_clean_options *options, ol_clean_report *report, ol_error *error) except -1000:
-    # Returns a status of the engine, without the GIL, while the partition cannot be closed.
+    # Returns the status of an engine call, made without the GIL while the partition cannot be closed.
     cdef int status
     partition.enter()
     try:
@@ -230,16 +230,16 @@ def clean(Partition partition not None, CleanControl control not None, *, int64_
     """Cleans the closed segments of one partition without the GIL; returns (report, failure).
 
     Args:
-        partition: of a writable log; loaded, unless it is replicated.
-        control: used by this run alone.
+        partition: a partition with a writable log, which is loaded unless it is replicated.
+        control: the control of this run alone.
         now_ms: the time, in milliseconds since 1970.
         first_dirty: the cleaner's checkpoint, -1 for none.
         end_max: records at or above this log offset are not cleaned.
-        holds: (group or prefix, whether it is a prefix, log offset) of groups whose history is kept from that offset on.
+        holds: (group or prefix, whether it is a prefix, log offset) of groups whose history is kept from that log offset on.
         delete_retention_ms: how long tombstones and markers stay after the run that first found them without older records.
         map_bytes: memory for the keys of one pass.
-        bytes_per_second: of reads and writes together; 0 for no limit.
-        raise_floor: called with a log offset before states below it are dropped; its exception ends the run.
+        bytes_per_second: the limit of reads and writes together; 0 for no limit.
+        raise_floor: called with a log offset before states below that offset are dropped; its exception ends the run.
 
     Returns:
         The report of what was done, as a dictionary, even if the run failed; and the failure or None.
@@ -271,7 +271,7 @@ def clean(Partition partition not None, CleanControl control not None, *, int64_
         options.raise_floor = _raise_floor
         options.raise_floor_context = <void *>floor_port
     options.holds = take_holds(listed)
-    # On the heap: its quarantine alone is too large for a thread's stack.
+    # Allocated on the heap, because its quarantine alone is too large for a thread's stack.
     report = <ol_clean_report *>calloc(1, sizeof(ol_clean_report))
     if report == NULL:
         free(<void *>options.holds)
@@ -303,12 +303,12 @@ cdef struct replaying:
 
 
 cdef void _pass_over(void *context, const ol_batch *batch, const ol_error *error) noexcept nogil:
-    # A record that cannot be decoded is kept as it is; a replay of the log itself reports it.
+    # A record that cannot be decoded is kept unchanged; a replay of the log itself reports it.
     pass
 
 
 cdef int _replay(void *context, const ol_batch *batch, ol_error *error) noexcept nogil:
-    # The cleaner's batches are ours: an error in one is not damage of the log, and is reported as another kind of error.
+    # The cleaner made these batches, so an error in one is not damage of the log, and is reported as an InternalError.
     cdef replaying *work = <replaying *>context
     cdef ol_refusal refusal
     refusal.report = _pass_over
@@ -327,15 +327,16 @@ cdef int _replay(void *context, const ol_batch *batch, ol_error *error) noexcept
 
 def replay_cleaned(Partition partition not None, Replay into not None, *, int64_t now_ms, int64_t end_max=INT64_MAX,
                    int64_t delete_retention_ms=86_400_000, size_t map_bytes=64 << 20, CleanControl control=None):
-    """Applies to an empty replay what a cleaning would keep of a log, including the active segment; changes nothing.
+    """Applies to an empty replay the records that a cleaning, also of the active segment, would keep; changes nothing.
 
     Args:
         partition: loaded; its log may be read-only.
-        into: receives the records below the report's `told_end`; those above are the log's own.
+        into: receives the kept records below the report's `told_end`; from there on the log stays unchanged.
         now_ms: the time, in milliseconds since 1970.
         end_max: records at or above this log offset are not applied.
-        delete_retention_ms, map_bytes: as for `clean`.  It makes one pass, which ends where the keys no longer fit.
-        control: ends it soon; then `stopped` is true in the report, and the replay must not be used.
+        delete_retention_ms, map_bytes: as in `clean`.  There is only one pass, which ends where the keys no longer fit in
+            memory.
+        control: the control that ends the call; if it did, `stopped` is true in the report, and the replay must not be used.
 
     Returns:
         The report as a dictionary.
@@ -402,7 +403,7 @@ def roll(Partition partition not None):
 
 
 cdef tuple _ages(ol_log *log, int64_t base_offset):
-    # (-1, -1) if the segment was replaced meanwhile: the next inspection will find the new one.
+    # Returns (-1, -1) if the segment was replaced meanwhile; the next inspection will find the new one.
     cdef ol_log_segment_files files
     cdef ol_error error
     try:
@@ -416,10 +417,10 @@ cdef tuple _ages(ol_log *log, int64_t base_offset):
 def log_facts(Partition partition not None, bint ages=False):
     """Returns the facts for deciding about a clean of a log, as a dictionary.
 
-    Its fields: `segments`, ascending, as (base offset, bytes, whether active, first timestamp, largest timestamp), the
-    times only with `ages`, otherwise -1; `start`, `end`, `flushed`; `stable`, the first offset that is not final yet;
-    `entries`, the number of positions and group records, -1 if nothing is loaded; `damaged`, whether damage made the log
-    read-only.
+    The fields are: `segments`, ascending, as (base offset, bytes, whether active, first timestamp, largest timestamp), with
+    times of -1 unless `ages` is set; `start`, `end` and `flushed`, log offsets; `stable`, the first log offset that is not
+    final yet; `entries`, the number of positions and group records, -1 if nothing is loaded; `damaged`, whether damage made
+    the log read-only.
 
     Raises:
         StateError: the partition is closed or has failed.
@@ -439,7 +440,7 @@ def log_facts(Partition partition not None, bint ages=False):
     partition.enter()
     try:
         log = ol_partition_log(partition.handle)
-        # Read before the segments: appends in between only make the active one larger than its records.
+        # Read before the segments, so that appends in between only make the active segment longer than these positions.
         ol_partition_positions(partition.handle, &positions)
         stable = positions.watermark
         with nogil:

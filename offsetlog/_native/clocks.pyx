@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t
 
 @cython.final
 cdef class ManualClock:
-    """The time of day in milliseconds since 1970, which stands still until it is set.  The GIL guards it."""
+    """A time of day in milliseconds since 1970 that changes only when it is set.  The GIL guards it."""
 
     def __init__(self, int64_t now):
         self.now = now

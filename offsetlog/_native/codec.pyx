@@ -1,4 +1,4 @@
-"""The format's small functions for Python: hashes, checksums, and keys and values as objects."""
+"""Small functions of the format for Python: hashes, checksums, partition numbers and lengths."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t
@@ -40,7 +40,7 @@ def partition_for(group, int32_t count):
 
 
 def utf16_units(text):
-    """Returns the length of a str, or of the UTF-8 in bytes, in UTF-16 units, as Kafka's limits count."""
+    """Returns the length of a str, or of UTF-8 bytes, in UTF-16 units, which Kafka's limits count."""
     cdef c_bool valid = True
     return ol_utf16_units(_name(text), &valid)
 
@@ -51,7 +51,7 @@ def crc32c(const unsigned char[::1] data):
 
 
 def crc32c_implementation():
-    """Returns the implementation that this processor uses: sse4.2, armv8 or tables."""
+    """Returns the implementation of CRC-32C on this processor: sse4.2, armv8 or tables."""
     return ol_crc32c_implementation().decode()
 
 

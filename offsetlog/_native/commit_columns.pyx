@@ -1,8 +1,8 @@
 """Commits Arrow columns, plain or in a transaction, without creating an object for each row.
 
-Consecutive rows with the same group and topic are one run.  Every distinct group is numbered and hashed once.  Two counting
-sorts put the runs in the order of log partitions and groups, and each partition takes whole groups in pieces that stay in the
-processor's cache.
+Consecutive rows with the same group and topic form a run.  Every distinct group is numbered and hashed once.  Two counting
+sorts order the runs by log partition and group.  Each log partition gets whole groups, in pieces that fit the processor's
+cache.
 """
 
 import os
@@ -160,7 +160,7 @@ cdef flaw number_group_at(order_plan *plan, const string_column *column, size_t 
 
 
 cdef inline bint repeats(const string_column *column, size_t row) noexcept nogil:
-    # Whether a row, which is not the first, has the same string as the row before it.
+    # Returns whether a row, which is not the first, has the same string as the row before it.
     cdef int64_t place
     if column.numbers != NULL:
         return column.numbers[row] == column.numbers[row - 1]
@@ -235,7 +235,7 @@ cdef flaw check_metadata(ol_slice text, size_t units_max) noexcept nogil:
 
 
 cdef flaw check_integers(const batch_columns *batch, size_t *row) noexcept nogil:
-    # One pass without a branch; rows are checked one by one only if there is a flaw.
+    # One pass without a branch; rows are checked one by one only if one of them is invalid.
     cdef int32_t partitions = 0
     cdef int64_t offsets = 0
     cdef size_t at
@@ -338,7 +338,7 @@ cdef ol_position_row *fill_rows(ol_position_row *to, const batch_columns *batch,
 
 
 cdef size_t fill_piece(piece *to, const batch_columns *batch, const order_plan *plan, size_t start, size_t end) noexcept nogil:
-    # Collects the rows of the runs [start, end) of the order; returns how many.
+    # Collects the rows of the runs [start, end) of the order; returns their number.
     cdef ol_position_row *row = to.rows
     cdef ol_row_run *out = to.runs
     cdef const row_run *run
@@ -359,7 +359,7 @@ cdef size_t fill_piece(piece *to, const batch_columns *batch, const order_plan *
 
 
 cdef size_t end_of_piece(const order_plan *plan, size_t *group, size_t group_end) noexcept nogil:
-    # Selects whole groups, at least one.  Moves *group past the last of them; returns where their runs end.
+    # Selects whole groups, at least one.  Moves *group past the last of them; returns the index at which their runs end.
     cdef size_t rows = 0
     cdef size_t end = 0
     cdef int32_t number
@@ -382,14 +382,14 @@ cdef size_t largest_piece(const order_plan *plan) noexcept nogil:
     return largest
 
 
-# The producer of the transaction that the rows are written to; id -1: plain rows.
+# The producer of the transaction to which the rows are written; id -1 for plain rows.
 cdef struct producer:
     int64_t id
     int16_t epoch
 
 
 cdef class _Order:
-    """The columns of a batch and the order in which their rows are written; its shares use them together."""
+    """The columns of a batch and the order in which their rows are written; all shares of the batch use this object."""
 
     cdef batch_columns columns
     cdef order_plan plan
@@ -407,9 +407,9 @@ cdef class _Order:
 
 
 cdef class _Share:
-    """The groups of a batch that belong to one log partition; calling it writes them, on any thread.
+    """The groups of a batch that belong to one log partition.  Calling the share writes them, on any thread.
 
-    Shares of one batch may be written in parallel: each has its own rows and its own partition, and only reads the order.
+    Shares of one batch may be written in parallel, because each has its own rows and log partition and only reads the order.
     """
 
     cdef StoreCore core
@@ -487,20 +487,21 @@ def commit_arrow(StoreCore core not None, batch, *, durability=None):
 def write_in_transaction(StoreCore core not None, batch, int64_t producer_id, int16_t producer_epoch, admit not None, *, pool=None):
     """Writes the rows of a record batch or table into transactions of the producer, one in each log partition of the rows.
 
-    They take effect when each transaction ends, which the caller does (`Partition.end_transaction`).  If several rows have
-    the same key, the last one counts.
+    The caller ends each transaction (`Partition.end_transaction`), and the rows then take effect.  If several rows have the
+    same key, the last one counts.
 
     Args:
         core: the core of a store that is open for writing.
-        batch: columns as for OffsetStore.commit_arrow.
+        batch: columns as in OffsetStore.commit_arrow.
         producer_id: at least 0.
         producer_epoch: at least 0.
-        admit: called with the number of each log partition that has rows, before any is written there; if it returns False,
-            those rows are left out.
-        pool: a concurrent.futures.Executor of threads that write to several log partitions in parallel; None writes one by one.
+        admit: called with the number of each log partition that has rows, before they are written; if it returns False, the
+            rows of that log partition are skipped.
+        pool: a concurrent.futures.Executor of threads that write to several log partitions in parallel; None to write one by
+            one.
 
     Returns:
-        How many rows were written.
+        The number of rows that were written.
 
     Raises:
         InvalidArgumentError: nothing was written.
@@ -515,7 +516,7 @@ def write_in_transaction(StoreCore core not None, batch, int64_t producer_id, in
 
 
 cdef object write_batch(StoreCore core, batch, producer owner, object admit, object pool, list waits):
-    # Sorts the rows and writes them; returns how many were written.
+    # Sorts the rows and writes them; returns the number of rows written.
     import pyarrow
 
     cdef _Order order = _Order.__new__(_Order)
@@ -586,7 +587,7 @@ cdef object write_all(StoreCore core, producer owner, _Order order, object admit
     # Every directory is created before the first row is written.
     for group in range(order.plan.groups.count):
         core.ready(order.plan.log_partition[group])
-    # This many rows need fresh pages: wake the thread that extends files ahead of need, if it sleeps.
+    # This many rows need new pages, so the thread that extends files ahead of use is woken if it sleeps.
     if core.preparer != NULL:
         ol_preallocator_kick(core.preparer)
     shares = shares_of(core, owner, order, admit)
@@ -608,8 +609,9 @@ cdef object write_all(StoreCore core, producer owner, _Order order, object admit
 
 
 cdef object run_all(object pool, list shares, _Order order):
-    # When this returns or raises, every share has ended or will never begin: the caller ends the transactions that its rows are
-    # in.  An interrupt may come while a share is submitted, so that the pool has it and there is no future of it here.
+    # When this returns or raises, every share has ended or will never begin, because the caller then ends the transactions of
+    # its rows.  An interrupt may come while a share is being submitted; the pool then has the share, and this function has no
+    # future of it.
     from concurrent.futures import wait
 
     futures = []
@@ -627,7 +629,7 @@ cdef object run_all(object pool, list shares, _Order order):
 
 
 cdef object wait_for_all(list shares):
-    # Further interrupts are ignored: the first one is being raised.
+    # Further interrupts are ignored, because the first one is being raised.
     cdef _Share share
     for share in shares:
         while True:

@@ -1,4 +1,5 @@
-# The arguments of a commit as ol_items.  The items borrow from the objects: keep those as long as the items are used.
+# Converts the arguments of a commit to ol_items.  The items borrow from the objects, which must stay alive as long as the
+# items are used.
 
 from cpython.long cimport PyLong_CheckExact
 from cpython.tuple cimport PyTuple_Check, PyTuple_GET_ITEM, PyTuple_GET_SIZE
@@ -19,28 +20,28 @@ from offsetlog._native.csrc cimport (
     ol_slice_of,
 )
 
-# Takes an int, or a tuple with the first fields of OffsetAndMetadata; objects made on the way are added to `kept`.  With
-# `any_offset` it also takes negative offsets and leader epochs, which Kafka stores unchanged.
+# Accepts an int, or a tuple with the first fields of OffsetAndMetadata; adds the objects that it creates to `kept`.  With
+# `any_offset` it also accepts negative offsets and leader epochs, which Kafka stores unchanged.
 cdef int take_value(object value, ol_item *item, size_t metadata_units_max, list kept, bint any_offset) except -1
-# A dictionary that no other thread can change while the GIL is released, and that keeps every key and value alive.
+# Returns a dictionary that no other thread can change while the GIL is released, and that keeps every key and value alive.
 cdef dict own_dictionary(object offsets)
 cdef dict own_expected(object expected, object offsets)
 cdef int take_expected(ol_item *item, object key, dict expected, bint monotonic) except -1
-# Any other object than a bool is refused: "no" would be true.
+# Refuses every object but a bool, because a text such as "no" would count as true.
 cdef bint take_monotonic(object monotonic) except -1
 cdef int refuse_key(object key) except -1
-# {key: value} of the arguments of commit_one, which are a topic and its partition, or a key instead of both.
+# Returns {key: value} for the arguments of commit_one, which are a topic and its partition, or a key instead of both.
 cdef dict one_position(object topic, object partition, object offset, object metadata, object leader_epoch)
-# Topic and partition of a call that was given a key instead of both.
+# Returns the topic and partition of a call that was given a key instead of both.
 cdef tuple one_key(object key, object partition)
-# As `name_key`, for the error that is being raised and has the index; raises it again.
+# Does the work of `name_key` for the error that is being raised, which has the index; raises it again.
 cdef int name_raised(object offsets, Py_ssize_t taken) except -1
-# Names in an error the key that it is about: the one after the `taken` ones, or, if all were taken, the one at the index in the
-# error.  If the keys cannot be read, the error stays as it is.
+# Adds to an error the key that caused it: the key after the first `taken` keys, or, if all were taken, the key at the index
+# in the error.  If the keys cannot be read, the error stays unchanged.
 cdef void name_key(object failure, object keys, Py_ssize_t taken)
-# The item that makes a commit depend on the group's generation, an int or -1.
+# Fills the item that makes a commit depend on the group's generation, an int or -1.
 cdef int start_generation(ol_item *item, ol_slice group, object generation) except -1
-# The exception of a condition that did not hold, with what was found.
+# Returns the exception for a condition that did not hold, with the value that was found.
 cdef object refusal(int status, const ol_item *items, const ol_commit_result *result, const ol_error *error)
 cdef object resting(object failure, const ol_commit_result *result)
 
@@ -61,7 +62,7 @@ cdef inline void start_item(ol_item *item, ol_slice group) noexcept:
     item.topic_id = NULL
 
 
-# Whether a key and its value can be read without running Python code, except to refuse them.
+# Returns whether a key and its value can be read without running Python code, except to refuse them.
 cdef inline bint is_plain(object key, object value):
     return (
         PyTuple_Check(key)

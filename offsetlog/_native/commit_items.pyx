@@ -63,14 +63,14 @@ cdef int refuse_key(object key) except -1:
 
 
 cdef inline object plain_key(object key):
-    # Without a call where it is plain already.
+    # Avoids a call if the key is plain already.
     if PyTuple_Check(key) and PyTuple_GET_SIZE(key) == 2 and PyLong_CheckExact(<object>PyTuple_GET_ITEM(key, 1)):
         return key
     return key_of(key)
 
 
 cdef dict plain_keys(dict given):
-    # The strings of other libraries' objects may be made when they are asked for: the key that comes back keeps them.
+    # Objects of other libraries may create their strings on access, so the returned key keeps them alive.
     cdef dict found = {}
     for key, value in given.items():
         plain = plain_key(key)
@@ -101,11 +101,11 @@ cdef dict one_position(object topic, object partition, object offset, object met
             offset = partition
         elif partition is not None:
             raise ArgumentTypeError(
-                f"{shown_key(*key)} is named by one key: only an offset follows it; metadata= and leader_epoch= are keywords"
+                f"{shown_key(*key)} is named by one key: pass only an offset after it; use metadata= and leader_epoch="
             )
         if offset is None:
             raise ArgumentTypeError(
-                f"the offset is missing after the key {shown_key(*key)}: one that the object has is passed as well, as "
+                f"the offset is missing after the key {shown_key(*key)}: pass it even if the object has one, as in "
                 "commit_one(group, each, each.offset)"
             )
     if metadata != "" or type(leader_epoch) is not int or leader_epoch != -1:
@@ -121,12 +121,12 @@ cdef dict one_position(object topic, object partition, object offset, object met
 cdef tuple one_key(object key, object partition):
     plain = key_in_place(key)
     if partition is not None:
-        raise ArgumentTypeError(f"{shown_key(*plain)} is named by one key: nothing follows it")
+        raise ArgumentTypeError(f"{shown_key(*plain)} is named by one key: pass no partition after it")
     return plain[0], plain[1]
 
 
 cdef int find_key(object failure, object keys, Py_ssize_t taken) except -1:
-    # Runs only once an error is raised, so that a commit pays nothing for it.
+    # Runs only after an error is raised, so that a successful commit pays nothing for it.
     cdef list listed
     if taken < 0:
         return 0  # the error is not about a key
@@ -192,7 +192,7 @@ cdef object refusal(int status, const ol_item *items, const ol_commit_result *re
 
 
 cdef object resting(object failure, const ol_commit_result *result):
-    # The value because of which it was refused may still be cut off: a manager answers once W has settled that
+    # The value that caused the refusal may still be truncated away; a manager answers once W has settled that
     # (docs/architecture.md §7).
     if result.rests_on >= 0:
         failure.rests_on = (result.rests_on, result.term)
@@ -274,7 +274,7 @@ cdef dict own_expected(object expected, object offsets):
     cdef dict own = own_dictionary(expected)
     for key in own:
         if key not in offsets:
-            raise InvalidArgumentError(f"{shown_key(*key)}: expected= names it, and this call does not commit it", item=key)
+            raise InvalidArgumentError(f"{shown_key(*key)} is in expected=, but this call does not commit it", item=key)
     return own
 
 

@@ -1,5 +1,5 @@
-# An answer that comes once.  The GIL guards it: between reading `finished` and acting on it no Python code runs and nothing is
-# allocated, because a garbage collection may run any code.
+# An answer that is given once.  The GIL guards it: between reading `finished` and acting on it, no Python code runs and
+# nothing is allocated, because a garbage collection may run any code.
 cdef class Completion:
     cdef bint finished
     cdef object result_given
@@ -15,6 +15,6 @@ cdef class Completion:
     cdef int drop_cancelled(self) except -1
 
 
-# Calls the callbacks and futures of answers that were just given, waking each event loop once.  A callback's exception is logged;
-# an interrupt is raised once all were called.
+# Calls the callbacks and completes the futures of answers that were just given, waking each event loop once.  A callback's
+# exception is logged; an interrupt is raised after all of them.
 cdef int release_all(list answered) except -1

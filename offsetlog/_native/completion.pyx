@@ -1,6 +1,6 @@
-"""Answers that come later: of writes that wait for W or the disk, changes of leadership, flushes.
+"""Answers that arrive later: of writes that wait for the high watermark W or the disk, changes of leadership, and flushes.
 
-No thread is needed to wait for an answer, and a thread with many answers wakes each event loop once.
+Waiting for an answer needs no thread, and a thread that gives many answers wakes each event loop once.
 """
 
 cimport cython
@@ -15,11 +15,11 @@ from offsetlog.errors import CommitTimeoutError
 
 cdef object _log = logging.getLogger("offsetlog.manager")
 
-# Code that awaits has imported asyncio already; commands do not need it, and start faster without it.
+# asyncio is imported on first use, because commands do not need it and start faster without it.
 cdef object _running_loop = None
 
 cdef enum:
-    # How many futures are kept before cancelled ones are looked for.
+    # How many futures are kept before the list is searched for cancelled ones.
     FUTURES_UNCHECKED = 8
 
 
@@ -34,7 +34,7 @@ cdef object running_loop():
 @cython.final
 @cython.freelist(256)
 cdef class Answered:
-    """The iterator of `await` once the answer has come."""
+    """The iterator that `await` uses once the answer is there."""
 
     cdef object result
     cdef object failure
@@ -49,9 +49,9 @@ cdef class Answered:
 
 
 cdef class Completion:
-    """An answer that comes once: a result, or the error to raise.  Safe from any thread.
+    """An answer that is given once: a result, or the error to raise.  Safe from any thread.
 
-    `result` blocks the calling thread; `await` and callbacks block none.
+    `result` blocks the calling thread; `await` and callbacks block no thread.
     """
 
     @classmethod
@@ -62,7 +62,7 @@ cdef class Completion:
         return self.result_given
 
     cdef bint take(self, object result, object failure) noexcept:
-        # Returns whether it is the first answer; the caller then calls `release_all`.
+        # Returns whether this is the first answer; if so, the caller calls `release_all`.
         if self.finished:
             return False
         self.result_given = result
@@ -71,27 +71,28 @@ cdef class Completion:
         return True
 
     def done(self):
-        """Whether the answer has come."""
+        """Whether the answer was given."""
         return self.finished
 
     def succeed(self, result):
-        """Sets the result; returns whether this was the first answer, which alone counts."""
+        """Sets the result; returns whether this was the first answer; later ones have no effect."""
         if not self.take(result, None):
             return False
         release_all([self])
         return True
 
     def fail(self, failure):
-        """Sets the error; returns whether this was the first answer, which alone counts."""
+        """Sets the error; returns whether this was the first answer; later ones have no effect."""
         if not self.take(None, failure):
             return False
         release_all([self])
         return True
 
     def add_done_callback(self, callback):
-        """Calls the callback with this object once the answer has come, or at once if it has.
+        """Calls the callback with this object once the answer is given, or at once if it was given already.
 
-        The answering thread calls it, holding no lock; it must not wait.  Its exceptions are logged.
+        The answering thread makes the call without holding a lock.  The callback must not wait, and its exceptions are
+        logged.
         """
         cdef list fresh = []
         if not self.finished:
@@ -102,16 +103,16 @@ cdef class Completion:
         call_back(callback, self)
 
     def result(self, timeout=None):
-        """Waits for the answer, at most `timeout` seconds, and returns or raises it.
+        """Waits for the answer, at most `timeout` seconds, and returns the result or raises the error.
 
         Raises:
-            CommitTimeoutError: the answer did not come in time; it may still come.
+            CommitTimeoutError: the answer was not given in time; it may still follow.
             InvalidArgumentError: the timeout is negative or not a number.
         """
         if not self.finished:
             self.wait(timeout)
         if self.failure is not None:
-            # Otherwise every call would add to the traceback of the one before.
+            # Otherwise every call would extend the traceback of the call before.
             raise self.failure.with_traceback(None)
         return self.value()
 
@@ -134,7 +135,7 @@ cdef class Completion:
         return 0
 
     def __await__(self):
-        """Waits in the running event loop, without blocking it."""
+        """Waits for the answer in the running event loop, without blocking the loop."""
         cdef Answered answered
         cdef object future
         cdef list fresh
@@ -156,7 +157,7 @@ cdef class Completion:
         return answered
 
     cdef int drop_cancelled(self) except -1:
-        # A caller may wait briefly again and again for an answer that does not come.
+        # A caller may repeat short waits for an answer that is never given.
         cdef list before = self.futures
         cdef list kept = [future for future in before if not future.done()]
         if self.futures is before:  # otherwise it was answered meanwhile
@@ -174,7 +175,7 @@ cdef int call_back(object callback, Completion answer) except -1:
 
 
 def settle_futures(list pairs):
-    """Gives futures their answers, in the event loop that they belong to: [future, its Completion, ...]."""
+    """Completes the futures of one event loop, on its thread; the list is [future, its Completion, ...]."""
     cdef Completion answer
     cdef Py_ssize_t at
     for at in range(0, len(pairs), 2):
@@ -207,7 +208,7 @@ cdef int release_all(list answered) except -1:
                 for callback in callbacks:
                     call_back(callback, answer)
         except BaseException as raised:
-            # An interrupt or an exit: the others still get their answers.
+            # After an interrupt or an exit, the other futures still get their answers.
             interrupt = raised
     for loop, pairs in by_loop.items():
         try:

@@ -20,7 +20,7 @@ cdef int ZSTD_LEVEL = 3
 
 
 cdef bytes _deflate_snappy(bytes source):
-    # The framing of Java's SnappyOutputStream, which Kafka's clients write and all of them read.
+    # The framing of Java's SnappyOutputStream, which all of Kafka's clients read.
     import pyarrow
 
     cdef list parts = [XERIAL_HEADER]
@@ -34,8 +34,8 @@ cdef bytes _deflate_snappy(bytes source):
 
 
 cdef bytes _deflate_lz4(bytes source, int magic):
-    # Kafka's readers refuse blocks that depend on earlier ones, as in pyarrow's frames beyond 64 KiB, and stop after the first
-    # frame.  Magic 0 included the frame's magic in the hash (KAFKA-3160); its readers expect that.
+    # Kafka's readers refuse blocks that depend on earlier ones, which pyarrow's frames above 64 KiB have, and stop after the
+    # first frame.  With magic 0, the hash included the frame's magic (KAFKA-3160), and readers of magic 0 expect that.
     import pyarrow
     import xxhash
 
@@ -63,7 +63,7 @@ def deflate(int codec, bytes source not None, int magic=2):
     Args:
         codec: 1 gzip, 2 snappy (xerial framing), 3 lz4 frame, 4 zstd.
         source: the records.
-        magic: the magic of the batch; with 0 the lz4 frame's header checksum is wrong, as its readers expect.
+        magic: the magic of the batch; with 0 the lz4 frame gets the wrong header checksum that readers of magic 0 expect.
 
     Raises:
         UnsupportedVersionError: the codec is unknown.

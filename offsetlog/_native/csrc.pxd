@@ -64,7 +64,7 @@ cdef extern from "base/status.h" nogil:
         int64_t position
         int64_t offset
         int64_t item
-        # Arrays in C; declared as pointers here, so that their sizes are not repeated.
+        # These are arrays in C; they are declared as pointers here, so that their sizes are not repeated.
         char *path
         char *reason
 
@@ -791,7 +791,7 @@ cdef extern from "cleaner/cleaner.h" nogil:
     enum:
         OL_CLEAN_QUARANTINE_KEPT
 
-    # Read and stored as whole values, as C does with a plain access to an atomic.
+    # These are read and stored as whole values, as C does with a plain access to an atomic.
     ctypedef bint atomic_flag_value "_Atomic bool"
 
     size_t OL_CLEAN_MAP_BYTES_MIN
@@ -1802,7 +1802,7 @@ cdef extern from "Python.h":
     void *text_or_null "PyUnicode_DecodeUTF8"(const char *data, Py_ssize_t size, const char *errors) noexcept
 
 
-# Bytes that several threads account for together, without a lock or waiting.
+# A number of bytes that several threads change together, without a lock or waiting.
 cdef extern from *:
     """
     static inline int64_t ol_account_add(int64_t *taken, int64_t change) {

@@ -1,4 +1,4 @@
-"""Inflates compressed batches through pyarrow's codecs, never to more bytes than allowed.
+"""Inflates compressed batches through pyarrow's codecs, up to a limit of bytes.
 
 Source: docs/architecture.md §9, docs/format/batches.md §2.3, §2.8.
 """
@@ -40,7 +40,7 @@ NAMES = {OL_CODEC_GZIP: "gzip", OL_CODEC_SNAPPY: "snappy", OL_CODEC_LZ4: "lz4", 
 
 
 cdef bytes _inflate_stream(str name, object source, Py_ssize_t limit):
-    # Kafka does not store the inflated size.  Reading until one byte too many needs no more memory than the limit.
+    # Kafka does not store the inflated size.  Reading up to one byte above the limit needs no more memory than the limit.
     import pyarrow
 
     cdef list parts = []
@@ -60,8 +60,8 @@ cdef bytes _inflate_stream(str name, object source, Py_ssize_t limit):
 
 
 cdef bytes _corrected_lz4(bytes source):
-    # Kafka's magic 0 included the frame's magic in the hash (KAFKA-3160).  Only that wrong checksum is corrected; the decoder
-    # finds any other.
+    # With magic 0, Kafka's hash included the frame's magic (KAFKA-3160).  Only that wrong checksum is corrected; the decoder
+    # refuses any other.
     import xxhash
 
     if len(source) < 7 or source[:4] != LZ4_MAGIC:
@@ -94,7 +94,7 @@ cdef bytes _inflate_snappy_block(bytes block, Py_ssize_t limit):
     cdef Py_ssize_t size = _snappy_size(block)
     if size > limit:
         raise LimitError(f"a snappy block announces {size} bytes; the limit is {limit}")
-    # The densest element makes 64 bytes of 3; a larger claim is refused before memory is allocated for it.
+    # The densest element expands 3 bytes to 64; a larger announced size is refused before memory is allocated for it.
     if size > 22 * <Py_ssize_t>len(block):
         raise CorruptionError(f"a snappy block of {len(block)} bytes cannot inflate to the {size} bytes that it announces")
     if size == 0:
@@ -110,20 +110,20 @@ cdef bytes _inflate_snappy(bytes source, Py_ssize_t limit):
     if not source.startswith(XERIAL_MAGIC):
         return _inflate_snappy_block(source, limit)
     while position < len(source):
-        # A writer that was flushed and reopened repeats the header between blocks.
+        # If a writer was flushed and reopened, the header is repeated between blocks.
         if source.startswith(XERIAL_MAGIC, position):
             position += XERIAL_HEADER_SIZE
             continue
         size = int.from_bytes(source[position : position + 4], "big")
         position += 4
         if size > len(source) - position:
-            raise CorruptionError(f"a snappy block of {size} bytes is cut short")
+            raise CorruptionError(f"a snappy block of {size} bytes is truncated")
         part = _inflate_snappy_block(source[position : position + size], limit - total)
         total += len(part)
         parts.append(part)
         position += size
     if position != len(source):
-        raise CorruptionError("the snappy framing is cut short")
+        raise CorruptionError("the snappy framing is truncated")
     return b"".join(parts)
 
 
@@ -133,7 +133,7 @@ def inflate(int codec, bytes source not None, Py_ssize_t limit, int magic=2):
     Args:
         codec: 1 gzip, 2 snappy (xerial framing, or one raw block), 3 lz4 frame, 4 zstd.
         source: the block.
-        limit: the most bytes to inflate to.
+        limit: the largest number of inflated bytes.
         magic: the magic of the batch; with 0 the lz4 frame's header checksum is expected to be wrong.
 
     Raises:
@@ -193,7 +193,7 @@ cdef void _release(void *context, ol_slice output) noexcept with gil:
 
 
 cdef class Decompressor:
-    """The engine's port to `inflate`; any thread may call it, each call takes the GIL."""
+    """The engine's port to `inflate`.  Any thread may call it; each call takes the GIL."""
 
     def __cinit__(self, size_t limit=OL_DECOMPRESSED_LIMIT_DEFAULT):
         self._outputs = {}

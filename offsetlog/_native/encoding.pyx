@@ -1,7 +1,7 @@
 """Encodes keys, values and batches from Python objects: the inverse of `records`, for tools and tests, one record at a time.
 
-Field names are those of Kafka's schemas, as `records` returns them.  Bytes are given as bytes or base64 text, ids as UUID or
-Kafka's text; a tagged field is written if the dictionary has it and it is not None.
+Field names are those of Kafka's schemas, as `records` returns them.  Bytes are passed as bytes or base64 text, and ids as
+UUID or Kafka's text.  A tagged field is written if the dictionary has a value for it other than None.
 """
 
 import base64
@@ -104,7 +104,7 @@ cdef int _put_struct(ol_schema_writer *writer, const ol_field *of, const ol_fiel
 
 
 cdef bytes _encode(const ol_schema *schema, int16_t number, int16_t version, dict fields):
-    # `number` comes first: the key's type, or the value's version.
+    # `number` is written first; it is the type of a key or the version of a value.
     cdef ol_schema_writer writer
     cdef ol_error error
     cdef size_t capacity = SIZE_FIRST
@@ -144,7 +144,8 @@ cdef ol_slice _slice(object value):
 
 def encode_batch(int64_t base_offset, int64_t timestamp, list records not None, *, int32_t leader_epoch=-1,
                  int64_t producer_id=-1, int16_t producer_epoch=-1):
-    """Returns a batch of magic 2 of [(key, value), ...], each bytes or None; with a producer id it is transactional."""
+    """Returns a batch of magic 2 from [(key, value), ...], each bytes or None; with a producer id, it is transactional.
+    """
     cdef ol_batch_fields fields
     cdef size_t size = OL_BATCH_OVERHEAD
     cdef uint8_t *p

@@ -1,4 +1,4 @@
-"""Reads positions into Arrow columns without an object for each row, and those of one group into a dictionary or set."""
+"""Reads positions into Arrow columns without an object for each row, and positions of one group into a dictionary or set."""
 
 cimport cython
 from libc.stddef cimport size_t
@@ -47,7 +47,7 @@ cdef type OFFSET_AND_METADATA = OffsetAndMetadata
 
 @cython.final
 cdef class ColumnBlock:
-    """A block of columns from which Arrow arrays may borrow as long as they live."""
+    """A block of columns that Arrow arrays may borrow; the arrays keep it alive."""
 
     cdef ol_position_columns columns
 
@@ -59,7 +59,7 @@ cdef class ColumnBlock:
 
 
 cdef int read_partition(Partition partition, list blocks) except -1:
-    # Appends all positions of a partition to the last block, and begins others where its metadata overflows.
+    # Appends all positions of a partition to the last block; begins another block when the metadata of one overflows.
     cdef const ol_state *state = NULL
     cdef ol_table_cursor cursor
     cdef ol_error error
@@ -104,7 +104,7 @@ cdef int read_groups(Partition partition, list names, list blocks) except -1:
         try:
             while index < count:
                 block = <ColumnBlock>blocks[len(blocks) - 1]
-                # A group is copied as a whole, many in one hold of the lock.
+                # A group is copied as a whole, and many groups under one hold of the lock.
                 with nogil:
                     check(ol_partition_lock_state(partition.handle, &state, &error), &error)
                     while index < count and status == OL_OK:
@@ -270,7 +270,7 @@ def fetch_arrow(StoreCore core not None, list groups not None):
     cdef dict by_partition = {}
     for group in dict.fromkeys(groups):
         by_partition.setdefault(core.number_of(group), []).append(group)
-    # Listed at once, so that a refresh takes effect for all of them or none.
+    # Listed in one step, so that a refresh takes effect for all of them or none.
     partitions = {partition.number: partition for partition in core.attached()}
     for number, names in by_partition.items():
         partition = partitions.get(number)
@@ -312,7 +312,7 @@ def fetch_group(StoreCore core not None, group):
 
 
 def fetch_keys(StoreCore core not None, group, list keys not None):
-    """Returns {TopicPartition: OffsetAndMetadata} for those of the given (topic, partition) that have a position."""
+    """Returns {TopicPartition: OffsetAndMetadata} of the given (topic, partition) pairs that have a position."""
     cdef dict found = {}
     for topic, partition in keys:
         value = core.fetch_one(group, topic, partition)
@@ -322,7 +322,7 @@ def fetch_keys(StoreCore core not None, group, list keys not None):
 
 
 def pending_keys(StoreCore core not None, group):
-    """Returns the {(topic, partition)} of a group for which an open transaction has a value."""
+    """Returns the set of (topic, partition) of a group for which an open transaction has a value."""
     cdef const ol_state *state = NULL
     cdef ol_table_row row
     cdef ol_slice name
@@ -339,7 +339,8 @@ def pending_keys(StoreCore core not None, group):
     try:
         with nogil:
             check(ol_partition_lock_state(partition.handle, &state, &error), &error)
-        # Only bytes and ints are made under the lock: a garbage collection may run any code, which may want the lock.
+        # Only bytes and ints are created under the lock, because a garbage collection can run any code, which may wait for
+        # the lock.
         try:
             hash = ol_table_group_hash(state.table, name)
             while ol_pending_next_unstable(state.pending, name, hash, &cursor, &row):

@@ -44,12 +44,12 @@ from offsetlog._native.status cimport check
 
 from offsetlog.errors import CorruptionError
 
-#: A text file of a log directory that is larger than this is refused unread.
+#: A text file of a log directory that is larger than this is refused without being read.
 TEXT_FILE_BYTES_MAX = 64 << 20
 
 
 cdef int _visit(void *context, const char *name) noexcept with gil:
-    # No Python code runs here, in which a signal's handler could raise.
+    # No Python code runs here, so the handler of a signal cannot raise.
     try:
         (<list>context).append(<bytes>name)
         return OL_OK
@@ -58,7 +58,7 @@ cdef int _visit(void *context, const char *name) noexcept with gil:
 
 
 cdef class FileSystem:
-    """The real file system; a subclass for tests can misreport what is on disk.  Any thread may use it.
+    """The real file system; a subclass for tests can misreport the contents of the disk.  Any thread may use it.
 
     Every method takes a path as str, bytes or PathLike, releases the GIL while it works, and raises a StorageError with
     the path.
@@ -82,7 +82,8 @@ cdef class FileSystem:
             free(data)
 
     def replace_file(self, path, bytes content not None):
-        """Publishes a file: temporary name, flush, rename, flush of the directory.  A crash leaves the old file or the new."""
+        """Publishes a file: temporary name, flush, rename, flush of the directory.  A crash leaves the old or the new file.
+        """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
         cdef const char *data = content
@@ -94,8 +95,8 @@ cdef class FileSystem:
     def append_to_file(self, path, int64_t position, bytes content not None):
         """Writes bytes at a position, which must be the file's end, and flushes them.
 
-        A crash leaves all of them, none, or a part, in which pages of 4 KiB can be zeros.  After a StorageError they may
-        be in the file too.
+        A crash leaves all, none or a part of the bytes, and pages of 4 KiB within that part can be zeros.  After a
+        StorageError the bytes may be in the file too.
         """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
@@ -112,7 +113,7 @@ cdef class FileSystem:
             check(status, &error)
 
     def rename(self, source, target):
-        """Renames a file within its directory; an existing target is replaced."""
+        """Renames a file within its directory, and replaces an existing target."""
         cdef bytes from_name = os.fsencode(source)
         cdef bytes to_name = os.fsencode(target)
         cdef const char *from_text = from_name
@@ -122,7 +123,7 @@ cdef class FileSystem:
             check(self.fs.rename(self.fs, from_text, to_text, &error), &error)
 
     def segment_checksum(self, path, int64_t size):
-        """Returns the checksum of the batches in the first bytes of a segment, as in a manifest."""
+        """Returns the checksum of the batches in the first bytes of a segment, as a manifest has it."""
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
         cdef uint32_t checksum = 0
@@ -146,8 +147,8 @@ cdef class FileSystem:
     def planned_names(self, path):
         """Returns (name after the swap, present name) of each file of a partition directory, sorted.
 
-        Unfinished swaps count as finished or undone (docs/format/recovery.md §9.1); nothing is changed.  Also raises
-        MissingFileError if a swap ends meanwhile.
+        Recovery would finish or undo each unfinished swap (docs/format/recovery.md §9.1), and the result shows the files
+        after that; nothing is changed.  Also raises MissingFileError if a swap ends during the call.
         """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
@@ -191,7 +192,7 @@ cdef class FileSystem:
             check(self.fs.remove(self.fs, text, &error), &error)
 
     def flush_directory(self, path):
-        """Makes the creations, renames and removals in a directory survive a power loss."""
+        """Flushes a directory, so that the creations, renames and removals in it survive a power loss."""
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
         cdef ol_error error
@@ -199,7 +200,8 @@ cdef class FileSystem:
             check(self.fs.flush_directory(self.fs, text, &error), &error)
 
     def lock(self, path):
-        """Takes the exclusive lock of a file, which is created if it is missing; raises LockedError if it is held."""
+        """Takes the exclusive lock of a file, which is created if it is missing; raises LockedError if the lock is held.
+        """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
         cdef FileLock lock = FileLock.__new__(FileLock)
@@ -212,7 +214,7 @@ cdef class FileSystem:
 
 @cython.no_gc_clear  # an open file is closed through its file system
 cdef class FileLock:
-    """A lock that is held until `close`, or until the object is collected."""
+    """A lock that is held until `close`, or until the object is garbage collected."""
 
     def __cinit__(self):
         self.file = NULL
@@ -276,9 +278,10 @@ def format_offset_checkpoint(dict entries not None):
 
 
 def parse_manifest(bytes text not None):
-    """Returns (base offset, end offset, size, checksum or None) of each closed segment that a manifest lists.
+    """Returns (base offset, end offset, size, checksum or None) of each closed segment in a manifest.
 
-    Returns None if the manifest says that segments may have been replaced.  Raises CorruptionError for other bytes.
+    Returns None if the manifest states that segments may have been replaced.  Raises CorruptionError if the bytes are not a
+    manifest.
     """
     cdef ol_manifest manifest
     cdef ol_manifest_segment *segment
@@ -321,7 +324,7 @@ def format_uuid(bytes value not None):
 
 
 def parse_uuid(str text not None):
-    """Returns the 16 bytes of an id as Kafka writes it; raises CorruptionError for other text."""
+    """Returns the 16 bytes of an id that Kafka wrote as text; raises CorruptionError for other text."""
     cdef ol_uuid uuid
     cdef bytes encoded = text.encode("utf-8", "surrogatepass")
     if not ol_uuid_parse(ol_slice_of(<const char *>encoded, <size_t>len(encoded)), &uuid):

@@ -8,13 +8,13 @@ from offsetlog._native.csrc cimport (
     ol_transaction_copy,
 )
 
-# A sum of 128 bits as an int.
+# Returns a sum of 128 bits as an int.
 cdef object whole_of(ol_hash128 value)
-# The exception for an error, not raised.
+# Returns the exception for an error, without raising it.
 cdef object failure_of(const ol_error *error)
-# The exception for a problem, with the lost keys that a snapshot knows, by (from, below).
+# Returns the exception for a problem, with the lost keys that a snapshot has, by (from, below).
 cdef object problem_of(const ol_problem *problem, int number, dict keys)
 cdef tuple groups_of(const ol_transaction_copy *copy, const ol_copied_transaction *row)
 cdef dict recovery_of(const ol_log_recovery *found)
-# The ol_append for StoreConfig.append.
+# Returns the ol_append for StoreConfig.append.
 cdef ol_append append_of(str name) except *

@@ -1,4 +1,4 @@
-"""Converts what the C code reports about a partition to Python: errors not raised, results of recovery, digests."""
+"""Converts the C code's reports about a partition to Python: errors that were not raised, results of recovery, digests."""
 
 from libc.stdint cimport INT64_MAX
 

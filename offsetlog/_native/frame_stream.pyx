@@ -1,4 +1,4 @@
-"""The frames of one connection: requests in, answers out, in the order of the requests."""
+"""The frames of one connection: reads requests and sends their answers in the same order."""
 
 from collections import deque
 from time import perf_counter
@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from offsetlog._native.csrc cimport MSG_DONTWAIT, MSG_NOSIGNAL, ol_load_i32, send
 from offsetlog._native.front cimport Front, Place, seconds_now
 
-# The bytes of the size before a frame.
+# The number of bytes of the size before a frame.
 cdef enum:
     SIZE_BYTES = 4
 #: Answers to the requests of one read are sent together, but at most this many bytes at a time.
@@ -21,7 +21,7 @@ cdef Py_ssize_t SEND_BYTES_C = SEND_BYTES
 ANSWERS_AHEAD_BYTES = 1 << 20
 cdef Py_ssize_t ANSWERS_AHEAD_BYTES_C = ANSWERS_AHEAD_BYTES
 
-#: Requests up to this size take nothing from the memory that all connections share.
+#: Requests up to this size do not count against the memory that all connections share.
 SMALL_REQUEST_BYTES = 64 << 10
 cdef Py_ssize_t SMALL_REQUEST_BYTES_C = SMALL_REQUEST_BYTES
 
@@ -39,31 +39,31 @@ cdef int NEXT_TURN_C = NEXT_TURN
 
 
 cdef class FrameStream:
-    """Cuts the received bytes into frames, has each answered, and sends the answers in order.
+    """Splits the received bytes into frames, gets an answer for each, and sends the answers in order.
 
-    Other connections get their turn after this one has had `TURN_SECONDS`; the clock is read after each call of `handle`.
-    It is not read for requests that the front answers: the bytes of one read take it a few milliseconds at most.
+    After `TURN_SECONDS`, other connections get their turn.  The clock is read after each call of `handle`.  It is not read
+    after requests that the front answers, because the front needs at most a few milliseconds for the bytes of one read.
 
-    A subclass is the asyncio.Protocol of one connection: it sets `transport`, and has
+    A subclass is the asyncio.Protocol of one connection.  It sets `transport`, and has these methods:
 
-    * ``handle(frame, place)``: handles a request that the front does not answer, without its size; calls `answered` with
-      the place, now or later;
-    * ``refuse_size(size)``: a frame of this size is refused; from now on the connection is `CLOSING`;
-    * ``expect(arrived)``: this many bytes have arrived of a frame that is not small and not whole yet; it may `hold` the
-      connection;
-    * ``taken()``: a frame that is not small was handled;
-    * ``parked(size)``: frames of this size in all, which the front has answered, are kept until their commits are safe; it
-      may `hold` the connection;
-    * ``unparked(size)``: they are no longer kept; also called after the connection has ended;
-    * ``unread(size)``: the client does not read, and answers of this size in all wait for it;
+    * ``handle(frame, place)``: handles a request that the front does not answer; the frame lacks its size.  Calls `answered`
+      with the place, now or later.
+    * ``refuse_size(size)``: a frame of this size was refused, and the connection is now `CLOSING`.
+    * ``expect(arrived)``: this many bytes have arrived of a large frame (above `SMALL_REQUEST_BYTES`) that is not complete
+      yet; the method may `hold` the connection.
+    * ``taken()``: a large frame was handled.
+    * ``parked(size)``: frames with this total size are kept until their commits, which the front has written, are safe; the
+      method may `hold` the connection.
+    * ``unparked(size)``: these frames are no longer kept; also called after the connection has ended.
+    * ``unread(size)``: the client does not read, and answers with this total size wait for it.
     * ``drained()``: a connection that is `CLOSING` has answered everything.
 
     Args:
-        front: answers the requests that it can; None: there is no front.
+        front: the front, which answers the requests that it can; None for no front.
         loop: the event loop.
-        time: returns the time of groups, in seconds.
+        time: returns the time that groups use, in seconds.
         request_bytes_max: the largest frame, in bytes.
-        requests_in_flight_max: the most requests without an answer; more are read once some are answered.
+        requests_in_flight_max: the largest number of requests without an answer; more are read only once some are answered.
     """
 
     cdef public object transport            # None: the connection has ended
@@ -116,7 +116,7 @@ cdef class FrameStream:
             self.is_receiving = False
 
     def go_on(self):
-        """Takes the whole frames, as long as nothing holds the connection."""
+        """Handles the complete frames, as long as nothing holds the connection."""
         self.take_received()
 
     cdef int take_received(self) except -1:
@@ -139,7 +139,7 @@ cdef class FrameStream:
                 finally:
                     self.is_taking = False
                 was_held = self.held != 0
-                # Sending an answer may release it.
+                # Sending an answer may release the connection.
                 if self.held != 0 or self.places:
                     self.send()
         finally:
@@ -153,7 +153,7 @@ cdef class FrameStream:
         return 0
 
     cdef int fail(self) except -1:
-        # The requests that were taken are lost: close the connection, so that the client does not wait for ever.
+        # The requests that were taken are lost, so the connection is closed; otherwise the client would wait forever.
         if self.front is not None:
             self.front.drop_run()
         if self.transport is not None:
@@ -162,7 +162,7 @@ cdef class FrameStream:
         return 0
 
     cdef Py_ssize_t take(self, const uint8_t *bytes_, Py_ssize_t size) except -1:
-        # Returns how many bytes were taken.  A run is consecutive requests that the front has answered.
+        # Returns the number of bytes taken.  A run consists of consecutive requests that the front has answered.
         cdef Py_ssize_t at = 0
         cdef Py_ssize_t run_start = 0
         cdef Py_ssize_t run_requests = 0
@@ -205,7 +205,7 @@ cdef class FrameStream:
                 self.taken()
             if self.unsent >= SEND_BYTES_C:
                 self.send()
-            # `IN_FLIGHT` may end within this turn; other holds last longer, so that other connections get their turn anyway.
+            # `IN_FLIGHT` may end within this turn.  Other holds last longer, so other connections get their turn in any case.
             if at < size and not self.held & ~IN_FLIGHT_C and perf_counter() - self.turn_began >= TURN_SECONDS_C:
                 self.held |= NEXT_TURN_C
                 self.loop.call_soon(self.begin_turn)
@@ -214,7 +214,7 @@ cdef class FrameStream:
         return at
 
     cdef int send_run(self, const uint8_t *frames, Py_ssize_t size, Py_ssize_t requests, double read_at) except -1:
-        # At once, if the run waits for no flush and no answer must come before it.
+        # Sent at once, if the run waits for no flush and no earlier answer is missing.
         cdef const char *answers = <const char *>self.front.answers.bytes
         cdef Py_ssize_t answers_size = <Py_ssize_t>self.front.answers.size
         cdef Py_ssize_t sent
@@ -251,13 +251,14 @@ cdef class FrameStream:
     # ------------------------------------------------------------------------------------------------ holding
 
     def hold(self, int reason):
-        """Stops reading from the next frame on, until `release`."""
+        """Stops the handling of frames after the present one, until `release`."""
         self.held |= reason
         if not self.is_taking:
             self.pause_if_held()
 
     cdef int pause_if_held(self) except -1:
-        # Reading shows that a client has gone: while it waits for others, some bytes are read ahead.
+        # Only a read shows that a client has disconnected, so some bytes are read ahead while the connection waits for
+        # others.
         if self.held == WAITING_C and len(self.received) < SMALL_REQUEST_BYTES_C:
             return 0
         if self.held and not self.is_paused and self.transport is not None:
@@ -266,7 +267,7 @@ cdef class FrameStream:
         return 0
 
     def begin_turn(self):
-        """Takes the frames that the last turn left, if nothing else holds the connection."""
+        """Handles the frames that the last turn left, if nothing else holds the connection."""
         self.held &= ~NEXT_TURN_C
         self.go_on()
         self.resume_if_free()
@@ -278,33 +279,33 @@ cdef class FrameStream:
         return 0
 
     def release(self, int reason):
-        """Reads again, if nothing else holds the connection."""
+        """Continues reading, if nothing else holds the connection."""
         self.held &= ~reason
         if self.held or self.transport is None:
             return
         self.resume_if_free()
-        # Not now: the release may come from sending an answer, in the middle of another request.
+        # Not called directly, because the release may come from sending an answer in the middle of another request.
         if self.received and not self.is_going_on:
             self.loop.call_soon(self.go_on)
 
     # ------------------------------------------------------------------------------------------------ answers
 
     def answered(self, Place place not None, bytes frame not None):
-        """Takes the answer of a place, b"" for none, and sends it once all earlier answers are sent."""
+        """Sets the answer of a place, b"" for no answer, and sends it once all earlier answers are sent."""
         place.answer = frame
-        # The request is dropped now, though its answer may still wait for earlier ones.
+        # The request is dropped now, although its answer may still wait for earlier ones.
         place.exchange = None
         self.settled(len(frame))
 
     def settled(self, Py_ssize_t size):
-        """Records that a place has its answer, of this size in bytes."""
+        """Records that a place has its answer, with this size in bytes."""
         self.count_unsent(size)
         if not self.is_taking:
             self.send()
             self.pause_if_held()
 
     cpdef send(self):
-        """Sends the answers up to the first that is missing."""
+        """Sends the answers before the first missing one."""
         cdef Place place
         cdef list frames = []
         cdef object places = self.places
@@ -334,15 +335,15 @@ cdef class FrameStream:
         return 0
 
     cdef Py_ssize_t send_now(self, const char *answers, Py_ssize_t size) except -1:
-        # Returns how many bytes were sent.  Sends directly if nothing else waits to be sent: a transport may send only at the end
-        # of the loop's turn.
+        # Returns the number of bytes sent.  Sends directly if nothing else waits to be sent, because a transport may send
+        # only at the end of the loop's turn.
         if self.fd < 0 or not self.may_send():
             return 0
         # If the connection is broken, the transport will notice it too.
         return max(send(self.fd, answers, <size_t>size, MSG_DONTWAIT | MSG_NOSIGNAL), 0)
 
     cdef bint may_send(self) except -1:
-        # A closing transport has given up its file number; one that has just received is not closing.
+        # A closing transport has released its file descriptor; a transport that has just received is not closing.
         if not self.is_receiving and self.transport.is_closing():
             return False
         if self.has_buffered:
@@ -357,7 +358,7 @@ cdef class FrameStream:
         return 0
 
     def forget(self):
-        """Drops unanswered and untaken requests, after the connection has ended.  Returns the places."""
+        """Drops the unanswered and unhandled requests, after the connection has ended.  Returns the places."""
         cdef object places = self.places
         self.places = deque()
         self.in_flight = self.unsent = 0

@@ -7,11 +7,11 @@ from offsetlog._native.request_metrics cimport RequestMetrics
 from offsetlog._native.store_core cimport StoreCore
 
 
-# The time in seconds; it goes on within a turn of the loop.
+# Returns the present time in seconds; unlike the loop's time, it advances within a turn of the loop.
 cdef double seconds_now() noexcept nogil
 
 
-# The number of requests by API, and of the positions in the commits.
+# The number of requests by API, and the number of positions in the commits.
 cdef struct counted:
     int64_t commits
     int64_t fetches
@@ -19,7 +19,7 @@ cdef struct counted:
     int64_t positions
 
 
-# Keeps the order of answers: it is sent after those before it.
+# The place of a request in the order of answers: its answer is sent after those of all earlier places.
 @cython.final
 cdef class Place:
     cdef public object exchange     # the request that a handler answers; None: requests that the front has answered
@@ -29,7 +29,7 @@ cdef class Place:
     cdef counted refused            # those of them whose commits failed later
     cdef double read_at             # when they were read, in seconds of a monotonic clock
     # For requests that the front has answered, while their answers wait until their commits are safe:
-    cdef object stream              # called with the place once they are safe
+    cdef object stream              # called with the place once the commits are safe
     cdef bytes frames
     cdef bytes prepared
     cdef int waits                  # the number of log partitions that are not safe yet

@@ -1,7 +1,7 @@
-"""Answers the requests of running consumers where they are read.
+"""Answers the requests of running consumers directly where they are read, without a handler.
 
-csrc/front makes the answers; this module has the engine that commits, and holds answers until their commits are safe.  All
-connections share one flush: their commits within one turn of the event loop are waited for together.
+csrc/front makes the answers.  This module makes the commits, and keeps the answers until their commits are safe.  All
+connections share one flush for the commits of one turn of the event loop.
 """
 
 cimport cython
@@ -53,14 +53,14 @@ from offsetlog._native.store_core cimport TRY_ITEMS_MAX
 from offsetlog._native.messages import decode_request
 from offsetlog.errors import LimitError, OffsetLogError
 
-#: How many members, and groups without members, can commit without a call of their coordinator.  More are served too, but
+#: How many members, and groups without members, can commit without a call of their coordinator.  Others are served too, but
 #: more slowly.
 ADMISSIONS_MAX = 1 << 20
 # Versions of OffsetCommit that give a retention time.
 cdef enum:
     RETENTION_FROM = 2
     RETENTION_UNTIL = 4
-# How much memory for answers is kept after a large one was sent.
+# How much memory for answers is kept after a large answer was sent.
 cdef size_t ANSWERS_KEPT = 1 << 20
 
 
@@ -72,7 +72,7 @@ cdef double seconds_now() noexcept nogil:
 
 @cython.final
 cdef class Place:
-    """Keeps the order of answers: an answer is sent after those of earlier places."""
+    """The place of a request in the order of answers: its answer is sent after those of all earlier places."""
 
     def __cinit__(self):
         self.requests = 1
@@ -96,7 +96,7 @@ cdef class Place:
         return 0
 
     cdef bytes with_refusals(self, Front front):
-        # Requests and answers are stored one after the other, each with its size.
+        # Requests and answers are stored consecutively, each with its size.
         cdef const uint8_t *requests = self.frames
         cdef const uint8_t *answers = self.prepared
         cdef Py_ssize_t request = 0, answer = 0, request_end, answer_end
@@ -127,19 +127,19 @@ cdef void note_heard(void *context, ol_slice member_id, double at) noexcept with
 
 @cython.final
 cdef class Front:
-    """Answers requests before a handler is asked.  Not thread-safe: it belongs to one event loop.
+    """Answers requests before a handler gets them.  Not thread-safe: a front belongs to one event loop.
 
     Args:
-        manager: keeps the positions; its durability decides when a commit is answered.
+        manager: the manager that keeps the positions; its durability decides when a commit is answered.
         loop: the event loop.
         now_ms: returns the time of day, in ms since 1970.
         metadata_units_max: the longest metadata of a position, in UTF-16 units.
-        refused: called with an OffsetCommit (Request) and the OffsetLogError with which it failed after it was written; returns
-            the frame of its answer.
+        refused: called with an OffsetCommit (Request) and the OffsetLogError with which it failed after it was written;
+            returns the frame of the answer.
 
     Attributes:
-        metrics: counts the requests answered here; None: nothing is counted.
-        received_bytes, sent_bytes: the bytes of all connections.
+        metrics: counts the requests that the front answers; None to count nothing.
+        received_bytes, sent_bytes: the bytes that all connections received and sent.
     """
 
     def __cinit__(self, ManagerCore manager not None, loop, now_ms, *, size_t metadata_units_max, refused):
@@ -164,7 +164,7 @@ cdef class Front:
     # --------------------------------------------------------------------------- called by the coordinator
 
     def admit(self, group, int32_t generation, member_id, group_instance_id):
-        """Answers requests with exactly these values here, until `revoke`."""
+        """Admits a member: the front answers requests with exactly these values, until `revoke`."""
         cdef ol_admission_key key
         cdef ol_error error
         key.generation = generation
@@ -179,7 +179,7 @@ cdef class Front:
             pass  # the coordinator goes on answering its requests
 
     def revoke(self, group):
-        """Admits no member of a group any longer; returns (member id, time in s) of the members heard from meanwhile."""
+        """Stops admitting members of a group; returns (member id, time in s) of those that sent requests meanwhile."""
         cdef ol_slice name
         cdef list heard = []
         take_name(group, NAME_GROUP, &name)
@@ -187,9 +187,9 @@ cdef class Front:
         return heard
 
     def set_led(self, int32_t number, bint is_led):
-        """Sets whether a log partition is led here with its groups known: only then are its positions read.
+        """Sets whether this process leads a log partition and knows its groups; only then the front reads its positions.
 
-        If it is not, none of its groups are admitted either.
+        Otherwise none of its groups are admitted either.
         """
         self.core.check_number(number)
         ol_front_set_led(&self.front, number, is_led)
@@ -198,20 +198,20 @@ cdef class Front:
 
     @property
     def admissions(self):
-        """How many members, and groups without members, are admitted."""
+        """The number of admitted members and admitted groups without members."""
         return self.front.admissions.entries.count
 
     def count_commit(self, group):
-        """Counts a commit of a group that a handler answered."""
+        """Counts a commit that a handler answered, for its group."""
         cdef ol_slice name
         take_name(group, NAME_GROUP, &name)
         ol_commit_counts_add(&self.front.admissions.counts, name)
 
     def commit_counts(self, size_t part):
-        """Returns the number of the next part, and the (group, commits) of this part; parts begin with 0, and end with 0.
+        """Returns the number of the next part, 0 after the last, and the (group, commits) of this part; the first is 0.
 
-        Commits are counted as they are written, for up to 65,536 groups.  A part has a few hundred of them, so that requests
-        are answered between two parts.  A group may be in two parts; then the later count is the newer one.
+        Commits are counted when they are written, for up to 65,536 groups.  A part has a few hundred groups, so that requests
+        can be answered between two parts.  If a group is in two parts, the later count is the newer one.
         """
         cdef list found = []
         following = ol_commit_counts_read(&self.front.admissions.counts, part, note_commits, <void *>found)
@@ -320,7 +320,7 @@ cdef class Front:
         return place
 
     cdef int drop_run(self) except -1:
-        # The run failed midway: its answers must not go to another connection.
+        # The run failed midway, and its answers must not be sent to another connection.
         self.answers.size = 0
         self.counts = counted(0, 0, 0, 0)
         self.last_number = -1
@@ -377,7 +377,7 @@ cdef class Front:
         return 0
 
     def _turn(self):
-        # At the end of a turn of the loop: waits once per log partition for the commits of all connections.
+        # Runs at the end of a turn of the loop, and waits once per log partition for the commits of all connections.
         cdef dict dirty = self.dirty
         self.dirty = {}
         self.is_turn_ordered = False

@@ -16,8 +16,8 @@ cdef double[BUCKETS - 1] UPPER = BOUNDS
 cdef class Histogram:
     """Counts durations by bucket.
 
-    One thread at a time measures.  Any thread may read: each number is right, but the last measurement may be in one of them
-    and not yet in another.
+    Only one thread at a time may measure.  Any thread may read: each number is right, but the last measurement may be counted
+    in one number and not yet in another.
 
     Attributes:
         seconds: the sum of all durations.
@@ -25,7 +25,7 @@ cdef class Histogram:
 
     cdef void add(self, double seconds, uint64_t times) noexcept:
         cdef int bucket = 0
-        # From the shortest bucket up: most durations are short.
+        # The search starts at the shortest bucket, because most durations are short.
         while bucket < BUCKETS - 1 and seconds > UPPER[bucket]:
             bucket += 1
         self.counts[bucket] += times
@@ -36,7 +36,7 @@ cdef class Histogram:
         self.add(seconds, times)
 
     def cumulative(self):
-        """Returns (bound in seconds, how many took no longer) by bucket; the last bound is infinite."""
+        """Returns (bound in seconds, number of durations up to that bound) by bucket; the last bound is infinite."""
         cdef int bucket
         cdef uint64_t total = 0
         result = []

@@ -1,4 +1,4 @@
-"""Queries of consumers to a log: its batches, its aborted transactions, and records by time."""
+"""Answers the queries of consumers to a log: its batches, its aborted transactions, and records by time."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stddef cimport size_t
@@ -32,8 +32,8 @@ cdef enum:
 
 
 cdef bytes batches_of(ol_log *log, int64_t offset, int64_t end, int64_t size_max, bint whole_first):
-    # Returns the whole batches from the one that contains `offset`, with all records below `end`: at most `size_max` bytes, but
-    # with `whole_first` the first one whatever its size.
+    # Returns the complete batches from the one that contains `offset`, as long as all their records are below `end`.  They
+    # have at most `size_max` bytes, but with `whole_first` the first batch is returned whatever its size.
     cdef ol_file_range found
     cdef ol_error error
     cdef size_t size = 0
@@ -53,7 +53,7 @@ cdef bytes batches_of(ol_log *log, int64_t offset, int64_t end, int64_t size_max
     try:
         with nogil:
             status = ol_log_read(log, offset, end, buffer, capacity, &size, &error)
-        # A cleaner replaced the segment meanwhile, and its first batch is larger: the consumer tries again.
+        # A cleaner replaced the segment meanwhile, and its first batch is larger now, so the consumer tries again.
         if status == OL_TOO_LARGE:
             return b""
         check(status, &error)
@@ -91,7 +91,7 @@ cdef tuple aborted_between(ol_log *log, int64_t begin, int64_t end):
 
 
 cdef object record_at_time(ol_log *log, const ol_decompressor *decompressor, int64_t time, int64_t end):
-    # Returns the TimedRecord, None if there is none below `end`.
+    # Returns the TimedRecord of a time, None if no record below `end` matches.
     cdef ol_timed_record found
     cdef ol_error error
     with nogil:

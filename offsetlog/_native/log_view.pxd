@@ -2,15 +2,15 @@ cimport cython
 from offsetlog._native.csrc cimport ol_log_view
 from offsetlog._native.partition cimport Partition
 
-# Takes ownership of a view, whose partition was entered; for NULL it leaves the partition and returns None.
+# Takes ownership of a view after its partition was entered; for NULL, leaves the partition and returns None.
 cdef LogView own_view(Partition partition, ol_log_view *view)
 
-# Segments that are kept as they are; the partition stays entered.
+# Segments that are kept unchanged; the partition stays entered.
 @cython.final
 cdef class LogView:
     cdef ol_log_view *view
     cdef Partition owner
 
     cdef void let_go(self) noexcept
-    # The index of the segment that had this path; raises MissingFileError.
+    # Returns the index of the segment that had this path; raises MissingFileError.
     cdef Py_ssize_t find(self, bytes path) except -1

@@ -1,4 +1,4 @@
-"""The segments of an open partition as they were at one moment, for replaying its log while it is cleaned."""
+"""The segments of an open partition at one moment, for a replay of its log while it is cleaned."""
 
 import os
 
@@ -38,10 +38,10 @@ def listed_segments(Partition partition not None):
 
 @cython.no_gc_clear     # releasing it needs its owner
 cdef class LogView:
-    """Keeps every segment of a partition that is open for writing: cleaning, rolls and truncations do not change it.
+    """Keeps the segments of a partition that is open for writing: cleaning, rolls and truncations do not change the view.
 
-    It belongs to a cut (`compare.cut`): replaying it up to the cut's log offset gives the state of the cut.  The partition
-    cannot be closed while the view is open: `close` waits for it.  A context manager; one thread at a time.
+    A view belongs to a cut (`state_diff.cut`): its replay up to the cut's log offset gives the state of the cut.  While the
+    view is open, `close` of the partition waits.  A context manager; one thread at a time.
     """
 
     def __cinit__(self):
@@ -93,7 +93,7 @@ cdef class LogView:
 
     @property
     def is_current(self):
-        """Whether none of its segments has been replaced or cut."""
+        """Whether no segment of the view has been replaced or truncated."""
         self._check_open()
         return bool(ol_log_view_is_current(self.view))
 

@@ -5,7 +5,7 @@ from offsetlog._native.csrc cimport ol_item, ol_slice
 from offsetlog._native.quotas cimport Quotas
 from offsetlog._native.store_core cimport StoreCore
 
-# When a call is answered.
+# The events after which a call is answered.
 cdef enum answer:
     ANSWER_PROCESS
     ANSWER_DISK

@@ -1,7 +1,7 @@
-"""The hot path of an offset manager: commits that wait for the disk or for W, and W itself.
+"""The hot path of an offset manager: commits that wait for the disk or for the high watermark W, and moves of W.
 
-It follows the rules of store_core.  A partition without a slot has no directory, or is led by another process: the owner of
-the core's partitions says which.
+This file follows the rules of store_core.  A partition without a slot has no directory or is led by another process; the
+owner of the core's partitions decides which.
 """
 
 cimport cython
@@ -67,7 +67,7 @@ from offsetlog.errors import (
     ThrottledError,
 )
 
-# The cost of a commit apart from its names and metadata: a batch of one record.
+# The bytes of a commit without its names and metadata, in a batch of one record.
 cdef enum:
     RECORD_BYTES = 100
 
@@ -85,10 +85,10 @@ cdef int durability_of(object value, int default) except -1:
 
 
 cdef object stopped_before():
-    return NotCoordinatorError("the manager was stopped before this was known to be durable; it may still take effect")
+    return NotCoordinatorError("the manager was stopped before the write was known to be durable; it may still take effect")
 
 
-# Runs before a commit is checked: any unexpected object raises TypeError.
+# Runs before a commit is checked, so any unexpected object raises TypeError.
 cdef int64_t size_of_commit(object group, object offsets) except -1:
     cdef int64_t nbytes = 0
     cdef Py_ssize_t cursor = 0
@@ -117,18 +117,18 @@ cdef inline Py_ssize_t size_of_first(object parts, Py_ssize_t at) except -1:
 
 
 cdef class ManagerCore:
-    """Commits, deletes and W of the partitions of one manager.  Every method can be called from any thread.
+    """Commits, deletes and high watermarks of one manager's partitions.  Any thread may call every method.
 
     Args:
-        core: the partitions by number; its own durability is "process".
-        durability: the durability of calls that do not give their own.
-        timeout: the seconds that a call waits for its answer if it does not give its own.
-        alone: whether there are no other replicas, so that "replicas" means "disk".
-        quotas: None for no quotas.
-        settle: called after W has moved, with the number of a partition that is attended, and W.
-        flush: called with the number of a partition for which a write was parked, if no flush is ordered.
-        check_lease: called with the number of a partition before a call is answered only from its table; raises
-            NotCoordinatorError if another process may lead by now.
+        core: the core that has the partitions; its own durability is "process".
+        durability: the durability of calls that give none.
+        timeout: the seconds that a call waits for its answer if it gives no timeout.
+        alone: whether this is the only replica, so that "replicas" means "disk".
+        quotas: the quotas, None for no limits.
+        settle: called with the number of an attended partition and its W, after W has moved.
+        flush: called with the number of a partition when a write waits for its disk and no flush is ordered.
+        check_lease: called with the number of a partition before a call is answered from its table alone; raises
+            NotCoordinatorError if another process may lead it now.
         for_watermark: by number, the Parking of the writes that wait for W.
         for_disk: by number, the Parking of the writes that wait for the disk.
     """
@@ -157,7 +157,7 @@ cdef class ManagerCore:
     # --------------------------------------------------------------------------------------------------- admitting
 
     cdef int admit(self, object group, object offsets, object client, object principal) except -1:
-        # A commit that is short of replicas is refused before it is charged.
+        # If too few replicas are in sync, a commit is refused before it is charged.
         if self.short_of_replicas:
             self.admit_write(self.core.number_of(group))
         if self.quotas is None:
@@ -215,7 +215,7 @@ cdef class ManagerCore:
         return write.count
 
     cdef object parked(self, written *write, int answer, int64_t timeout_ms, object refusal=None):
-        # It is written: any later failure goes into the answer.  For a refusal, the records it rests on are written.
+        # The records are written, or those on which a refusal rests, so any later failure becomes the answer.
         cdef Parking parking
         cdef PendingWrite pending
         cdef Partition used
@@ -246,12 +246,12 @@ cdef class ManagerCore:
         else:
             parking = self.for_watermark[write.number]
             parking.park(pending, timeout_ms)
-            # Attended first: W either moves before it is read here, or is settled there.
+            # The partition is attended first, so that W either moves before the read here or calls `settle`.
             self.attended[write.number] = 1
             parking.settle_one(pending)
         return pending
 
-    # A refusal that rests on records in flight is not final: if those are cut off, its condition never held.
+    # A refusal that rests on records in flight is not final: if they are truncated, the reason for the refusal never existed.
 
     cdef int wait_settled(self, int32_t number, object refused, int64_t timeout_ms) except -1:
         if refused.rests_on is not None:
@@ -273,23 +273,24 @@ cdef class ManagerCore:
         return self.parked(&rested, ANSWER_REPLICAS, timeout_ms, refused)
 
     def check_timeout(self, timeout):
-        """Refuses an invalid timeout; raises InvalidArgumentError."""
+        """Raises InvalidArgumentError if the timeout is invalid."""
         self.limit_of(timeout)
 
     def wait_for(self, int32_t number, int64_t end_offset, uint64_t term, timeout):
-        """Waits at most `timeout` seconds until a write is as durable as configured; raises as `commit`."""
+        """Waits at most `timeout` seconds until a write has the configured durability; raises as `commit` does."""
         self.core.check_number(number)
         self.wait(number, end_offset, term, self.default, self.limit_of(timeout))
 
     def park(self, int32_t number, int64_t end_offset, uint64_t term, int64_t count, timeout):
-        """Returns the PendingWrite of a write; its result is the count."""
+        """Returns the PendingWrite of a write, whose result is the count."""
         cdef written write
         self.core.check_number(number)
         write.number, write.end_offset, write.term, write.count = number, end_offset, term, count
         return self.parked(&write, self.default, self.limit_of(timeout))
 
     def park_written(self, int32_t number):
-        """Returns the PendingWrite of everything written to a partition, until W has passed it; None if W has."""
+        """Returns the PendingWrite of everything written to a partition, which ends when W passes it; None if W has.
+        """
         cdef written write
         cdef ol_positions positions
         cdef Partition used
@@ -338,7 +339,7 @@ cdef class ManagerCore:
 
     cdef object commit_conditional(self, object group, object offsets, object expected, bint monotonic, object generation,
                                    written *write):
-        # Returns None, or the refusal that is not settled yet.  A `try` would slow down every plain commit.
+        # Returns None, or a refusal that is not settled yet.  A `try` would slow down every plain commit.
         try:
             write.end_offset = commit_named(self.core, group, offsets, expected, monotonic, generation, -1, -1,
                                             &write.number, &write.term)
@@ -351,7 +352,7 @@ cdef class ManagerCore:
 
     def commit_async(self, group, offsets, *, expected=None, monotonic=False, generation=None, timeout=None, durability=None,
                      client=None, principal=None):
-        """Commits and returns a PendingWrite; see OffsetManager.commit_async."""
+        """Commits, and returns a PendingWrite; see OffsetManager.commit_async."""
         cdef written write
         cdef int answer = self.default if durability is None else durability_of(durability, self.default)
         cdef int64_t timeout_ms = self.timeout_ms if timeout is None else take_timeout(timeout)
@@ -379,7 +380,7 @@ cdef class ManagerCore:
         return self.parked(&write, self.default, timeout_ms)
 
     cdef Py_ssize_t take_positions(self, ol_slice group, dict offsets, bint any_offset, ol_item *items, list kept) except -1:
-        # The items borrow from the dictionary and from `kept`; returns how many there are.
+        # The items borrow from the dictionary and from `kept`; returns the number of items.
         cdef Py_ssize_t count = 0
         cdef Py_ssize_t cursor = 0
         cdef PyObject *key
@@ -418,7 +419,8 @@ cdef class ManagerCore:
     # ------------------------------------------------------------------------------------------ fencing and deleting
 
     def fence(self, group, offsets, timeout):
-        """Ends the group's generation, with offsets in the same batch; returns the new one; see OffsetManager.fence."""
+        """Ends the group's generation, with offsets in the same batch; returns the new generation; see OffsetManager.fence.
+        """
         cdef written write
         self.limit_of(timeout)
         if self.fenced_by is not None:
@@ -427,7 +429,7 @@ cdef class ManagerCore:
         return self.waited(&write, timeout)
 
     def fence_async(self, group, offsets, timeout):
-        """As `fence`, but returns a PendingWrite."""
+        """Does the work of `fence`, but returns a PendingWrite."""
         cdef written write
         cdef int64_t timeout_ms = self.limit_of(timeout)
         if self.fenced_by is not None:
@@ -443,20 +445,20 @@ cdef class ManagerCore:
         return self.waited(&write, timeout)
 
     def delete_async(self, group, list keys not None, timeout):
-        """As `delete`, but returns a PendingWrite."""
+        """Does the work of `delete`, but returns a PendingWrite."""
         cdef written write
         cdef int64_t timeout_ms = self.limit_of(timeout)
         self.write_delete(group, keys, &write)
         return self.parked(&write, self.default, timeout_ms)
 
     def delete_unanswered(self, group, list keys not None):
-        """As `delete`, without waiting; returns (count, end offset or -1, term), for `wait_for` or `park`."""
+        """Does the work of `delete` without waiting; returns (count, end offset or -1, term) for `wait_for` or `park`."""
         cdef written write
         self.write_delete(group, keys, &write)
         return write.count, write.end_offset, write.term
 
     def delete_group(self, group, timeout):
-        """Deletes a group without members and all its records; returns how many; see OffsetManager.delete_group."""
+        """Deletes a group without members and all its records; returns their number; see OffsetManager.delete_group."""
         cdef written write
         cdef int64_t timeout_ms = self.limit_of(timeout)
         try:
@@ -467,7 +469,7 @@ cdef class ManagerCore:
         return self.waited(&write, timeout)
 
     def delete_group_async(self, group, timeout):
-        """As `delete_group`, but returns a PendingWrite."""
+        """Does the work of `delete_group`, but returns a PendingWrite."""
         cdef written write
         cdef int64_t timeout_ms = self.limit_of(timeout)
         try:
@@ -599,7 +601,7 @@ cdef class ManagerCore:
         return self.report_delete(number, result.end_offset, result.term, <int64_t>result.written, write)
 
     cdef int report_delete(self, int32_t number, int64_t end_offset, uint64_t term, int64_t count, written *write) except -1:
-        # If nothing was found, that is settled only with everything in flight: an earlier delete may be cut off.
+        # A delete that found nothing is settled only with everything in flight, because an earlier delete may be truncated.
         write.number, write.end_offset, write.term, write.count = number, end_offset, term, count
         if count > 0:
             return self.report_written(number)
@@ -628,14 +630,14 @@ cdef class ManagerCore:
     # ------------------------------------------------------------------------------------------------------------ W
 
     def set_replica(self, int32_t number, Replica replica):
-        """Uses a partition; with None, none."""
+        """Sets the partition of a number; None for no partition."""
         self.core.check_number(number)
         self.replicas[number] = replica
 
     def detach(self, int32_t number):
-        """Ends the use of a retired partition: no thread of the core uses it any longer, and its owner may abandon it.
+        """Ends the use of a retired partition: no thread of the core uses it afterwards, and its owner may abandon it.
 
-        Calls still get it, and raise the error with which it was retired, until `set_replica` replaces it.
+        Until `set_replica` replaces the partition, calls raise the error with which it was retired.
         """
         cdef StoreCore core = self.core
         cdef ol_partition *handle
@@ -660,11 +662,11 @@ cdef class ManagerCore:
         return self.replicas[number]
 
     def listen_to_moves(self, listener):
-        """Sets a callable that is called with the number of a partition after each move of W; None for no callable."""
+        """Sets the function that is called with the number of a partition after each move of W; None for no function."""
         self.moved = listener
 
     def attend(self, int32_t number):
-        """Calls `settle` from now on whenever W of the partition has moved."""
+        """Attends a partition: from now on, `settle` is called whenever its W has moved."""
         self.attended[number] = 1
 
     def disregard(self, int32_t number):

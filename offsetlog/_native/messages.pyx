@@ -1,9 +1,8 @@
 """Requests and responses of Kafka's protocol as named tuples, made from the tables in csrc/wire.
 
-A class has the fields of all versions, with Kafka's names and order.  A field that a version does not have
-keeps its default when a message is read, and is left out when it is written.  Classes of elements
-are named after the class and the field that contains them: the `topics` of a `MetadataResponse` have the
-class `MetadataResponseTopic`.
+A class has the fields of all versions, with Kafka's names and order.  A field that a version does not have keeps its default
+when a message is read, and is omitted when it is written.  The class of an element is named after the class and the field
+that contain it: the `topics` of a `MetadataResponse` have the class `MetadataResponseTopic`.
 """
 
 cimport cython
@@ -66,11 +65,12 @@ from offsetlog.errors import ArgumentTypeError, CapacityError, CorruptionError, 
 
 #: The most values in one message, 16 bytes each; a message with more raises LimitError.
 VALUES_MAX = 1 << 22
-#: The longest message that is written, in bytes: the largest legitimate one, a Fetch, has some 55 MiB of records.
+#: The longest message that is written, in bytes.  The largest legitimate message, a Fetch response, has some 55 MiB of
+#: records.
 MESSAGE_BYTES_MAX = 512 << 20
 
-#: An API: its requests and responses have the versions first_version to last_version; clients are advised to use those from
-#: advertised_from on.  flexible_from: the first version with compact sizes and tags; None: there is none.
+#: An API.  Its requests and responses have the versions first_version to last_version; servers advertise those from
+#: advertised_from on.  flexible_from is the first version with compact sizes and tags, None if no version has them.
 Api = namedtuple(
     "Api", "key name first_version last_version advertised_from flexible_from request response"
 )
@@ -118,7 +118,7 @@ cdef class _Message:
 
 
 def _attribute(name):
-    # In snake case; tuples have an index() and a count() of their own.
+    # The names are in snake case; tuples already have the methods index() and count().
     attribute = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
     return attribute + "_" if hasattr(tuple, attribute) else attribute
 
@@ -369,7 +369,7 @@ cdef object _read(_Message message, int16_t version, ol_slice body, size_t *used
 
 cdef bytes _write(_Message message, object row, int16_t version, const uint8_t *head=NULL,
                   size_t head_size=0, bint framed=False):
-    # Encodes the body after `head`; if framed, preceded by four bytes with the size of both.
+    # Encodes the body after `head`; if framed, four bytes with the size of both precede them.
     cdef ol_value_pool pool
     cdef ol_value *values = NULL
     cdef uint8_t *written = NULL
@@ -408,7 +408,7 @@ def decode(kind, int version, const uint8_t[::1] data not None, Py_ssize_t start
     """Reads the body of a message of this class that begins at `start`; returns it and the position after it.
 
     Raises:
-        CorruptionError: the message is cut short, or a field is null where the version does not allow it.
+        CorruptionError: the message is truncated, or a field is null where the version does not allow it.
         UnsupportedVersionError: the class has no such version.
         LimitError: the message has more than VALUES_MAX values.
     """
@@ -421,7 +421,7 @@ def encode(message, int version):
     """Returns the body of a request or response in this version.
 
     Raises:
-        ArgumentTypeError: a value does not have its field's type.
+        ArgumentTypeError: the type of a value is not its field's type.
         InvalidArgumentError: a value is out of its field's range, or None where the version does not allow it.
         TooLargeError: a string is longer than 32,767 bytes, or the message is longer than MESSAGE_BYTES_MAX.
         UnsupportedVersionError: the class has no such version.
@@ -432,7 +432,7 @@ def encode(message, int version):
 def decode_request(const uint8_t[::1] frame not None):
     """Reads a request with its header, without the four bytes of its size; ignores bytes after it, as brokers do.
 
-    Raises: as `decode`; UnsupportedVersionError also for an unknown API.
+    Raises the errors of `decode`; UnsupportedVersionError also for an unknown API.
     """
     cdef ol_request_header header
     cdef ol_error error
@@ -445,7 +445,7 @@ def decode_request(const uint8_t[::1] frame not None):
 
 
 def encode_request(message, int version, int32_t correlation_id, client_id=None):
-    """Returns a request with its size and header, as a client sends it.  Raises: as `encode`."""
+    """Returns a request with its size and header, as a client sends it.  Raises as `encode` does."""
     cdef _Message request = _message_of(type(message))
     if client_id is None:
         name = b"\xff\xff"
@@ -464,7 +464,7 @@ def encode_request(message, int version, int32_t correlation_id, client_id=None)
 
 
 def encode_response(message, int version, int32_t correlation_id):
-    """Returns a response with its size and header, as a server sends it.  Raises: as `encode`."""
+    """Returns a response with its size and header, as a server sends it.  Raises as `encode` does."""
     cdef _Message response = _message_of(type(message))
     cdef uint8_t[5] head
     cdef ol_request_header header
@@ -478,14 +478,14 @@ def encode_response(message, int version, int32_t correlation_id):
 
 
 def decode_response(kind, int version, const uint8_t[::1] frame not None):
-    """Reads a response of this class with its header, without its size; returns correlation id and message.
+    """Reads a response of this class with its header, without its size; returns the correlation id and the message.
 
-    Raises: as `decode`.
+    Raises as `decode` does.
     """
     cdef _Message response = _message_of(kind)
     cdef Py_ssize_t start = 4
     if frame.shape[0] < 4:
-        raise CorruptionError("a response is cut short in its header")
+        raise CorruptionError("a response is truncated in its header")
     correlation_id = int.from_bytes(frame[:4], "big", signed=True)
     if response.api.key != 18 and version >= response.forms.schema.flexible_from:
         start += 1

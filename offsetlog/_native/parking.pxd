@@ -20,7 +20,7 @@ cdef class PendingWrite(Completion):
 cdef PendingWrite new_write(int32_t number, Partition owner, int64_t end_offset, uint64_t term, int64_t count)
 
 
-# The writes to one partition that wait for the same thing, by end offset.  The GIL guards it, as it does a Completion.
+# The writes to one partition that wait for the same event, by end offset.  The GIL guards them, as it does a Completion.
 @cython.final
 cdef class Parking:
     cdef int what                   # ol_wait_for

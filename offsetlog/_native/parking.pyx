@@ -1,7 +1,8 @@
-"""Writes that wait for W or for the disk, each with its term and its deadline: two lists per partition, and no thread.
+"""Writes that wait for the high watermark W or for the disk, in two lists for each partition, without a thread.
 
-A write leaves its list when it is answered: by the flush or the move of W that reaches it, by the end of its term, or by its
-deadline.  One timer serves all writes of a list, so that an answered write leaves nothing to cancel.
+Each write has a term and a deadline.  A write leaves its list when it is answered: by the flush or the move of W that reaches
+it, by the end of its term, or at its deadline.  One timer serves all writes of a list, so an answered write has no timer to
+cancel.
 """
 
 cimport cython
@@ -25,14 +26,14 @@ from offsetlog._native.tickets cimport new_position
 
 from offsetlog.errors import CommitTimeoutError, NotCoordinatorError
 
-# Seconds between two checks of a list's deadlines, and as many more for each write in it: a check reads the whole list.
+# The pause between two checks of a list's deadlines, and its increase for each write, in seconds: a check reads all writes.
 cdef double LOOK_SECONDS = 0.01
 cdef double LOOK_SECONDS_A_WRITE = 2e-7
 
 
 @cython.final
 cdef class PendingWrite(Completion):
-    """A commit, delete or fence that is still being written, as the `..._async` calls return it."""
+    """A commit, delete or fence that is not yet durable, as the `..._async` calls return it."""
 
     def __init__(self):
         raise TypeError("PendingWrite cannot be created directly; it comes from an asynchronous call")
@@ -43,7 +44,7 @@ cdef class PendingWrite(Completion):
 
     @property
     def position(self):
-        """The Position of its last record; its log offset is -1 if nothing was written."""
+        """The Position of the write's last record, with the log offset -1 if nothing was written."""
         return new_position(self.number, self.end_offset if self.refusal is None and self.count != 0 else 0)
 
     cdef object value(self):
@@ -62,12 +63,12 @@ cdef PendingWrite new_write(int32_t number, Partition owner, int64_t end_offset,
 
 @cython.final
 cdef class Parking:
-    """The writes to one partition that wait for the same thing.  Safe from any thread.
+    """The writes to one partition that wait for the same event.  Safe from any thread.
 
     Args:
-        replicated: whether they wait for W, otherwise for the disk.
+        replicated: whether the writes wait for W, otherwise for the disk.
         now: returns the time in seconds.
-        call_later: calls a callable after a number of seconds; returns a timer, which can be cancelled.
+        call_later: calls a function after a number of seconds; returns a timer, which can be cancelled.
     """
 
     def __init__(self, bint replicated, now, call_later):
@@ -83,11 +84,12 @@ cdef class Parking:
     # ---------------------------------------------------------------------------------------------------- parking
 
     cdef int park(self, PendingWrite write, int64_t timeout_ms) except -1:
-        # The awaited flush may have finished before: the caller then calls `settle_one`, or orders a flush.
+        # The awaited flush may have finished already; the caller therefore calls `settle_one` or orders a flush.
         write.timeout_ms = timeout_ms
         write.deadline = INFINITY if timeout_ms < 0 else <double>self.now() + timeout_ms / 1000.0
         if self.closed:
-            write.fail(NotCoordinatorError("the manager was stopped before this was known to be durable; it may still take effect"))
+            write.fail(NotCoordinatorError(
+                "the manager was stopped before the write was known to be durable; it may still take effect"))
             return 0
         self.insert(write)
         if write.deadline < self.armed:
@@ -98,31 +100,31 @@ cdef class Parking:
         return 0
 
     cdef void insert(self, PendingWrite write):
-        # Nearly always at the end: writes arrive out of order only from different threads.
+        # The place is nearly always the end, because writes arrive out of order only from different threads.
         cdef Py_ssize_t at = len(self.writes)
         while at > 0 and (<PendingWrite>self.writes[at - 1]).end_offset > write.end_offset:
             at -= 1
         self.writes.insert(at, write)
 
     cdef bint order_flush(self) noexcept:
-        # Whether a flush must be ordered: one that has not begun covers everything written so far.
+        # Returns whether a flush must be ordered; an ordered flush that has not begun covers everything written so far.
         if self.flush_ordered:
             return False
         self.flush_ordered = True
         return True
 
     def wants_flush(self):
-        """Whether a flush must be ordered; from now on one counts as ordered."""
+        """Returns whether the caller must order a flush; from now on a flush counts as ordered."""
         return self.order_flush()
 
     def begin_flush(self):
-        """Records that the ordered flush begins: later writes need another one."""
+        """Records that the ordered flush begins, so that later writes need another flush."""
         self.flush_ordered = False
 
     # -------------------------------------------------------------------------------------------------- answering
 
     cdef int check(self, PendingWrite write) except -1:
-        # Returns whether it goes on waiting; otherwise it has its answer, and the caller calls `release_all`.
+        # Returns whether the write continues to wait; otherwise it has its answer, and the caller calls `release_all`.
         cdef ol_error error
         cdef int status
         if write.finished:
@@ -131,7 +133,7 @@ cdef class Parking:
             if self.what == OL_WAIT_FLUSHED and write.owner.is_flushed(write.end_offset, write.term):
                 write.take(None, None)
             else:
-                write.take(None, NotCoordinatorError("the partition was closed before this was known to be durable"))
+                write.take(None, NotCoordinatorError("the partition was closed before the write was known to be durable"))
             return False
         status = ol_partition_try_wait(write.owner.handle, write.end_offset, write.term, self.what, &error)
         if status == OL_WOULD_BLOCK:
@@ -157,9 +159,9 @@ cdef class Parking:
         return found
 
     def settle(self, int64_t reached=INT64_MAX):
-        """Answers the writes at and below a log offset; with a failure if their term has ended or the log failed.
+        """Answers the writes at and below a log offset; gives a failure if their term has ended or the log failed.
 
-        Writes that must still wait stay; without an offset, all writes are checked.
+        Writes that must still wait stay in the list.  Without an offset, all writes are checked.
         """
         cdef PendingWrite write
         cdef list found = self.taken(reached)
@@ -174,7 +176,7 @@ cdef class Parking:
                     answered.append(write)
                 at += 1
         finally:
-            # After an interrupt the remaining writes go on waiting.
+            # After an interrupt, the remaining writes continue to wait.
             while at < len(found):
                 self.insert(found[at])
                 at += 1
@@ -196,7 +198,7 @@ cdef class Parking:
         release_all(found)
 
     def close(self, failure):
-        """Answers all writes with a failure; writes parked later are answered at once."""
+        """Answers all writes with a failure; writes that are parked later get it at once."""
         self.closed = True
         self.refuse(failure)
 
@@ -218,7 +220,7 @@ cdef class Parking:
         return 0
 
     def time_out(self):
-        """Answers the writes whose deadline has passed with a timeout; nothing is undone."""
+        """Answers the writes whose deadline has passed with a timeout; their records stay in the log."""
         cdef PendingWrite write
         cdef list late = []
         cdef list kept = []
@@ -235,7 +237,7 @@ cdef class Parking:
         if late:
             self.writes = kept
         try:
-            # Armed first, because a callback may take long.
+            # The timer is armed first, because a callback may take long.
             if next_deadline < INFINITY:
                 self.arm(max(next_deadline, now + LOOK_SECONDS + len(kept) * LOOK_SECONDS_A_WRITE))
         finally:
@@ -256,7 +258,7 @@ cdef str late_text(PendingWrite write):
 
 
 cdef object own_failure(failure):
-    # If several threads raised the same exception, it would collect the tracebacks of all.
+    # If several threads raised the same exception object, it would collect the tracebacks of all.
     try:
         return copy.copy(failure)
     except Exception:

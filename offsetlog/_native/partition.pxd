@@ -44,7 +44,7 @@ cdef class Partition:
     cdef int _refuse_wait(self) except -1
     cdef int wait_for(self, int64_t end_offset, uint64_t term, int what, int64_t timeout_ms) except -1
 
-    # While the GIL is held it cannot be closed.
+    # While the GIL is held, the partition cannot be closed.
     cdef inline bint is_flushed(self, int64_t end_offset, uint64_t term) noexcept:
         if self.handle == NULL:
             return end_offset <= self.flushed_at_close

@@ -1,6 +1,6 @@
-"""One partition of the offsets log, as an object that owns it: its life, its state as a whole, and waiting for it.
+"""One partition of the offsets log, as an object that owns it: its life cycle, its whole state, and waits for durability.
 
-`store_core` commits and fetches, `commit_columns` and `fetch_columns` move columns.
+`store_core` commits and fetches positions; `commit_columns` and `fetch_columns` move columns.
 """
 
 import os
@@ -96,7 +96,7 @@ ROLES = {
     OL_ROLE_FAILED: "failed",
 }
 
-# Every open partition of this process, so that a forked child can give them all up.
+# Every open partition of this process, so that a forked child can release them all.
 cdef object _open_partitions = weakref.WeakSet()
 
 
@@ -105,7 +105,7 @@ def _forget_after_fork():
     for partition in list(_open_partitions):
         partition.forked = True
         partition.closing = True
-        # The parent may have been in a call of another thread: then the partition stays as it is here.
+        # Another thread of the parent may have been in a call; the partition then stays unchanged in this child.
         if partition.handle != NULL and partition.in_flight == 0:
             ol_partition_abandon(partition.handle)
         partition.handle = NULL
@@ -119,8 +119,8 @@ os.register_at_fork(after_in_child=_forget_after_fork)
 cdef class Partition:
     """An open partition directory and its state in memory.
 
-    Its life: created (opens the log, and recovers it if writable), `load` (replays it), use, `close`.  Any thread may call
-    every method; close waits for the calls in progress.  After `close`, and in a forked child, every method raises
+    The life cycle: creation (opens the log, and recovers it if writable), `load` (replays the log), use, `close`.  Any thread
+    may call every method; `close` waits for the calls in progress.  After `close`, and in a forked child, every method raises
     ClosedError.
     """
 
@@ -137,10 +137,10 @@ cdef class Partition:
                  uint64_t term=0, bint refuse_while_loading=False, ManualClock clock=None):
         """Opens a partition directory; `config` is a StoreConfig, `witness` a Witness of the log directory.
 
-        `accept_loss`: missing records are accepted as lost; `recovery` names them.  `replicated`: the host moves W, which
-        begins at `watermark`; see Replica.  `goes_on_from_snapshot`: it will be loaded from its snapshot, whose records need
-        not be checked again.  `term`: the first term.  `clock`: replaces the system's clock.
-        Raises StorageError, CorruptionError, MissingFileError.
+        `accept_loss`: missing records are accepted as lost; `recovery` names them.  `replicated`: the host sets W, which
+        begins at `watermark`; see Replica.  `goes_on_from_snapshot`: the state will be loaded from the snapshot, so the
+        records below it need no check.  `term`: the first term.  `clock`: replaces the system's clock.  Raises StorageError,
+        CorruptionError, MissingFileError.
         """
         if self.directory is not None:
             raise InternalError("the partition is open already")
@@ -203,7 +203,7 @@ cdef class Partition:
         _open_partitions.add(self)
 
     def __dealloc__(self):
-        # It was never closed: its appends are in the files, as after the end of the process.
+        # The partition was never closed; its appends are in the files, as after the end of a process.
         if self.handle != NULL:
             ol_partition_abandon(self.handle)
             self.handle = NULL
@@ -243,8 +243,8 @@ cdef class Partition:
         return self.handle != NULL
 
     cdef object _until_idle(self):
-        # Returns the interrupt (a Ctrl-C) of the wait, to be raised once all is done: calls in progress write, and the partition
-        # must not seem closed before they end.
+        # Returns an interrupt (Ctrl-C) of the wait, which the caller raises at the end: calls in progress write, and the
+        # partition must not look closed before they end.
         interrupt = None
         if self.in_flight > 0:
             self.idle = threading.Event()
@@ -259,10 +259,10 @@ cdef class Partition:
         """Closes cleanly once the calls in progress have ended; a second call does nothing.
 
         Args:
-            last: called with the partition just before it is closed, when no call is in progress and none can begin.
+            last: called with the partition just before it closes, when no call is in progress and none can begin.
 
         Raises:
-            OffsetLogError: something could not be written; the partition is closed nevertheless, but not cleanly.
+            OffsetLogError: a file could not be written; the partition is closed nevertheless, but not cleanly.
         """
         cdef ol_partition *handle
         cdef ol_positions positions
@@ -287,15 +287,16 @@ cdef class Partition:
             raise interrupt
 
     def retire(self, refusal not None):
-        """Makes every later call raise `refusal`, because the log is opened again elsewhere; calls in progress go on.
+        """Makes every later call raise `refusal`, because the log is opened again elsewhere; calls in progress continue.
 
-        Then call `abandon`.  The error may be replaced at any time, for callers that still have this partition.
+        The owner calls `abandon` afterwards.  The error can be replaced at any time, for callers that still have this
+        partition.
         """
         self.refusal = refusal
 
     @property
     def retired(self):
-        """Whether it was retired: every call raises the refusal."""
+        """Whether the partition was retired, so that every call raises the refusal."""
         return self.refusal is not None
 
     def abandon(self):
@@ -314,12 +315,12 @@ cdef class Partition:
 
     @property
     def closed_at(self):
-        """The log end at a clean close, all of it on disk; -1 before that."""
+        """The log end offset at a clean close, when everything is on disk; -1 before that."""
         return self.flushed_at_close
 
     @property
     def closed(self):
-        """Whether it was closed, or belongs to the parent of this process."""
+        """Whether the partition was closed, or belongs to the parent of this process."""
         return self.handle == NULL or self.closing
 
     # ------------------------------------------------------------------------------------------------ facts
@@ -331,7 +332,7 @@ cdef class Partition:
 
     @property
     def role(self):
-        """unloaded, loading, active, follower or failed; a retired partition has failed."""
+        """The state: unloaded, loading, active, follower or failed; a retired partition has failed."""
         if self.refusal is not None:
             return "failed"
         self.enter()
@@ -342,7 +343,7 @@ cdef class Partition:
 
     @property
     def read_only(self):
-        """Whether it refuses writes: it was opened so, or became so because of damage in its log."""
+        """Whether the partition refuses writes, because it was opened read-only or its log is damaged."""
         self.enter()
         try:
             return bool(ol_partition_is_read_only(self.handle))
@@ -415,7 +416,7 @@ cdef class Partition:
     # ------------------------------------------------------------------------------------------------ waiting
 
     cdef int wait_for(self, int64_t end_offset, uint64_t term, int what, int64_t timeout_ms) except -1:
-        # The term of the commit; OL_TERM_NOW: any term.
+        # `term` is the term of the commit; OL_TERM_NOW means any term.
         cdef ol_error error
         if self.handle == NULL and end_offset <= self.flushed_at_close:
             return 0
@@ -429,18 +430,18 @@ cdef class Partition:
         return 0
 
     cdef int _refuse_wait(self) except -1:
-        # It was written, but whether it is durable is unknown until the log is open again.
+        # The records were written, but whether they are durable is unknown until the log is open again.
         if self.refusal is not None:
             raise PartitionFailedError(
-                "the log partition failed before this was known to be durable; once its log is open again, fetch the position "
-                "to see whether the commit survived"
+                "the log partition failed before the write was known to be durable; once its log is open again, fetch the "
+                "position to see whether the write survived"
             )
         return 0
 
     def wait(self, int64_t end_offset, *, uint64_t term=OL_TERM_NOW, bint replicated=False, timeout=None):
-        """Waits until everything below a log offset is on disk, or below W; `timeout` in seconds.
+        """Waits until everything below a log offset is on disk, or is below W; `timeout` in seconds.
 
-        `term` is the term of the commit; without it, the records now at these offsets count.
+        `term` is the term of the commit; without a term, the wait is for the records that are now below the log offset.
         Raises CommitTimeoutError, PartitionFailedError, NotCoordinatorError, InvalidArgumentError; if a flush could not
         begin, StorageError, CapacityError, ReadOnlyError.
         """
@@ -493,7 +494,7 @@ cdef class Partition:
     def end_transaction(self, int64_t producer_id, int16_t producer_epoch, bint commit, int32_t coordinator_epoch=0):
         """Writes an end-transaction marker; returns the end offset to wait for and its term.
 
-        A producer epoch of -1 stands for the one in the log.
+        A producer epoch of -1 means the epoch in the log.
         """
         cdef ol_commit_result result
         cdef ol_error error
@@ -545,7 +546,7 @@ cdef class Partition:
         return count
 
     def memory(self):
-        """Returns the allocated bytes of the state by component; `free` and `string_bytes` are parts of the others."""
+        """Returns the allocated bytes of the state by component; others include `free` and `string_bytes`."""
         cdef const ol_state *state
         cdef ol_table_memory table
         cdef ol_error error
@@ -575,8 +576,8 @@ cdef class Partition:
             "free": table.free,
         }
 
-    # Under the table's lock only bytes, ints and strs are made and appended to a list: anything else could start a garbage
-    # collection, which may run code that wants the lock.
+    # Under the table's lock, only bytes, ints and strs are created and appended to a list.  Anything else could start a
+    # garbage collection, which may run code that waits for the lock.
 
     def group_records(self):
         """Returns every record that is not a position as (key, value, log offset, timestamp), in unspecified order."""

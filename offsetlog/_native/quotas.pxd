@@ -1,11 +1,11 @@
-# Token buckets by group and by client.  A charge is on the path of every commit: it looks up each name in a dictionary,
-# and calculates in C.
+# Token buckets by group and by client.  Every commit makes a charge, which looks up each name in a dictionary and calculates
+# in C.
 
 cimport cython
 from libc.stdint cimport int64_t
 
 
-# One limit, and the tokens left of it.
+# One limit, and its remaining tokens.
 cdef struct meter:
     double per_second       # 0.0 for no limit
     double burst            # the most tokens; infinite for no limit
@@ -60,7 +60,7 @@ cdef class Quotas:
     cdef int64_t latest_ns          # the latest time that the clock returned
     cdef readonly int64_t untracked
 
-    # Charges all buckets concerned and returns 0.0, or charges none and returns the seconds until it would.
+    # Charges all buckets concerned and returns 0.0, or charges none and returns the seconds until it could.
     cpdef double charge(self, object group, object client, int64_t count, int64_t nbytes) except -1.0
     # Returns the seconds until a charge would be admitted, and changes nothing.
     cpdef double throttle(self, object group, object client) except -1.0

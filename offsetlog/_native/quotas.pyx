@@ -1,21 +1,22 @@
 """Limits on the commits and bytes per second of each group and each client, as token buckets.
 
-**Admission.** A bucket gains its rate every second and holds at most the rate times `burst_seconds`.  A commit is admitted
-if no bucket that concerns it is below zero, and it may take any of them below zero: the next commit then waits until
-that debt is paid.  Kafka limits controller mutations by the same rule.  A commit larger than a burst is therefore never
-refused for ever.  A commit is charged to all of its buckets or to none.
+**Admission.** A bucket gains its rate in tokens every second, and holds at most the rate times `burst_seconds`.  A commit is
+admitted if none of its buckets is below zero.  The commit may take a bucket below zero; the next commit then waits until that
+debt is paid.  A commit larger than a burst is therefore not refused forever.  Kafka limits controller mutations by the same
+rule.  A commit is charged to all of its buckets or to none.
 
-**Isolation.** A debt belongs to one group or one client, and no bucket is shared: no client waits for another's debt.
+**Isolation.** A debt belongs to one group or one client.  No bucket is shared, so no client waits for another's debt.
 
-**Memory.** Each kind of name has at most `max_entities` buckets without an override.  When they are used up, a new name
-takes the place of a full bucket.  That loses nothing: a name whose bucket is full is treated exactly as a name that was
-never seen.  A bucket that is not full keeps its place.  Otherwise a client in debt could clear it with a flood of new
-names.  A new name inspects few buckets, and the next new name the next ones, so that a flood costs little time.
+**Memory.** Groups, and also clients, have at most `max_entities` buckets without an override.  When these are used up, a new
+name replaces a full bucket.  This loses nothing, because a name with a full bucket is treated exactly as a name that was
+never seen.  A bucket that is not full is never replaced.  Otherwise a client in debt could clear its debt with a flood of new
+names.  A new name inspects only a few buckets, and the next new name inspects the following ones, so a flood costs little
+time.
 
-A new name that finds no full bucket is admitted without one, and counted in `untracked`.  A refusal would delay every
-new name during a flood, and a common bucket would delay all names that share it with the flood.  The flood gains
-nothing, because no limit by name stops a client that invents a name for each commit: a new name may always commit once.
-Where clients cannot choose their own names, the limits on clients stop a client that invents groups.
+A new name that finds no full bucket is admitted without a bucket, and counted in `untracked`.  A refusal would delay every
+new name during a flood, and a common bucket would delay all names that share it with the flood.  The flood gains nothing,
+because a new name may always commit once: no limit by name stops a client that invents a name for each commit.  If clients
+cannot choose their own names, the limits on clients stop a client that invents groups.
 """
 
 cimport cython
@@ -34,7 +35,7 @@ cdef enum:
     INSPECTED_MAX = 16      # buckets that a new name inspects for a place
     NAME_SIZE_MAX = 256     # characters of a name that is kept as it is
 
-# A given clock returns at most 146 years, and a wait is at most 73 years, so that no sum of them overflows.
+# A caller's clock returns at most 146 years, and a wait is at most 73 years, so that no sum of them overflows.
 cdef int64_t CLOCK_NS_MAX = <int64_t>1 << 62
 cdef int64_t WAIT_NS_MAX = <int64_t>1 << 61
 
@@ -42,7 +43,7 @@ cdef int64_t WAIT_NS_MAX = <int64_t>1 << 61
 # ------------------------------------------------------------------------------------------------------------ one limit
 
 
-# A listing can meet a bucket that was charged after the listing read the clock.
+# A listing can reach a bucket that was charged after the listing read the clock.
 cdef inline double seconds_between(int64_t earlier_ns, int64_t later_ns) noexcept:
     if later_ns <= earlier_ns:
         return 0.0
@@ -85,7 +86,7 @@ cdef int64_t debt_ns(const meter *limit, int64_t at_ns, int64_t now) noexcept:
 
 
 cpdef int check_client(object client, object principal) except -1:
-    """Refuses an invalid name of a client or of its user; raises ArgumentTypeError."""
+    """Raises ArgumentTypeError if the name of a client or of its user is invalid."""
     if not (client is None or PyUnicode_Check(client)):
         raise ArgumentTypeError(f"the client must be a str or None, not {type(client).__name__}")
     if not (principal is None or PyUnicode_Check(principal)):
@@ -94,9 +95,9 @@ cpdef int check_client(object client, object principal) except -1:
 
 
 def client_name(client, principal):
-    """Returns the name for a client's bucket: with a principal, both joined by a NUL.
+    """Returns the name of a client's bucket: the client, joined with its principal by a NUL if it has one.
 
-    So clients that use the same name share a bucket only if they have the same user.
+    Clients with the same name therefore share a bucket only if they have the same user.
     """
     if principal is None:
         return client
@@ -106,12 +107,12 @@ def client_name(client, principal):
 @cython.final
 @cython.freelist(256)
 cdef class Bucket:
-    """The state of the quota of one name."""
+    """The quota of one name, and its state."""
 
     def __init__(self):
         raise TypeError("Bucket cannot be created directly; Quotas creates it")
 
-    # Leaves a new bucket, which has no limits yet, full.
+    # A new bucket, which has no limits yet, starts full.
     cdef void set_limits(self, double commits_per_second, double bytes_per_second, double burst_seconds,
                          int64_t now) noexcept:
         self.take(0, 0, now)
@@ -131,8 +132,8 @@ cdef class Bucket:
             return 0
         return max(debt_ns(&self.commits, self.at_ns, now), debt_ns(&self.nbytes, self.at_ns, now))
 
-    # A refused commit does not write the balances.  Otherwise the little that a small rate adds to a large debt
-    # between two attempts would be rounded away, and the debt would never be paid.
+    # A refused commit does not write the balances.  Otherwise the few tokens that a small rate adds between two attempts
+    # could be lost to rounding beside a large debt, and the debt would never be paid.
     cdef inline void take(self, double count, double nbytes, int64_t now) noexcept:
         cdef double seconds = seconds_between(self.at_ns, now)
         self.commits.balance = balance_after(&self.commits, seconds) - count
@@ -146,7 +147,7 @@ cdef class Bucket:
 @cython.no_gc   # nothing that it refers to leads back to it
 @cython.final
 cdef class Buckets:
-    """The buckets of groups, or of clients.  The GIL guards it: no change runs Python code or a garbage collection."""
+    """The buckets of groups, or of clients.  The GIL guards them: no change runs Python code or a garbage collection."""
 
     def __init__(self):
         raise TypeError("Buckets cannot be created directly; Quotas creates it")
@@ -157,7 +158,7 @@ cdef class Buckets:
     cdef inline bint limits_any(self) noexcept:
         return self.limits_all() or len(self.named) > 0
 
-    # None if nothing limits the name, or if it has no bucket, which is equivalent to a full one.
+    # Returns None if nothing limits the name, or if it has no bucket, which is equivalent to a full bucket.
     cdef inline Bucket find(self, str name):
         cdef PyObject *found
         if name is None:
@@ -172,7 +173,7 @@ cdef class Buckets:
         bucket.set_limits(self.commits_per_second, self.bytes_per_second, self.burst_seconds, now)
         return bucket
 
-    # A bucket for a name that has none; None if every inspected place is in use.
+    # Returns a new bucket for a name that has none; None if every inspected bucket is in use.
     cdef Bucket add(self, str name, int64_t now):
         cdef Bucket bucket = self.new_bucket(name, now)
         if len(self.automatic) < self.automatic_max:
@@ -213,7 +214,7 @@ cdef class Buckets:
             bucket = self.new_bucket(name, now)
             self.named[name] = bucket
         elif bucket.place >= 0:
-            # The last one takes its place.
+            # The last bucket takes its place.
             last = self.automatic.pop()
             if last is not bucket:
                 self.automatic[bucket.place] = last
@@ -222,7 +223,8 @@ cdef class Buckets:
         bucket.set_limits(commits_per_second, bytes_per_second, self.burst_seconds, now)
         return 0
 
-    # A bucket in use stays, even above `automatic_max` if all others are in use too: only an operator can cause that.
+    # A bucket in use stays.  If all others are in use too, their number can exceed `automatic_max`, which only an operator
+    # can cause.
     cdef int remove_override(self, str name, int64_t now) except -1:
         cdef Bucket bucket = self.find(name)
         if bucket is None or bucket.place >= 0:
@@ -236,7 +238,7 @@ cdef class Buckets:
         return self.append(bucket)
 
     cdef list listed(self, int64_t now):
-        # A garbage collection meanwhile may run code that charges, so this goes over a list of its own.
+        # A garbage collection meanwhile may run code that charges, so the loop uses its own list.
         cdef Bucket bucket
         cdef double seconds
         cdef list rows = []
@@ -276,7 +278,7 @@ cdef double take_positive(str name, object value) except -1:
     return number
 
 
-# 0.0 for None, which is no limit.
+# Returns 0.0 for None, which means no limit.
 cdef double take_rate(str name, object value, double burst_seconds) except -1:
     cdef double number
     if value is None:
@@ -287,14 +289,14 @@ cdef double take_rate(str name, object value, double burst_seconds) except -1:
     return number
 
 
-# The name as a plain str, whose hash and comparison run no Python code; None if there is no name.
+# Returns the name as a plain str, whose hash and comparison run no Python code; None if no name is given.
 cdef inline str take_entity(str kind, object name):
     if name is None or (PyUnicode_CheckExact(name) and len(<str>name) <= NAME_SIZE_MAX):
         return <str>name
     return convert_entity(kind, name)
 
 
-# A long name is kept as its beginning and its digest, so that names do not take more memory than buckets.
+# A long name is kept as its first characters and its digest, so that names do not need more memory than buckets.
 cdef str convert_entity(str kind, object name):
     cdef str plain
     if not PyUnicode_Check(name):
@@ -334,20 +336,20 @@ cdef inline int64_t longest_wait_ns(Bucket of_group, Bucket of_client, int64_t n
 @cython.no_gc_clear     # a charge during a garbage collection finds the buckets
 @cython.final
 cdef class Quotas:
-    """Decides whether a commit may be made now, by the limits of its group and its client, or how long it must wait.
+    """Decides by the limits of a commit's group and client whether the commit may be made now, or how long it must wait.
 
-    The module's docstring has the rules.  The GIL guards it: no Python code runs within a charge, so threads share it
-    without a lock.  A caller's clock is the exception; it is called before any balance is read.
+    The docstring of the module has the rules.  Threads share a Quotas without a lock: the GIL guards it, because a charge
+    runs no Python code.  Only a caller's clock is Python code, and it is called before any balance is read.
 
     Args:
         group_commits_per_second: the limit of each group without an override; None for no limit, here and below.
-        group_bytes_per_second: the same in bytes.
+        group_bytes_per_second: the limit of each group in bytes.
         client_commits_per_second: the limit of each client without an override.
-        client_bytes_per_second: the same in bytes.
-        burst_seconds: a bucket that was not used for this long is full, and holds the rate times this.
-        max_entities: how many groups without an override can have a bucket at a time, and how many clients.
-        clock: returns nanoseconds from 0 to 2**62, for tests.  If it goes back, no time counts as passed.
-            None is CLOCK_MONOTONIC.
+        client_bytes_per_second: the limit of each client in bytes.
+        burst_seconds: the time in which an unused bucket fills from zero; a full bucket holds the rate times this.
+        max_entities: how many groups, and how many clients, can have a bucket without an override at a time.
+        clock: returns nanoseconds from 0 to 2**62, for tests; None for CLOCK_MONOTONIC.  If the clock goes back, no time
+            counts as passed.
 
     Attributes:
         untracked: how many new names got no bucket because all inspected buckets were in use.
@@ -391,7 +393,7 @@ cdef class Quotas:
             nbytes: the number of bytes.
 
         Returns:
-            0.0 if it was charged; otherwise the seconds until it would be, at most 73 years.
+            0.0 if the commit was charged; otherwise the seconds until it could be, at most 73 years.
 
         Raises:
             InvalidArgumentError: the count or the bytes are negative, or a name is not a str.
@@ -436,7 +438,7 @@ cdef class Quotas:
         return <double>longest_wait_ns(of_group, of_client, now) / 1e9
 
     def used_up(self, group, client):
-        """Returns the names of the limits that a group and a client have used up: "the commits of group 'orders'"."""
+        """Returns the names of the limits that a group and a client have used up, such as "the commits of group 'orders'"."""
         cdef int64_t now = self.now()
         cdef list found = []
         cdef Bucket bucket
@@ -456,7 +458,7 @@ cdef class Quotas:
     def set_group(self, name, commits_per_second, bytes_per_second):
         """Sets the limits of one group, None for no limit.
 
-        A full bucket stays full.  Any other keeps its debt or its tokens, at most the new burst.
+        A full bucket stays full.  Any other bucket keeps its debt or its tokens, up to the new burst.
 
         Raises:
             ConfigError: a rate is not finite and above 0.
@@ -468,7 +470,7 @@ cdef class Quotas:
         set_override(self, self.clients, name, commits_per_second, bytes_per_second)
 
     def remove_group(self, name):
-        """Returns a group to the common limits; does nothing if it has no others; its debt stays."""
+        """Returns a group to the common limits, and keeps its debt; does nothing if it has no limits of its own."""
         self.groups.remove_override(take_override(self.groups, name), self.now())
 
     def remove_client(self, name):

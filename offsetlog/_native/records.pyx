@@ -1,7 +1,7 @@
 # cython: wraparound=True
-"""The records of one .log file as Python objects, with every key and value decoded to the fields that Kafka's tools name.
+"""Reads the records of one .log file as Python objects, with keys and values decoded to the fields that Kafka's tools show.
 
-For people and tools that look at single records; code that handles many records does not use it.
+This module is for people and tools that inspect single records.  Code that handles many records does not use it.
 """
 
 import base64
@@ -87,7 +87,7 @@ def _kinds():
     return found
 
 
-#: Type of a key -> kind of its record, named as in Kafka's schemas.
+#: The kind of a record by the type of its key, named as in Kafka's schemas.
 KINDS = _kinds()
 #: The kind of the records of __transaction_state.
 TRANSACTION_KIND = "transaction_log"
@@ -97,7 +97,7 @@ TRANSACTION_KIND = "transaction_log"
 
 
 cdef class _Builder:
-    # The result so far of a walk over a schema: the open dictionaries and lists, outermost first.
+    # The result so far of a walk over a schema: the dictionaries and lists that are not complete, outermost first.
     cdef list open
     cdef list fields
     cdef object root
@@ -138,7 +138,7 @@ cdef int _end_struct(void *context, const ol_field *field, ol_error *error) noex
     cdef const ol_field *each
     try:
         struct = builder.open.pop()
-        # Kafka prints an absent tagged struct as null, and leaves other absent tags out.
+        # Kafka prints an absent tagged struct as null, and omits other absent tags.
         each = builder.schema.fields if field == NULL else field.fields
         while each.name != NULL:
             if each.tagged and each.kind == OL_FIELD_STRUCT:
@@ -318,7 +318,7 @@ cdef dict _decode_after_version(const ol_schema *schema, int16_t version, ol_sli
 def decode_key(bytes key not None):
     """Returns {"type": "2", "data": {...}} with Kafka's field names, or None for an unknown type.
 
-    Raises CorruptionError for a key that is cut short.
+    Raises CorruptionError for a truncated key.
     """
     return _decode_key(ol_slice_of(<const char *>key, <size_t>len(key)))
 
@@ -327,7 +327,7 @@ def decode_value(int key_type, bytes value not None):
     """Returns {"version": "3", "data": {...}} with Kafka's field names; bytes are base64, ids as Kafka writes them.
 
     Raises:
-        CorruptionError: the value is cut short.
+        CorruptionError: the value is truncated.
         UnsupportedVersionError: the key type has no such value version.
         ValueError: the key type is unknown.
     """
@@ -337,10 +337,10 @@ def decode_value(int key_type, bytes value not None):
 
 
 def decode_subscription(bytes value not None):
-    """Returns the fields of the metadata that a consumer sends, with Kafka's names; of a newer version the known ones.
+    """Returns the fields of the metadata that a consumer sends, with Kafka's names; ignores unknown fields of newer versions.
 
     Raises:
-        CorruptionError: the bytes are cut short, or are not a subscription.
+        CorruptionError: the bytes are truncated, or are not a subscription.
         UnsupportedVersionError: the version is negative.
     """
     cdef ol_slice raw = ol_slice_of(<const char *>value, <size_t>len(value))
@@ -386,7 +386,7 @@ cdef tuple _marker(const ol_record *record):
 
 
 cdef tuple _content(const ol_batch *batch, const ol_record *record, bint transactions):
-    # Returns (kind, key, value); for a record that cannot be decoded, the reason is shown.
+    # Returns (kind, key, value); for a record that cannot be decoded, the value shows the reason.
     if batch.attributes & OL_ATTRIBUTE_CONTROL:
         try:
             return _marker(record)
@@ -416,9 +416,9 @@ cdef str _timestamp_type(const ol_batch *batch):
 
 @cython.no_gc_clear  # an open file is closed through its file system
 cdef class SegmentReader:
-    """Walks a .log file batch by batch, with plain reads: the file may be shortened or removed meanwhile.
+    """Reads a .log file batch by batch, with plain reads, so that the file may be truncated or removed meanwhile.
 
-    It sees the bytes that the file had when it was opened.  One thread at a time; `close`, or a `with` block, ends it.
+    The reader sees the bytes that the file had when it was opened.  One thread at a time; `close` or a `with` block ends it.
     """
 
     cdef ol_file_scan scan
@@ -486,12 +486,12 @@ cdef class SegmentReader:
         """Returns the next batch and its records as two parts of a row, or None at the end of the file.
 
         The first part is common to all rows of the batch: position, base_offset, last_offset, batch_size, magic, codec, crc,
-        leader_epoch, producer_id, producer_epoch, base_sequence, transactional, control, delete_horizon, timestamp_type.
-        The second is a list with log_offset, timestamp, headers (names), kind, key and value of each record; kind is
-        "marker", "unknown", "undecodable" or one of KINDS; in a segment of __transaction_state, TRANSACTION_KIND.
+        leader_epoch, producer_id, producer_epoch, base_sequence, transactional, control, delete_horizon, timestamp_type.  The
+        second part is a list with log_offset, timestamp, headers (names), kind, key and value of each record.  The kind is
+        "marker", "unknown", "undecodable" or one of KINDS; in a segment of __transaction_state, it is TRANSACTION_KIND.
 
         Raises:
-            CorruptionError: the batch at `position` cannot be read; the reader stays there, and `skip` goes on after it.
+            CorruptionError: the batch at `position` cannot be read; the reader stays there, and `skip` continues after it.
             TornTailError: the file ends within the batch.
             UnsupportedVersionError: the magic or codec of the batch is unknown.
         """
@@ -519,7 +519,7 @@ cdef class SegmentReader:
         cdef bint wraps = batch.magic < 2 and (batch.attributes & OL_ATTRIBUTE_CODEC) != OL_CODEC_NONE
         return {
             "position": position,
-            # The header of a wrapper names only its last message.
+            # The header of a wrapper has only the offset of its last message.
             "base_offset": records[0]["log_offset"] if wraps and records else batch.base_offset,
             "last_offset": batch.last_offset,
             "batch_size": batch.size,
@@ -561,7 +561,7 @@ cdef class SegmentReader:
         return found
 
     def read_again(self, int64_t position):
-        """Goes back to a position where a batch begins, or may begin by now, and drops what was read of the file."""
+        """Goes back to a position where a batch begins or may begin later, and drops the bytes read so far."""
         cdef bytes name = os.fsencode(self.path)
         cdef const char *text = name
         cdef ol_file_scan scan
@@ -573,7 +573,7 @@ cdef class SegmentReader:
         self.scan = scan
 
     def skip(self):
-        """Goes to the next whole batch after `position` with a correct CRC; returns False if the file has none."""
+        """Moves to the next complete batch after `position` with a correct CRC; returns False if the file has none."""
         cdef ol_error error
         cdef int status
         self.ready()

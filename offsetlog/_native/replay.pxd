@@ -25,12 +25,12 @@ cdef struct batch_row:
     int32_t leader_epoch
     int32_t magic
 
-# The memory that the states of several replays use; any thread.
+# The memory that the states of several replays use.  Any thread may use this object.
 cdef class MemoryAccount:
     cdef int64_t taken
     cdef readonly int64_t bytes_max
 
-# The state after replaying files; one thread at a time.
+# The state after a replay of files.  One thread at a time.
 cdef class Replay:
     cdef ol_state state
     cdef ol_producers producers

@@ -1,8 +1,8 @@
-"""Replays a partition's .log files through the engine's one apply, and reports what the walk found on its way.
+"""Replays a partition's .log files with the engine's own apply, and reports damage and other findings of the walk.
 
-This is the engine's second way to a state: no log object, no checkpoint, no lock and no mapping, only the bytes of the files
-in order.  It is for logs that another program owns, even for a single segment, and a verification compares it with the first
-way.
+This is the engine's second way to compute a state: it needs no log object, checkpoint, lock or mapping, only the bytes of the
+files in order.  It is for logs that another program owns, and even for a single segment.  A verification compares its result
+with the first way, a load.
 """
 
 import os
@@ -96,8 +96,7 @@ from offsetlog._native.status cimport check, keep_interrupt, raise_interrupt
 from offsetlog.error_status import from_status
 from offsetlog.errors import InternalError, InvalidArgumentError
 
-#: The fields of a batch that `Replay.apply` reports: names and NumPy's type codes; the fields follow each other without
-#: gaps.
+#: The fields of a batch that `Replay.apply` reports, as names and NumPy's type codes; they have no gaps between them.
 BATCH_FIELDS = [
     ("position", "=i8"),
     ("base_offset", "=i8"),
@@ -108,7 +107,8 @@ BATCH_FIELDS = [
 ]
 
 
-# How many records, or bytes of batches, are applied between two measurements of memory: one costs more than a record.
+# How many records, or bytes of batches, are applied between two measurements of memory; a measurement costs more than a
+# record.
 cdef enum:
     RECORDS_A_LOOK = 256
     BYTES_A_LOOK = 1 << 16
@@ -218,7 +218,7 @@ def check_index(bytes content not None, *, bint time, int64_t base_offset, int64
 
 @cython.final
 cdef class MemoryAccount:
-    """How much memory the states of several replays may use together.  Safe from any thread."""
+    """Limits the memory that the states of several replays may use together.  Safe from any thread."""
 
     def __cinit__(self, int64_t bytes_max):
         self.taken = 0
@@ -230,7 +230,7 @@ cdef class MemoryAccount:
         return ol_account_add(&self.taken, 0)
 
 
-# At its end it returns its memory to the account, which it needs until then.
+# A replay returns its memory to the account when it is destroyed, so it needs the account until then.
 @cython.no_gc_clear
 cdef class Replay:
     """The state of one partition, from its .log files in order.  One thread at a time."""
@@ -243,17 +243,17 @@ cdef class Replay:
     def __init__(self, FileSystem file_system=None, Decompressor decompressor=None, LogView view=None,
                  StopFlag stop=None, *, uint32_t bucket=0, uint32_t buckets=1, bint by_group=False, bint run=False,
                  MemoryAccount account=None):
-        """Begins with an empty state; raises CapacityError if memory runs out.
+        """Creates an empty state; raises CapacityError if memory runs out.
 
-        It takes only one of `buckets` shares of the positions (`by_group`: of the groups, with all their records), so
-        that several replays can be made in parallel; records of other kinds are in the first share.
+        The replay applies only one of `buckets` shares of the positions (`by_group`: of the groups, with all their records),
+        so that several replays can run in parallel.  Records of other kinds are in the first share.
 
-        With a view (`log_view`), paths mean its segments, whatever has replaced them; keep the view open meanwhile.
+        With a view (`log_view`), paths mean the segments of the view, even if others have replaced them; keep the view open.
         Once `stop` is set, calls in progress end soon with ClosedError, and the replay must not be used any more.
 
-        A `run` begins anywhere in the log, and is joined to the replay before it (`join`).  If the states of an `account`
-        exceed its limit, `apply` and `join` end with CapacityError, and the replay must not be used any more.  Memory is
-        counted after a batch, or a join of two runs, was applied.
+        A `run` may begin anywhere in the log, and is joined to the replay before it (`join`).  If the states of an `account`
+        exceed its limit, `apply` and `join` raise CapacityError, and the replay must not be used any more.  Memory is counted
+        after each batch and each join.
         """
         cdef ol_error error
         if self.state.table != NULL:
@@ -341,7 +341,8 @@ cdef class Replay:
         return self.check_memory(error)
 
     cdef int count_records(self, const ol_batch *batch, ol_error *error) noexcept nogil:
-        # The header of a wrapper of magic 0 or 1 does not count its messages, and no header says how many are below `until`.
+        # The header of a wrapper of magic 0 or 1 has no count of its messages, and no header shows how many are below
+        # `until`.
         cdef ol_records records
         cdef ol_record record
         cdef int status
@@ -363,8 +364,8 @@ cdef class Replay:
 
     cdef int walk(self, ol_file_scan *scan, int64_t stop, int64_t until, bint keeps_rows, ol_producers_change *change,
                   ol_error *error) noexcept nogil:
-        # Goes on until the end (OL_END), a batch at or after `stop` (OL_OK with *change empty), an aborted transaction
-        # (OL_OK with *change filled) or damage; then scan->position stays.
+        # Continues until the end (OL_END), a batch at or after `stop` (OL_OK with *change empty), an aborted transaction
+        # (OL_OK with *change filled) or damage, at which scan->position stays.
         cdef ol_batch batch
         cdef ol_batch_bounds bounds = ol_batch_bounds(0, self.segment_limit, 0)
         cdef int64_t walked = 0
@@ -375,7 +376,7 @@ cdef class Replay:
             change.completed = change.aborted = False
             status = ol_file_scan_next(scan, &batch, error)
             if status == OL_OK:
-                # Before a wrong base offset can end the walk, or make it skip the batch.
+                # Checked before a wrong base offset can end the walk or make it skip the batch.
                 bounds.next_offset = self.next_offset
                 if not ol_file_scan_fits(scan, &batch, &bounds):
                     status = ol_file_scan_judge(scan, &batch, &bounds, error)
@@ -388,7 +389,7 @@ cdef class Replay:
                 return OL_OK if is_at_stop else OL_END
             if self.stop_asked != NULL and self.stop_asked[0]:
                 return ol_fail(error, OL_CLOSED, "the replay was stopped")
-            # The base offset of a batch that goes back may be wrong, so it may lie above `since`.
+            # If the base offset of a batch goes back, it may be wrong, and the batch may be above `since`.
             is_applied = batch.last_offset < self.since and batch.base_offset >= walked
             walked = ol_batch_next_offset(&batch)
             if is_applied:
@@ -438,20 +439,19 @@ cdef class Replay:
         """Applies the batches of a .log file from `position` on, up to its end or to bytes that are not a batch.
 
         Args:
-            path: the file, as it is when the call begins.
+            path: the file, whose present bytes are read.
             position: the byte position where a batch begins.
             snapshots: log offsets at which to report the producers' state.
             batches: whether to report every applied batch, as the bytes of an array of BATCH_FIELDS.
             since: batches that end below this log offset are skipped.
-            until: records at or above this log offset are not applied; it may lie within a batch.
+            until: records at or above this log offset are not applied; it may be inside a batch.
             segment_limit: a batch that reaches this log offset, the base offset of the next segment, is damage.
-            unreadable: whether bytes that the disk cannot read are reported as damage, a StorageError, and not raised.
+            unreadable: whether bytes that the disk cannot read are reported as `damage`, a StorageError, instead of raised.
 
         Returns:
-            A dict with `size`, the bytes of the file; `position`, where the walk stopped; `damage`, an exception that was
-            not raised, or None if the whole file was applied; `aborted` as from `parse_transaction_index`; `producers` by
-            snapshot, as from `parse_producer_snapshot`; `refused`, exceptions for records that a broker would not load;
-            and `batches`.
+            A dict with `size`, the bytes of the file; `position`, where the walk stopped; `damage`, an exception that was not
+            raised, or None if the whole file was applied; `aborted` as in `parse_transaction_index`; `producers` by snapshot,
+            as in `parse_producer_snapshot`; `refused`, exceptions for records that a broker would not load; and `batches`.
 
         Raises:
             StorageError: the file cannot be read.
@@ -478,7 +478,7 @@ cdef class Replay:
         return found
 
     def skip(self, path, int64_t position, *, bint unreadable=False):
-        """Returns the position of the next whole batch after the damage at `position`, None if the file has none.
+        """Returns the position of the next complete batch after the damage at `position`, None if the file has none.
 
         With `unreadable`, bytes that the disk cannot read are skipped too; otherwise they raise StorageError.
         """
@@ -495,7 +495,7 @@ cdef class Replay:
             ol_file_scan_close(&scan)
 
     def used(self, path, int64_t position):
-        """Returns the position after the last byte from `position` on that is not zero; `position` if all are zero."""
+        """Returns the position after the last byte that is not zero; `position` if all bytes from there on are zero."""
         cdef ol_file_scan scan
         cdef ol_error error
         cdef int64_t used = 0
@@ -508,10 +508,10 @@ cdef class Replay:
             ol_file_scan_close(&scan)
 
     def join(self, Replay later not None):
-        """Applies the result of a later run of the same log and share, which does not change.
+        """Applies the result of a later run of the same log and share; the run is not changed.
 
-        Afterwards this replay is as if it had applied the batches of both, except that the producers' state is no longer
-        known.  Neither may be changed meanwhile.  The memory of `later` no longer counts in an account: release it.
+        This replay then has the state after the batches of both, but no longer knows the producers' state.  Neither may be
+        changed during the call.  The memory of `later` no longer counts in an account, so release it.
 
         Raises:
             InvalidArgumentError: `later` is not a run, or does not follow what this replay has applied.
@@ -598,7 +598,7 @@ cdef class Replay:
         """Returns the open transactions, by their first offset.
 
         Each is (producer id, epoch, first offset, time of its first pending commit in ms or -1, number of pending positions,
-        names of their groups as bytes, sorted).  A position that a tombstone deleted is no longer pending.
+        sorted names of their groups as bytes).  A position that a tombstone deleted is no longer pending.
         """
         cdef const ol_producer *each
         cdef ol_table_row row
@@ -662,7 +662,7 @@ cdef class Replay:
         return found
 
     def digest(self, *, bint physical=False):
-        """Returns the three sums of the digest as ints: of positions, of group records, of pending positions."""
+        """Returns the three sums of the digest as ints: for positions, for group records, and for pending positions."""
         cdef ol_digest digest
         ol_state_digest(&self.state, physical, &digest)
         return _whole(digest.positions), _whole(digest.group_records), _whole(digest.pending)

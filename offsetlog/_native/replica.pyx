@@ -1,7 +1,7 @@
-"""One replicated partition for its host: leadership, following, W, and reads of its batches for other replicas.
+"""One replicated partition for its host: leadership, following, the high watermark W, and reads for other replicas.
 
-Every call carries the leader epoch that its caller knows.  If it is older than the newest one known here, the call raises
-FencedLeaderEpochError, if newer, UnknownLeaderEpochError, and changes nothing (docs/architecture.md §7).
+Every call has the leader epoch that its caller knows.  If that is older than the newest one known here, the call raises
+FencedLeaderEpochError; if newer, UnknownLeaderEpochError.  Such a call changes nothing (docs/architecture.md §7).
 """
 
 import os
@@ -61,12 +61,12 @@ cdef class Replica:
     # -------------------------------------------------------------------------------------------------- leadership
 
     def become_leader(self, int32_t epoch, *, bint alone=False):
-        """Leads from now on; `alone`: there is no other replica, and W follows the log end by itself.
+        """Starts to lead; with `alone`, no other replica exists, and W follows the log end by itself.
 
-        The partition may be loading, or not be loaded yet: then plain commits are appended, and the load applies them.
+        The partition need not be loaded yet: plain commits are appended meanwhile, and the load applies them.
 
         Raises:
-            FencedLeaderEpochError: the epoch is not above the newest one known, or another replica leads in it.
+            FencedLeaderEpochError: the epoch is not above the newest one known, or another replica leads in this epoch.
             CorruptionError, StorageError: a record above W cannot be read.
             ReadOnlyError, PartitionFailedError, DiskFullError, CapacityError.
         """
@@ -80,7 +80,7 @@ cdef class Replica:
             partition.leave()
 
     def become_follower(self, int32_t epoch):
-        """Follows from now on; a leader that resigns passes its own epoch.  Waiting commits raise NotCoordinatorError."""
+        """Starts to follow; a leader that resigns passes its own epoch.  Waiting commits raise NotCoordinatorError."""
         cdef Partition partition = self.partition
         cdef ol_error error
         partition.enter()
@@ -117,7 +117,7 @@ cdef class Replica:
     # --------------------------------------------------------------------------------------------------- following
 
     def append(self, int32_t epoch, const uint8_t[::1] batches not None):
-        """Appends whole batches from the leader of the epoch; returns the log end.
+        """Appends complete batches from the leader of the epoch; returns the log end offset.
 
         Raises:
             CorruptionError: the bytes are not batches, do not follow the log, or are newer than the leader.
@@ -135,7 +135,7 @@ cdef class Replica:
             partition.leave()
 
     def advance(self, int32_t epoch, int64_t offset):
-        """Moves W to min(offset, log end), never back, and applies what is below it; returns W."""
+        """Moves W forward to min(offset, log end), and applies the records below it; never moves W back; returns W."""
         return self.move_watermark(epoch, offset)
 
     cdef int64_t move_watermark(self, int32_t epoch, int64_t offset) except -1:
@@ -152,11 +152,11 @@ cdef class Replica:
         return positions.watermark
 
     def check_cut(self, int32_t epoch):
-        """Raises the error that `truncate` of the epoch would raise now, and changes nothing."""
+        """Raises the error that `truncate` with this epoch would raise now, and changes nothing."""
         self.truncate(epoch, INT64_MAX)
 
     def truncate(self, int32_t epoch, int64_t offset):
-        """Cuts a follower's log at an offset; returns whether the state was dropped and must be loaded again."""
+        """Truncates a follower's log to an offset; returns whether the state was dropped and must be loaded again."""
         cdef Partition partition = self.partition
         cdef ol_error error
         partition.enter()
@@ -168,7 +168,7 @@ cdef class Replica:
         return partition.role == "unloaded"
 
     def restart_at(self, int32_t epoch, int64_t offset):
-        """Drops a follower's log and begins again at an offset, the start of its leader's log; it must be loaded again.
+        """Drops a follower's log and begins a new one at the start offset of the leader's log; it must be loaded again.
 
         Raises:
             InvalidArgumentError: the offset is below the log end.
@@ -197,7 +197,7 @@ cdef class Replica:
         return LogPositions(start, positions.written, positions.flushed, positions.watermark, positions.applied)
 
     def digest(self, bint physical=False):
-        """Returns the Digest sums of the applied state, as `Partition.digest`, in any role.
+        """Returns the Digest sums of the applied state, as `Partition.digest` does, in any role.
 
         Raises:
             CoordinatorLoadingError: the state is not loaded.
@@ -235,7 +235,7 @@ cdef class Replica:
     def end_offset_for_epoch(self, int32_t epoch):
         """Returns the EpochEnd of the greatest epoch of the log that is at most `epoch` (docs/format/leader-epochs.md §12).
 
-        Both fields are -1 if the log has none.
+        Both fields are -1 if the log has no such epoch.
         """
         cdef Partition partition = self.partition
         cdef int32_t found
@@ -249,13 +249,13 @@ cdef class Replica:
         return EpochEnd(found, end)
 
     def read_into(self, int64_t offset, uint8_t[::1] buffer not None, *, int32_t epoch=-1, bint uncommitted=False):
-        """Reads whole batches, from the one that contains `offset`, into a buffer; returns the number of bytes.
+        """Reads complete batches, from the one that contains `offset`, into a buffer; returns the number of bytes.
 
         Args:
             offset: a log offset, from the log start to the log end.
             buffer: at least 61 bytes, writable.
             epoch: the leader epoch of the reader, -1 for any.
-            uncommitted: whether to read also at and above W, as followers do.
+            uncommitted: whether batches at and above W are read too, as followers do.
 
         Raises:
             OffsetOutOfRangeError: the log does not have the offset.
@@ -277,7 +277,7 @@ cdef class Replica:
         return size
 
     def file_range(self, int64_t offset, size_t size_max, *, int32_t epoch=-1, bint uncommitted=False):
-        """Returns the FileRange that `read_into` would read, for sendfile; it may end within a batch.
+        """Returns the FileRange that `read_into` would read, for sendfile; the range may end within a batch.
 
         Raises as `read_into`.
         """
@@ -311,7 +311,7 @@ cdef class Replica:
         return min(oldest.first_offset, positions.watermark) if found else positions.watermark
 
     def read(self, int64_t offset, int64_t end, int64_t size_max, *, bint whole_first=False):
-        """Reads whole batches; see TopicLog.read."""
+        """Reads complete batches; see TopicLog.read."""
         cdef Partition partition = self.partition
         partition.enter()
         try:
@@ -320,7 +320,7 @@ cdef class Replica:
             partition.leave()
 
     def size_between(self, int64_t offset, int64_t end, int64_t size_max):
-        """Returns how many bytes `read` would find in the segment of `offset`; raises likewise."""
+        """Returns how many bytes `read` would find in the segment of `offset`; raises as `read` does."""
         cdef Partition partition = self.partition
         partition.enter()
         try:
@@ -338,7 +338,7 @@ cdef class Replica:
             partition.leave()
 
     def record_at_time(self, int64_t time, int64_t end):
-        """Returns the TimedRecord of a time, None if there is none; see TopicLog.record_at_time."""
+        """Returns the TimedRecord of a time, None if no record matches; see TopicLog.record_at_time."""
         cdef Partition partition = self.partition
         partition.enter()
         try:

@@ -1,6 +1,6 @@
-"""The counts that a server updates while it answers, at almost no cost to a request.
+"""The counts that a server updates for each answer, at almost no cost.
 
-All other metrics are read from the parts of the server on request (`offsetlog.server.metrics`).
+All other metrics are read from the server's parts when a client requests them (`offsetlog.server.metrics`).
 """
 
 cimport cython
@@ -14,13 +14,13 @@ API_KEYS = 128
 
 @cython.final
 cdef class RequestMetrics:
-    """Requests, errors and latencies by API; commits.
+    """Counts requests, errors and latencies by API, and commits.
 
     Only the thread of the event loop writes; any thread may read.
 
     Attributes:
-        latencies: by the key of the API, from the whole request to its answer; None: no request yet.
-        errors: how many answers had an error, by API and the first error in the answer.
+        latencies: by the key of the API, the times from a complete request to its answer; None before the first request.
+        errors: the number of answers with an error, by API and by the first error in the answer.
         commits: the number of requests whose positions were committed.
         positions: the number of positions in these requests.
     """

@@ -68,7 +68,7 @@ cdef class ExpiryRules:
         self.rules = NULL
 
     def __init__(self, list rules not None, default_ms):
-        """Takes the rules, each as (group or prefix, whether it is a prefix, milliseconds or None for never), and the default.
+        """Sets the rules, each as (group or prefix, whether it is a prefix, milliseconds or None for never), and the default.
 
         Raises GroupError, and InvalidArgumentError if two rules have the same name.
         """
@@ -97,7 +97,7 @@ cdef class ExpiryRules:
 
 @cython.final
 cdef class ExpiryStop:
-    """Ends an expiry run at its next group; from any thread."""
+    """Ends an expiry run at its next group.  Any thread may use it."""
 
     cdef atomic_flag_value asked
 
@@ -151,9 +151,9 @@ def newest_timestamp(Partition partition not None):
 
 
 def expire(Partition partition not None, ExpiryRules rules not None, int64_t now_ms, ExpiryStop stop=None):
-    """Deletes expired positions; returns the counters, and the end offset to wait for (-1: nothing was written).
+    """Deletes expired positions; returns the counters, and the end offset to wait for, -1 if nothing was written.
 
-    Raises StateError, StorageError, TooLargeError, CapacityError; earlier groups are done.
+    Raises StateError, StorageError, TooLargeError, CapacityError; the positions of earlier groups stay deleted.
     """
     cdef ol_retention_options options
     cdef ol_retention_report report
@@ -193,12 +193,12 @@ cdef c_bool _live_reads(void *context, ol_slice group, ol_slice topic) noexcept 
 
 def expire_group(Partition partition not None, ExpiryRules rules not None, int64_t now_ms, group, subscribed=None,
                  ExpiryStop stop=None):
-    """Deletes the expired positions of one group; returns the counters, as `expire`.
+    """Deletes the expired positions of one group; returns the counters, as `expire` does.
 
-    `subscribed` lists the topics to which the members of a stable consumer group are subscribed; None: the group's records
-    decide its state, and it has no members.  The caller prevents changes of the group meanwhile.
+    `subscribed` lists the topics to which the members of a stable consumer group are subscribed.  If it is None, the group
+    has no members, and its records decide its state.  The caller must prevent changes of the group during the call.
 
-    Raises GroupError, TopicPartitionError, and as `expire`.
+    Raises GroupError, TopicPartitionError, and the errors of `expire`.
     """
     cdef ol_retention_options options
     cdef ol_retention_report report
@@ -207,7 +207,7 @@ def expire_group(Partition partition not None, ExpiryRules rules not None, int64
     cdef live_group live
     cdef ol_group_state port
     cdef size_t index
-    # Members may send anything: no commit is for a topic without a name.
+    # Members may send any bytes, but no commit is for a topic without a name.
     cdef list topics = [topic for topic in subscribed or () if topic]
     _set_options(&options, rules, now_ms, stop)
     take_name(group, NAME_GROUP, &name)
@@ -234,7 +234,8 @@ def expire_group(Partition partition not None, ExpiryRules rules not None, int64
 
 @cython.final
 cdef class ExpiringRows:
-    """Collects the expiring positions of one partition after another; `to_arrow` makes a table of them.  For one thread."""
+    """Collects the expiring positions of partitions one by one; `to_arrow` makes a table of them.  For one thread.
+    """
 
     cdef ol_expiring_rows rows
 

@@ -1,6 +1,6 @@
-"""Writes records that were read before into new batches of magic 2; the bytes of keys and values do not change.
+"""Writes records of existing logs into new batches of magic 2, without changing the bytes of keys and values.
 
-Records that a job moves from one log to another come as Arrow columns; one call writes a batch of any number of their rows.
+A job that moves records from one log to another passes them as Arrow columns; one call makes a batch of any number of rows.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -25,7 +25,7 @@ from offsetlog._native.csrc cimport (
 
 from offsetlog.errors import InvalidArgumentError, TooLargeError
 
-# A varint of the size, the name, a varint of the size, the value: the header in a commit of ours that is larger than a batch.
+# The header in a commit of ours that is larger than a batch: a varint of the size, the name, a varint of the size, the value.
 cdef bytes OWN_HEADER = b"\x1col.transaction\x021"
 cdef size_t BATCH_SIZE_MAX = 0x7fffffff
 
@@ -43,7 +43,7 @@ cdef inline ol_slice _bytes_at(const binary_column *column, Py_ssize_t row) noex
     if column.validity != NULL and not (column.validity[at >> 3] >> (at & 7)) & 1:
         return ol_slice_null()
     begin = column.offsets[at]
-    # Empty is not null, so the address must not be NULL.
+    # An empty value is not null, so the address must not be NULL.
     if column.data == NULL:
         return ol_slice_of(b"", 0)
     return ol_slice_of(<const char *>(column.data + begin), <size_t>(column.offsets[at + 1] - begin))
@@ -65,7 +65,7 @@ cdef inline int64_t _size_of(ol_slice bytes_) noexcept nogil:
 
 
 cdef class RowEncoder:
-    """Encodes rows of one set of columns; any consecutive rows make a batch.
+    """Encodes any consecutive rows of one set of columns as a batch.
 
     Args of the constructor: `keys` and `values`, Arrow columns of binary; `timestamps`, int64 of NumPy, in ms; `own`, uint8 of
     NumPy, not 0 for a record of a transaction that offsetlog made of one large commit.  The columns must not be changed while
@@ -93,7 +93,7 @@ cdef class RowEncoder:
     def batch(self, Py_ssize_t start, Py_ssize_t count, int64_t base_offset, *, int32_t leader_epoch=-1,
               int64_t producer_id=-1, int16_t producer_epoch=-1, int32_t base_sequence=0, bint transactional=False,
               bint control=False, bint log_append_time=False, int64_t delete_horizon=-1):
-        """Returns `count` rows from `start` on as a batch that begins at `base_offset`, without gaps and not compressed.
+        """Returns `count` rows from `start` on as an uncompressed batch without gaps that begins at `base_offset`.
 
         A delete horizon (ms, -1 for none) replaces the base timestamp, as in a cleaned batch (docs/format/batches.md §2.7).
 

@@ -3,7 +3,7 @@ from libc.stddef cimport size_t
 
 from offsetlog._native.csrc cimport ol_record_block
 
-# A block of rows from which Arrow arrays may borrow as long as they live.
+# A block of rows that Arrow arrays may borrow; the arrays keep it alive.
 @cython.final
 cdef class RowBlock:
     cdef ol_record_block rows
@@ -16,6 +16,6 @@ cdef class RowBlocks:
     cdef object schema
     cdef list pool
 
-    # An empty block; it reuses the memory of one from which no array borrows any more.
+    # Returns an empty block; reuses the memory of a block that no array borrows any more.
     cdef RowBlock take(self, size_t rows)
     cdef object batch_of(self, RowBlock block)

@@ -1,4 +1,4 @@
-"""Blocks of rows that the C code fills, as Arrow batches: the columns of each view, and their types."""
+"""Makes Arrow batches from blocks of rows that the C code fills, and defines the columns of each view and their types."""
 
 import json
 
@@ -40,7 +40,7 @@ _POSITION = ("group", "topic", "partition", "offset", "leader_epoch", "metadata"
 _BATCH = ("segment", "position", "base_offset", "last_offset", "batch_size", "magic", "codec", "timestamp_type",
           "transactional", "producer_id", "producer_epoch", "base_sequence", "batch_leader_epoch", "delete_horizon")
 
-#: View -> its columns, in order.
+#: The columns of each view, in order.
 VIEWS = {
     "commits": (*_POSITION, "kind", "timestamp", "outcome", "marker_offset", "producer_id", "producer_epoch", "log_partition",
                 "log_offset"),
@@ -96,7 +96,7 @@ def view_schema(view):
 
 @cython.final
 cdef class RowBlock:
-    """A block of rows from which Arrow arrays may borrow as long as they live."""
+    """A block of rows that Arrow arrays may borrow; the arrays keep it alive."""
 
     def __cinit__(self):
         memset(&self.rows, 0, sizeof(self.rows))
@@ -187,14 +187,14 @@ cdef class RowBlocks:
         self.pool = []
 
     cdef RowBlock take(self, size_t rows):
-        # A block from which no array borrows any more is filled again: fresh memory costs more than writing to it.
+        # A block that no array borrows any more is filled again, because allocating memory costs more than writing to it.
         cdef RowBlock block
         cdef ol_column wanted[<int>OL_COLUMN_COUNT]
         cdef size_t count = 0
         cdef ol_error error
         for each in self.pool:
             block = <RowBlock>each
-            # The references of the list, the loop and this function.
+            # The three references are those of the list, the loop and this function.
             if Py_REFCNT(each) == 3 and block.rows.capacity == rows:
                 ol_record_block_clear(&block.rows)
                 return block

@@ -1,6 +1,6 @@
-"""Reads the records of .log files as Arrow columns, and walks over headers: the reader of Spark's executors.
+"""Reads the records of .log files as Arrow columns, and walks over batch headers; Spark's executors read with it.
 
-No table, no lock and no log object: only the bytes of files, in order, through the file port.
+The reader needs no table, lock or log object, only the bytes of files, in order, through the file port.
 """
 
 import os
@@ -111,21 +111,21 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
         path: the file.
         file_system: the file system of the path; the local one by default.
         position: the byte position of a batch.
-        limit: the byte position where the walk ends; -1: the end of the file.
-        until: the walk ends before a batch that begins at or after this log offset,
-        until_timestamp: or before the first batch with a greater timestamp, in ms since 1970.
-        every: a mark is returned about every `every` bytes; 0: no marks.
-        check_crc: whether the bytes are checked too.
-        next_offset: no batch from `position` on begins below this log offset; then an impossible base offset is damage.
-            -1: unknown, and every base offset is accepted.
+        limit: the byte position where the walk ends; -1 for the end of the file.
+        until: the walk ends before a batch that begins at or after this log offset.
+        until_timestamp: the walk ends before the first batch with a later timestamp, in ms since 1970.
+        every: the distance of the returned marks, about this many bytes; 0 for no marks.
+        check_crc: whether the CRC of each batch is checked too.
+        next_offset: the lowest log offset at which a batch from `position` on can begin; a lower base offset is damage.  -1
+            if unknown: every base offset is accepted.
         segment_base: a batch that begins below this log offset is damage; 0: unknown.
         segment_limit: a batch that reaches this log offset is damage.
 
     Returns:
         Skim: `position` after the last batch that was walked, `next_offset` there (unchanged if there was none),
         `first_offset` (of the first batch) and `last_position` (in bytes, of the last one; both -1 without batches),
-        `batches`, their `max_timestamp` (-1 without batches), `marks`: (position of a batch, a log offset below which
-        none of its records lies), and `damage`: the error that ended the walk.
+        `batches`, their `max_timestamp` (-1 without batches), `marks`: (position of a batch, a log offset that
+        no record of the batch is below), and `damage`: the error that ended the walk.
 
     Raises:
         StorageError: the file cannot be read.
@@ -156,19 +156,19 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
                         bounds.next_offset = next_offset
                         status = ol_file_scan_judge(&scan, &batch, &bounds, &error)
                     if status == OL_OK and judges and batch.base_offset < next_offset:
-                        # The header alone does not prove the batch before it wrong; the whole batch must be intact.
+                        # The header alone does not prove that the batch before is wrong; the whole batch must be intact.
                         status = ol_batch_check_crc(&batch, &error)
                         if status == OL_OK:
                             status = ol_batch_check_follows(&batch, next_offset, &error)
                     if status != OL_OK:
                         scan.position = at
                         break
-                    # NEVER is not a bound: damage makes such base offsets, and the batches after them are still read.
+                    # NEVER is not a bound: damage can create such base offsets, and the batches after them are still read.
                     if (until != NEVER and batch.base_offset >= until) or batch.max_timestamp > until_timestamp:
                         status = OL_END
                         break
                     batches += 1
-                    # The header of a wrapper of magic 0 or 1 names only its last message.
+                    # The header of a wrapper of magic 0 or 1 has only the offset of its last message.
                     begins = batch.base_offset if batch.record_count >= 0 else max(next_offset, 0)
                     next_offset = ol_batch_next_offset(&batch)
                     last_position = at
@@ -194,9 +194,10 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
 
 
 def batch_at(path, int64_t position, *, FileSystem file_system=None):
-    """Returns (base offset, last offset, size) of the whole batch at a position, its CRC checked.
+    """Returns (base offset, last offset, size) of the complete batch at a position, after a check of its CRC.
 
-    None if there is none, or for a compressed message set of magic 0 or 1, whose first offset is unknown.
+    Returns None if no complete batch is there, or for a compressed message set of magic 0 or 1, whose first offset is
+    unknown.
     """
     cdef FileSystem fs = file_system if file_system is not None else FileSystem()
     cdef ol_file_scan scan
@@ -220,9 +221,9 @@ def batch_at(path, int64_t position, *, FileSystem file_system=None):
 
 
 def next_batch(path, int64_t position, int64_t offset_min, *, int64_t limit=-1, FileSystem file_system=None):
-    """Returns the position of the next whole batch, after the bad one at `position`, that begins at or above a log offset.
+    """Returns the position of the next complete batch after the bad one at `position` that begins at or above a log offset.
 
-    None if there is none below `limit`.  The rule is that of a load (csrc/log/file_scan.h).
+    Returns None if there is none below `limit`.  A load uses the same rule (csrc/log/file_scan.h).
     """
     cdef FileSystem fs = file_system if file_system is not None else FileSystem()
     cdef ol_file_scan scan
@@ -238,7 +239,7 @@ def next_batch(path, int64_t position, int64_t offset_min, *, int64_t limit=-1, 
 
 
 def used_until(path, int64_t position, *, FileSystem file_system=None):
-    """Returns the position after the last byte from `position` on that is not zero; `position` if all are zero."""
+    """Returns the position after the last byte that is not zero; `position` if all bytes from there on are zero."""
     cdef FileSystem fs = file_system if file_system is not None else FileSystem()
     cdef ol_file_scan scan
     cdef ol_error error
@@ -257,7 +258,7 @@ def used_until(path, int64_t position, *, FileSystem file_system=None):
 
 @cython.final
 cdef class Outcomes:
-    """How the transactions ended that have records in a range of log offsets; from `outcomes_of`."""
+    """The outcomes of the transactions that have records in a range of log offsets; made by `outcomes_of`."""
 
     cdef ol_transaction_outcomes outcomes
 
@@ -269,7 +270,7 @@ cdef class Outcomes:
 
     @property
     def markers(self):
-        """The number of transaction ends that it knows."""
+        """The number of transactions whose end is known."""
         return self.outcomes.count
 
     @property
@@ -308,16 +309,18 @@ cdef class Outcomes:
 
 def outcomes_of(segments, *, int64_t first=0, int64_t until=NEVER, int64_t horizon=NEVER, FileSystem file_system=None,
                 Decompressor decompressor=None):
-    """Finds out how the transactions ended that have records in [first, until).
+    """Determines how the transactions that have records in [first, until) ended.
 
     Args:
-        segments: (path, position, limit) in order; limit -1 is the end of the file.  They are walked from `first` to `until`,
-            and on until all those transactions or the files have ended.  Unreadable bytes are skipped, as by a load.
+        segments: (path, position, limit) in order; a limit of -1 means the end of the file.  The walk covers `first` to
+            `until`, and continues until all these transactions have ended or the files end.  Unreadable bytes are skipped, as
+            in a load.
         first: a log offset.
         until: a log offset.
-        horizon: the walk ends before the first batch at or after this log offset: transactions that end there count as open.
+        horizon: the walk ends before the first batch at or after this log offset, so transactions that end later count as
+            open.
         file_system: the file system of the paths.
-        decompressor: for compressed markers.
+        decompressor: the decompressor for compressed markers.
 
     Raises:
         StorageError: a file cannot be read.
@@ -365,7 +368,7 @@ for _index in range(len(_KIND_TEXTS)):
 @cython.no_gc_clear  # an open file is closed through its file system
 @cython.final
 cdef class SegmentScan:
-    """Reads the batches of one .log file as Arrow columns, with plain reads: the file may be shortened or removed meanwhile.
+    """Reads the batches of one .log file as Arrow columns, with plain reads: the file may be truncated or removed meanwhile.
 
     One thread at a time; `close`, or a `with` block, ends it.
     """
@@ -402,19 +405,19 @@ cdef class SegmentScan:
             columns: the names of the wanted columns of VIEWS[view]; all by default.
             log_partition: the value of the column of this name.
             file_system: the file system of the path.
-            decompressor: for compressed batches.
+            decompressor: the decompressor for compressed batches.
             position: the byte position where a batch begins.
-            limit: the byte position at which to end; -1: the present end of the file.
-            first: records below this log offset are left out,
-            until: and those at or above this one.
-            group: only records of this group,
-            topic: only commits of this topic,
-            partition: and of this partition of it.
-            bucket: only this one of `buckets` shares of the positions (`by_group`: of the groups).
+            limit: the byte position where the scan ends; -1 for the present end of the file.
+            first: records below this log offset are skipped.
+            until: records at or above this log offset are skipped.
+            group: returns only records of this group.
+            topic: returns only commits of this topic.
+            partition: returns only commits of this partition of the topic.
+            bucket: returns only this one of `buckets` shares of the positions (`by_group`: of the groups).
             buckets: the number of shares.
-            by_group: whether all of a group is in one share.
-            next_offset: the log offset after the batch before `position`; a batch that begins below it is damage.
-            count_from: the log offset from which on `present` counts.
+            by_group: whether all records of a group are in one share.
+            next_offset: the log offset after the batch before `position`; a batch that begins below this is damage.
+            count_from: the log offset from which `present` counts.
             outcomes: how transactions ended; see `needs_outcomes`.
             segment_base: a batch that begins below this log offset is damage; 0: unknown.
             segment_limit: a batch that reaches this log offset, the base offset of the next segment, is damage; 0: unknown.
@@ -483,7 +486,7 @@ cdef class SegmentScan:
 
     @property
     def limit(self):
-        """The byte position at which it ends."""
+        """The byte position where the scan ends."""
         return self.scan.limit
 
     @property
@@ -493,12 +496,13 @@ cdef class SegmentScan:
 
     @property
     def present(self):
-        """The number of log offsets from `first` and `count_from` to `until` that had a record so far, before any filter."""
+        """The number of records so far, before any filter, below `until` and at or above `first` and `count_from`.
+        """
         return self.work.present
 
     @property
     def outcomes(self):
-        """How transactions ended, as far as it was set."""
+        """The outcomes of transactions that were set, None if none were."""
         return self.known
 
     @outcomes.setter
@@ -510,15 +514,15 @@ cdef class SegmentScan:
     def read(self, size_t rows=65536):
         """Returns the next pyarrow.RecordBatch of up to `rows` rows, None if there are no more.
 
-        If it stops early with `needs_outcomes` set, the next batch belongs to a transaction and a column needs to know how
-        that ended: set `outcomes` and read on.  The result may then have no rows.
+        If the call stops early with `needs_outcomes` set, the next batch belongs to a transaction, and a column depends on
+        how that transaction ended.  Set `outcomes` and read on.  The result may have no rows in this case.
 
         Raises:
             CorruptionError: a batch is damaged (or TornTailError, UnsupportedVersionError, LimitError), with path and
-                position; or, if it has a log offset, one record could not be decoded.  Rows before it are returned first.
-                `skip` goes on after it.
+                position; if the error has a log offset, one record could not be decoded.  Earlier rows are returned first.
+                `skip` continues after the damage.
             StorageError: the file cannot be read.
-            ClosedError: it is closed.
+            ClosedError: the scan is closed.
         """
         cdef RowBlock block
         cdef c_bool refused = False
@@ -553,7 +557,7 @@ cdef class SegmentScan:
         raise self.failure
 
     def is_at_unused(self):
-        """Returns whether `read` failed at zeros up to the limit: space that no batch was written to."""
+        """Returns whether `read` failed at bytes that are zero up to the limit, which is space without batches."""
         cdef ol_error error
         cdef int64_t used = 0
         if not self.is_open:
@@ -565,9 +569,9 @@ cdef class SegmentScan:
         return used == self.scan.position
 
     def skip(self):
-        """Goes on after the place where `read` failed: a record that could not be decoded, or a damaged batch.
+        """Continues after the record or batch at which `read` failed, because it could not be decoded or is damaged.
 
-        Returns whether there is more to read: False if no whole batch follows below the limit.
+        Returns whether more can be read: False if no complete batch follows below the limit.
         """
         cdef ol_error error
         cdef int status
@@ -598,10 +602,10 @@ cdef class PositionScan:
         memset(&self.cursor, 0, sizeof(self.cursor))
 
     def __init__(self, Replay replay not None, columns=None, *, int32_t log_partition=-1):
-        """Begins at the first position, in no particular order.
+        """Starts with all positions, which are returned in no particular order.
 
         Args:
-            replay: must not be changed any more.
+            replay: the replay, which must not be changed any more.
             columns: the names of the wanted columns of VIEWS["offsets"]; all by default.
             log_partition: the value of the column of this name.
 

@@ -4,7 +4,7 @@ from offsetlog._native.partition cimport Partition
 cdef class StopFlag:
     cdef atomic_flag_value asked
 
-# A snapshot being made, or from a file; NULL once it was used up.
+# A snapshot that is being made or was opened from a file; the handle is NULL once it was used up.
 cdef class Snapshot:
     cdef ol_snapshot *handle
     cdef ol_snapshot_section *sections

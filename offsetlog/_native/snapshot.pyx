@@ -1,4 +1,4 @@
-"""Snapshots of a partition's state (csrc/snapshot/snapshot.h): being made, and from a file."""
+"""Snapshots of a partition's state (csrc/snapshot/snapshot.h), either being made or opened from a file."""
 
 import os
 
@@ -95,12 +95,12 @@ cdef class StopFlag:
         self.asked = True
 
     def is_set(self):
-        """Returns whether it was set."""
+        """Returns whether `set` was called."""
         return bool(self.asked)
 
 
 cdef bint _is_known(Partition partition, const ol_table_row *row, bint or_same):
-    # One row at a time: no object is made under the table's lock.  For a partition that failed it returns nothing.
+    # One row at a time, because no object may be created under the table's lock.  Returns nothing for a failed partition.
     cdef const ol_state *state
     cdef ol_error error
     cdef ol_pair_name name
@@ -119,9 +119,10 @@ cdef bint _is_known(Partition partition, const ol_table_row *row, bint or_same):
 cdef class Snapshot:
     """The state of a partition at a log offset.  One thread at a time.
 
-    Made by `begin` (a second state, which `advance` brings up to an offset), by `copy` (of the partition's own state, beside
-    commits), by `borrow` (the partition's own state, at the end of its life) or by `open_file`.  `seal` returns the sections to
-    write; `load` uses the snapshot up.
+    A snapshot is made by one of four functions.  `begin` makes a second state, which `advance` brings up to a log offset.
+    `copy` copies the partition's own state while commits continue.  `borrow` uses the partition's own state when it is
+    closed.  `open_file` reads a file.  `seal` returns the sections to write.  After `load`, the snapshot cannot be used
+    again.
     """
 
     def __cinit__(self):
@@ -162,7 +163,7 @@ cdef class Snapshot:
         }
 
     def digest(self, bint physical=False):
-        """Returns the sums (positions, group records, pending), as Partition.digest.
+        """Returns the sums (positions, group records, pending), as Partition.digest does.
 
         Raises:
             InternalError: the snapshot is a copy.
@@ -177,7 +178,7 @@ cdef class Snapshot:
                           bint or_same=False):
         """Returns up to `limit` positions that were committed at log offsets in [first, below), sorted.
 
-        It leaves out positions for which `beside`, a loaded partition, has a later commit, or with `or_same` the same one.
+        Positions are omitted if `beside`, a loaded partition, has a later commit of them, or with `or_same` the same commit.
         Each is (group, topic, partition, offset, leader epoch or -1, metadata, commit timestamp, log offset).
         """
         cdef const ol_state *state
@@ -203,15 +204,16 @@ cdef class Snapshot:
         return positions
 
     def advance(self, Partition partition not None, int64_t up_to, StopFlag stop=None):
-        """Replays the log up to an offset that is flushed and committed, without the GIL.
+        """Replays the log without the GIL, up to a log offset that is flushed and committed.
 
         Raises:
-            CorruptionError: the log is damaged, or has a gap after the part that came from a file.
+            CorruptionError: the log is damaged, or has a gap after the state that was read from a file.
             ClosedError: `stop` was set.  StorageError, CapacityError.
             InternalError: the snapshot is a copy.
 
         Returns:
-            False if the log was cleaned or truncated meanwhile: the snapshot cannot be used then; try again.
+            False if the log was cleaned or truncated meanwhile; the snapshot cannot be used then, and the caller must begin
+            another.
         """
         cdef ol_error error
         cdef const atomic_flag_value *asked = NULL
@@ -228,7 +230,7 @@ cdef class Snapshot:
         return status == 0
 
     def check(self, Partition partition not None, int64_t cleaned_to=-1):
-        """Returns why it cannot be used for the present log of the partition, None if it can."""
+        """Returns the reason why the snapshot cannot be used with the present log of the partition, None if it can."""
         cdef ol_error error
         cdef int status
         self.need()
@@ -244,10 +246,10 @@ cdef class Snapshot:
             partition.leave()
 
     def load(self, Partition partition not None):
-        """Loads the partition from this snapshot, and uses it up.
+        """Loads the partition from this snapshot, which cannot be used again.
 
         Returns:
-            None, or why the snapshot was dropped on the way: then everything was loaded from the log.
+            None, or the reason why the snapshot was dropped and everything was loaded from the log.
 
         Raises:
             StorageError, CapacityError: the partition has failed.
@@ -272,7 +274,7 @@ cdef class Snapshot:
     def seal(self, unsigned threads=1):
         """Encodes the state; returns (name, address, size) of each section to write.
 
-        The bytes at [address, address + size) live as long as the snapshot.
+        The bytes at [address, address + size) stay valid as long as the snapshot exists.
         """
         cdef ol_error error
         cdef int index
@@ -293,7 +295,7 @@ cdef class Snapshot:
         ]
 
     def directory(self, list positions not None):
-        """Returns the bytes of the directory, given the position of each section in the file."""
+        """Returns the bytes of the snapshot's directory, for the given position of each section in the file."""
         cdef int index
         if self.sections == NULL or len(positions) != OL_SNAPSHOT_SECTIONS:
             raise InternalError("a snapshot must be sealed before its directory is made")
@@ -304,7 +306,7 @@ cdef class Snapshot:
         return content
 
     def publish(self, Partition partition not None, temporary):
-        """Replaces the partition's snapshot by a file that was written and flushed; returns False if the log was cut."""
+        """Replaces the partition's snapshot with a written and flushed file; returns False if the log was truncated."""
         cdef bytes name = os.fsencode(temporary)
         cdef const char *text = name
         cdef ol_error error
@@ -326,7 +328,7 @@ cdef class Snapshot:
 
 
 cdef ol_partition *_lent(Partition partition) except NULL:
-    # Only for a partition about to be closed: every call has ended, and none can begin.
+    # Allowed only for a partition that is about to close: every call has ended, and none can begin.
     if partition.handle == NULL or not partition.closing or partition.in_flight > 0:
         raise ClosedError("only a partition that is being closed can lend its state")
     return partition.handle
@@ -353,7 +355,7 @@ def begin(Partition partition not None):
 def borrow(Partition partition not None):
     """Returns a Snapshot of a partition's own state at its log end, which is flushed first.
 
-    For `Partition.close`, which closes the partition after it: until then no other call may use the partition.
+    `Partition.close` calls this just before it closes the partition; no other call may use the partition in between.
     """
     cdef ol_partition *lent = _lent(partition)
     cdef ol_snapshot *handle = NULL
@@ -370,11 +372,12 @@ def borrow(Partition partition not None):
 
 
 def copy(Partition partition not None, StopFlag stop=None):
-    """Copies a partition's own state at its log end, without flushing and without the GIL, while commits go on.
+    """Copies a partition's own state at its log end, without a flush and without the GIL, while commits continue.
 
     Returns:
-        The Snapshot, or None if it must be made from the log: the partition is not active, is a replica or has problems, its
-        table would make commits wait for more than some milliseconds, it is being copied, or its log is being cleaned or cut.
+        The Snapshot, or None if it must be made from the log.  That is so if the partition is not active, is a replica, has
+        problems or is being copied, if its log is being cleaned or truncated, or if a copy of its table would delay commits
+        by more than some milliseconds.
 
     Raises:
         ClosedError: `stop` was set, or the partition is closed.  StorageError, CapacityError.
@@ -412,7 +415,7 @@ def open_file(FileSystem fs not None, path, unsigned threads=1):
 
 
 def remove(Partition partition not None):
-    """Removes the partition's snapshot, durably; does nothing if there is none."""
+    """Removes the partition's snapshot durably; does nothing if it has none."""
     cdef ol_error error
     partition.enter()
     try:
@@ -423,7 +426,7 @@ def remove(Partition partition not None):
 
 
 def file_offset(Partition partition not None):
-    """Returns the offset of the snapshot from which the partition was loaded, or that was written later; -1 if none."""
+    """Returns the log offset of the partition's latest snapshot, which it was loaded from or wrote later; -1 if none."""
     partition.enter()
     try:
         return ol_partition_snapshot_offset(partition.handle)
@@ -442,7 +445,7 @@ cdef void _measure(ol_partition *partition, _Tail *found) noexcept nogil:
     cdef ol_error error
     found.snapshot_bytes = -1
     if ol_partition_lock_applied(partition, &state, &error) == OL_OK:
-        # It holds the table's arenas as they are in memory.
+        # A snapshot holds the table's arenas as they are in memory.
         found.snapshot_bytes = <int64_t>ol_state_memory_usage(state)
         ol_partition_unlock_state(partition)
     found.tail_bytes = ol_partition_snapshot_tail_bytes(partition)
@@ -450,10 +453,10 @@ cdef void _measure(ol_partition *partition, _Tail *found) noexcept nogil:
 
 
 def tails(list partitions not None):
-    """Measures logs without the GIL, all in one step.
+    """Measures several logs in one call, without the GIL.
 
-    Returns for each log about how many bytes a load would read now; about how many a snapshot would have, -1 if nothing is
-    loaded; and the bytes of the log.  None for a closed partition.
+    Returns for each log three numbers: the estimated bytes that a load would read now; the estimated bytes of a snapshot, -1
+    if nothing is loaded; and the bytes of the log.  Returns None in place of the three for a closed partition.
     """
     cdef Py_ssize_t count = len(partitions)
     cdef Py_ssize_t index
@@ -492,7 +495,7 @@ def tails(list partitions not None):
 
 @cython.no_gc_clear  # an open file is closed through its file system
 cdef class OutputFile:
-    """A new file for pyarrow to write to: bytes go through the file port without a copy.  One thread at a time."""
+    """A new file for pyarrow, which writes bytes through the file port without a copy.  One thread at a time."""
 
     cdef FileSystem owner
     cdef ol_file *file
@@ -518,15 +521,15 @@ cdef class OutputFile:
 
     @property
     def closed(self):
-        """Whether it was closed."""
+        """Whether the file was closed."""
         return self.file == NULL
 
     def tell(self):
-        """Returns how many bytes were written."""
+        """Returns the number of bytes written so far."""
         return self.size
 
     def write(self, data):
-        """Writes bytes, or anything with a buffer, at the end; returns how many."""
+        """Writes bytes, or any object with a buffer, at the end; returns their number."""
         cdef Py_buffer view
         cdef ol_error error
         if self.file == NULL:
@@ -541,7 +544,7 @@ cdef class OutputFile:
             PyBuffer_Release(&view)
 
     def flush(self):
-        """Does nothing, because nothing is buffered; `sync` waits for the disk."""
+        """Does nothing, because no bytes are buffered; `sync` waits for the disk."""
 
     def sync(self):
         """Waits until everything written is on disk."""

@@ -1,9 +1,9 @@
-"""Finds the keys on which two states disagree, after their digests have shown a difference.
+"""Finds the keys whose values differ between two states, after their digests have shown a difference.
 
-Rows are tuples: kind ("position", "pending", "group record"), producer id or None, group, topic or None, partition or None, key as
-bytes or None, left, right.  A side is None if its state lacks the key; for positions it is (offset, log offset, leader epoch,
-metadata, commit timestamp, expire timestamp, topic id as bytes or None), for group records (bytes, XXH3-128 as int, log offset,
-timestamp).
+A row is a tuple: kind ("position", "pending", "group record"), producer id or None, group, topic or None, partition or None,
+key as bytes or None, left, right.  Left and right are the values in the two states, None if a state lacks the key.  The value
+of a position is (offset, log offset, leader epoch, metadata, commit timestamp, expire timestamp, topic id as bytes or None).
+The value of a group record is (bytes, XXH3-128 as int, log offset, timestamp).
 """
 
 cimport cython
@@ -85,9 +85,9 @@ cdef list _rows(const ol_differences *found, size_t limit):
 
 
 def compare(Replay left not None, Replay right not None, *, bint physical=True, size_t limit=20):
-    """Returns the keys on which two states disagree, at most `limit`, and how many more there are.
+    """Returns the rows of at most `limit` keys whose values differ between two states, and the number of further keys.
 
-    With `physical`, also those with different log offsets.  Raises CapacityError.
+    With `physical`, values with different log offsets differ too.  Raises CapacityError.
     """
     cdef ol_differences found
     cdef ol_error error
@@ -102,7 +102,7 @@ def compare(Replay left not None, Replay right not None, *, bint physical=True, 
 
 
 def compare_snapshot(Snapshot left not None, Replay right not None, *, size_t limit=20):
-    """As `compare`, for a snapshot's state and a replay, log offsets included."""
+    """Compares the state of a snapshot with a replay as `compare` does, including log offsets."""
     cdef ol_differences found
     cdef ol_error error
     left.need()
@@ -117,10 +117,10 @@ def compare_snapshot(Snapshot left not None, Replay right not None, *, size_t li
 
 
 def cut(Partition partition not None, *, bint physical=True):
-    """Cuts a live state: returns its digest's sums, the log offset up to which they hold, and a LogView of the log.
+    """Captures a live state: returns its digest's sums, the log offset up to which they hold, and a LogView of the log.
 
-    The sums are (positions, group records, pending).  The caller closes the LogView, which is None for a partition that is
-    not open for writing.  Commits wait meanwhile, fetches do not.  Raises StateError, StorageError, CapacityError.
+    The sums are (positions, group records, pending).  The caller closes the LogView, which is None if the partition is not
+    open for writing.  Commits wait during the call; fetches do not.  Raises StateError, StorageError, CapacityError.
     """
     cdef ol_digest digest
     cdef ol_log_view *view = NULL
@@ -141,8 +141,9 @@ def cut(Partition partition not None, *, bint physical=True):
 cdef class LiveComparison:
     """Keys that may differ between a partition in use and a replay of its log; csrc/history/state_diff.h has the steps.
 
-    Creating it finds keys that may differ, beside commits.  `read` reads their present values, and the log offset up to
-    which the log was applied.  `settle`, with a replay up to there, drops those that do not differ.  One thread at a time.
+    The constructor finds keys that may differ, while commits continue.  `read` reads their present values, and the log offset
+    up to which the log was applied.  `settle`, with a replay up to that log offset, drops the keys that do not differ.  One
+    thread at a time.
     """
 
     cdef ol_differences found
@@ -154,8 +155,8 @@ cdef class LiveComparison:
 
     def __init__(self, Partition partition not None, Replay replay not None, int64_t cut, *, bint physical=True,
                  size_t limit=16384):
-        """`replay` holds the records below the log offset `cut`; keys above `limit` are only counted.  Raises StateError,
-        CapacityError.
+        """`replay` has the state after the records below the log offset `cut`.  At most `limit` keys are kept; others are
+        only counted.  Raises StateError, CapacityError.
         """
         cdef ol_error error
         ol_differences_free(&self.found)
@@ -175,7 +176,7 @@ cdef class LiveComparison:
     def read(self):
         """Reads the keys from the live state again.
         
-        Returns the log offset up to which they hold, and a LogView as `cut`.
+        Returns the log offset up to which the values hold, and a LogView, as `cut` does.
         """
         cdef ol_error error
         cdef ol_log_view *view = NULL
@@ -190,19 +191,19 @@ cdef class LiveComparison:
         return applied, own_view(self.partition, view)
 
     def settle(self, Replay replay not None):
-        """Keeps the keys that differ from those of a replay."""
+        """Keeps only the keys whose values differ from those in a replay."""
         cdef ol_error error
         with nogil:
             check(ol_state_diff_settle(&replay.state, self.physical, &self.found, &error), &error)
 
     @property
     def count(self):
-        """The number of keys now."""
+        """The present number of keys."""
         return self.found.count
 
     @property
     def left_out(self):
-        """How many more keys were found at first than could be kept."""
+        """The number of keys that were found at first but not kept, because of the limit."""
         return self.found.left_out
 
     def rows(self, size_t limit=20):

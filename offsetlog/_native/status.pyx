@@ -1,4 +1,4 @@
-"""The one crossing from a status of the C code to a Python exception (`offsetlog.errors`)."""
+"""Turns a status of the C code into a Python exception (`offsetlog.errors`); no other module does."""
 
 from cpython.exc cimport PyErr_Occurred
 from cpython.pythread cimport PyThread_get_thread_ident
@@ -34,7 +34,7 @@ cdef int raise_interrupt() except -1:
 
 
 cdef int check(int status, ol_error *error) except -1 nogil:
-    # OL_OK, OL_END and OL_WOULD_BLOCK are results; the numbers of failures start after them.
+    # OL_OK, OL_END and OL_WOULD_BLOCK are not failures; the numbers of failures start after them.
     if 0 <= status <= OL_WOULD_BLOCK:
         return status
     with gil:
@@ -47,9 +47,9 @@ cdef int _raise(int status, ol_error *error) except -1:
         return -1
     raise_interrupt()
     if error.status != status:
-        # A status without a filled-in error: nothing in the error belongs to it.
+        # The status has no filled-in error, so nothing in the error belongs to it.
         raise from_status(status, ol_status_name(status).decode())
-    # A path that is too long was cut at its front, perhaps within a character: it must decode nevertheless.
+    # A path that is too long was truncated at its front, perhaps within a character, but it must still decode.
     path = (<bytes>error.path).decode("utf-8", "surrogateescape")
     raise from_status(
         status,
@@ -70,7 +70,7 @@ def status_name(int status):
 def provoke(
     int status, str reason, str path="", int64_t position=-1, int64_t offset=-1, int64_t item=-1, int errno=0
 ):
-    """Fails as a C call without the GIL would, for tests of this crossing; returns a status that is a result."""
+    """Fails as a C call without the GIL would, for tests of this module; returns a status that is not a failure."""
     cdef ol_error error
     cdef bytes reason_bytes = reason.encode("utf-8", "surrogatepass")
     cdef bytes path_bytes = path.encode("utf-8", "surrogateescape")

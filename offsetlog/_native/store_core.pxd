@@ -14,7 +14,7 @@ from offsetlog._native.csrc cimport (
 from offsetlog._native.partition cimport Partition
 from offsetlog._native.tickets cimport Flushes, durability_kind
 
-# While the GIL is held only small batches are written (4 KiB); trying with larger ones would plan them twice.
+# While the GIL is held, only small batches (4 KiB) are written, because a try with a larger batch would plan it twice.
 cdef enum:
     TRY_ITEMS_MAX = 24
 
@@ -43,7 +43,7 @@ cdef class StoreCore:
     cdef ol_partition *open_slot(self, int32_t number) except NULL
     cdef Partition used(self, int32_t number)
 
-    # Loads a partition that is still to be loaded ahead of the others, and attaches it.
+    # Loads a partition before the others, if it is not loaded yet, and attaches it.
     cdef inline int load_now(self, int32_t number) except -1:
         partition = self.owner.loaded(number)
         if partition is not None and self.slots[number] == NULL:
@@ -69,6 +69,6 @@ cdef class StoreCore:
     cdef void give_scratch(self, item_array *array) noexcept
 
 
-# Commits from dictionaries, with errors that name the key concerned; returns the end offset to wait for.
+# Commits from dictionaries; errors name the key concerned.  Returns the end offset to wait for.
 cdef int64_t commit_named(StoreCore core, object group, object offsets, object expected, bint monotonic, object generation,
                           int64_t producer_id, int16_t producer_epoch, int32_t *number, uint64_t *term) except -1

@@ -1,7 +1,7 @@
 """The hot path of a store: one commit, one fetch, and commits from dictionaries.
 
-Rules of this file: a commit first tries with the GIL held, and never waits then (OL_WOULD_BLOCK); calls that may wait release
-the GIL, between `enter` and `leave` of the partition.  Objects from which slices borrow live until the call returns.
+Rules of this file: a commit first tries with the GIL held, without waiting (OL_WOULD_BLOCK).  Calls that may wait release the
+GIL, between `enter` and `leave` of the partition.  Objects from which slices borrow stay alive until the call returns.
 """
 
 import os
@@ -108,7 +108,7 @@ cdef object _cores = weakref.WeakSet()
 
 
 def _forget_after_fork():
-    # The partitions drop their handles themselves; no slot may still point to one.
+    # The partitions release their handles themselves, so no slot may still point to one.
     cdef StoreCore core
     for core in list(_cores):
         core.forked = True
@@ -136,7 +136,7 @@ cdef int64_t commit_checked(StoreCore core, object group, object offsets, object
 
 cdef int64_t commit_named(StoreCore core, object group, object offsets, object expected, bint monotonic, object generation,
                           int64_t producer_id, int16_t producer_epoch, int32_t *number, uint64_t *term) except -1:
-    # An error names the key that it is about.  A `try` would make every commit a tenth slower.
+    # An error names the key that caused it.  A `try` would make every commit a tenth slower.
     cdef size_t taken = <size_t>-1
     cdef int64_t end_offset = (<unchecked_commit>commit_checked)(core, group, offsets, expected, monotonic, generation,
                                                                  producer_id, producer_epoch, number, term, &taken)
@@ -152,13 +152,13 @@ cdef class StoreCore:
     """The partitions of a store by number.  Any thread may call every method.
 
     Args:
-        count: the number of partitions of the offsets topic; None if unknown: then calls that need it are refused.
-        owner: owns the partitions, and gives the core those that it uses; see OpenPartitions.
+        count: the number of partitions of the offsets topic; None if unknown, and calls that need it are then refused.
+        owner: the owner of the partitions, which gives the core those that it uses; see OpenPartitions.
         waiter: called with a ticket; returns an awaitable that ends once the ticket is durable or has failed.
-        durability: "process" or "disk", for calls that do not give their own.
+        durability: "process" or "disk", for calls that give no durability.
         metadata_units_max: the longest metadata in UTF-16 units.
         read_only: whether all writes are refused.
-        background: whether threads prepare segments ahead of need and flush partitions together.
+        background: whether threads prepare segments ahead of use and flush partitions together.
     """
 
     def __cinit__(self):
@@ -228,20 +228,20 @@ cdef class StoreCore:
         return <Partition>self.partitions[number]
 
     cdef ol_partition *open_slot(self, int32_t number) except NULL:
-        # A partition to which nothing was ever written has no directory, and no slot.
+        # A partition without any writes has no directory and no slot.
         if self.closed:
             self.refuse_closed()
         if self.read_only:
             raise ReadOnlyError("the store is open read-only")
         self.check_count_known()
         partition = self.owner.make(number)
-        # Another thread may have made it meanwhile, or closed the store.
+        # Another thread may have created the partition meanwhile, or closed the store.
         if self.slots[number] == NULL:
             self.attach(partition)
         return self.slots[number]
 
     def attach(self, Partition partition not None):
-        """Takes a loaded partition into use; a second call does nothing.  Raises the error with which it was retired."""
+        """Starts to use a loaded partition; a second call does nothing.  Raises the error with which it was retired."""
         cdef ol_error error
         if self.closed:
             self.refuse_closed()
@@ -259,12 +259,12 @@ cdef class StoreCore:
         self.slots[partition.number] = partition.handle
 
     def replace_all(self, list fresh not None):
-        """Uses loaded partitions in place of all others, in a read-only store; a read in progress ends on an old one."""
+        """Replaces all partitions of a read-only store with loaded ones; a read in progress ends on an old partition."""
         cdef Partition partition
         cdef list before = self.partitions
         if self.closed:
             self.refuse_closed()
-        # No Python code runs before the old ones are released at the end, so that no call sees a mixture of old and new ones.
+        # No Python code runs before the old partitions are released at the end, so no call sees a mixture of old and new ones.
         self.partitions = [None] * self.slot_count
         memset(self.slots, 0, <size_t>self.slot_count * sizeof(void *))
         for partition in fresh:
@@ -282,7 +282,7 @@ cdef class StoreCore:
         return self.partitions[number]
 
     def attached(self, bint wait=True):
-        """Returns the partitions by number: once all are loaded, or with wait=False those loaded so far."""
+        """Returns the partitions by number, once all are loaded; with wait=False, those loaded so far."""
         if self.closed:
             self.refuse_closed()
         for number in self.owner.loading(wait):
@@ -301,7 +301,7 @@ cdef class StoreCore:
             with nogil:
                 ol_preallocator_stop(preparer)
         self.flushes.stop()
-        # Python code, in which a signal's handler may raise: the threads have ended before it.
+        # This is Python code, in which the handler of a signal may raise, so the threads are ended before it.
         _cores.discard(self)
 
     def number_of(self, group):
@@ -313,11 +313,11 @@ cdef class StoreCore:
     # ------------------------------------------------------------------------------------------------ writing
 
     def scratch_bytes(self):
-        """Returns the bytes that stay allocated between calls."""
+        """Returns the number of bytes that stay allocated between calls."""
         return self.scratch.capacity * sizeof(ol_item)
 
     cdef item_array take_scratch(self, size_t count) except *:
-        # The call that fills it owns it: a call that releases the GIL must not find its items overwritten.
+        # The call that fills the array owns it, because a call that releases the GIL must not find its items overwritten.
         cdef item_array array = self.scratch
         self.scratch.items = NULL
         self.scratch.capacity = 0
@@ -336,7 +336,7 @@ cdef class StoreCore:
 
     cdef int write(self, int32_t number, const ol_item *items, size_t count, int64_t producer_id, int16_t producer_epoch,
                    ol_commit_result *result, ol_error *error) except -1:
-        # The way that may wait.  The partition exists.
+        # The path that may wait.  The partition exists.
         cdef int status
         cdef Partition used = self.used(number)
         if used is None:
@@ -347,7 +347,7 @@ cdef class StoreCore:
                 status = ol_partition_commit(used.handle, items, count, producer_id, producer_epoch, result, error)
         finally:
             used.leave()
-        # The commit may have had to extend the file itself: wake the thread that does so ahead of need.
+        # The commit may have had to extend the file itself, so the thread that extends files ahead of use is woken.
         if self.preparer != NULL:
             ol_preallocator_kick(self.preparer)
         if is_refusal(status):
@@ -410,8 +410,8 @@ cdef class StoreCore:
 
     cdef bint commit_plain(self, ol_slice group, int32_t number, object offsets, ol_commit_result *result,
                            size_t *taken) except -1:
-        # Commits a few plain positions where they are: from the first key to the commit no Python code runs and the GIL is kept, so
-        # nothing can change them.  Returns False, with nothing written, if they are not plain, or the commit would have to wait.
+        # Commits a few plain positions without a copy: from the first key to the commit no Python code runs and the GIL is
+        # kept, so nothing can change them.  Returns False, with nothing written, if they are not plain or it must wait.
         cdef ol_item[TRY_ITEMS_MAX] items
         cdef ol_error error
         cdef size_t count = 0
@@ -508,7 +508,7 @@ cdef class StoreCore:
         return new_position(number, end_offset)
 
     def commit_async(self, group, offsets, *, expected=None, monotonic=False, durability=None):
-        """As `commit`, but returns a Ticket as soon as the commit is written; see OffsetStore.commit_async."""
+        """Commits as `commit` does, but returns a Ticket as soon as the commit is written; see OffsetStore.commit_async."""
         cdef int32_t number = 0
         cdef int64_t end_offset
         cdef Partition used
@@ -541,11 +541,11 @@ cdef class StoreCore:
         return self.partitions[number]
 
     def wait_durable(self, int32_t number, int64_t end_offset, uint64_t term, durability):
-        """Waits until everything written in a term below a log offset has the durability; None: the store's."""
+        """Waits until everything written in a term below a log offset has the durability, None for the store's."""
         self.wait(number, end_offset, term, <durability_kind>durability_of(durability, self.durability))
 
     def wait_durable_all(self, waits, durability):
-        """As `wait_durable`, for several (number, log offset, term), whose partitions are flushed together."""
+        """Waits as `wait_durable` does, for several (number, log offset, term), whose partitions are flushed together."""
         cdef Partition used
         cdef durability_kind wanted = <durability_kind>durability_of(durability, self.durability)
         if wanted == DURABILITY_PROCESS:
@@ -557,7 +557,7 @@ cdef class StoreCore:
             self.wait(number, end_offset, term, wanted)
 
     def delete(self, group, partitions, *, durability=None):
-        """Writes tombstones for positions of a group, or with None for all of it; returns how many existed."""
+        """Writes tombstones for positions of a group, with None for all of them; returns how many existed."""
         cdef ol_slice name
         cdef ol_commit_result result
         cdef ol_error error
@@ -640,7 +640,7 @@ cdef class StoreCore:
                 return None
         status = ol_partition_try_lock_state(self.slots[number], &state, &error)
         if status != OL_OK:
-            # The lock is taken, or the partition refuses: the call that waits finds out.
+            # The lock is taken, or the partition refuses; the call that may wait determines which.
             return self.fetch_one_waiting(number, group_name, topic_name, <int32_t>wide)
         # No Python code runs under the lock; borrowed bytes are copied.
         name = ol_table_name(state.table, group_name, ol_table_group_hash(state.table, group_name), topic_name)
@@ -667,7 +667,7 @@ cdef class StoreCore:
                 free(metadata)
 
     cdef object fetch_one_waiting(self, int32_t number, ol_slice group, ol_slice topic, int32_t partition):
-        # As fetch_one, for when the state is being changed: waits without the GIL.
+        # Does the work of fetch_one while the state is being changed: waits without the GIL.
         cdef const ol_state *state = NULL
         cdef ol_pair_name name
         cdef ol_position_value value

@@ -1,4 +1,4 @@
-"""Tickets of commits that become durable later, and the flushes that are begun for them."""
+"""Tickets of commits that become durable later, and the flushes that make them durable."""
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t
@@ -44,7 +44,7 @@ cdef int durability_of(object value, durability_kind default) except -1:
 
 
 def check_durability(value):
-    """Refuses an unknown durability; raises ConfigError."""
+    """Raises ConfigError if the durability is unknown."""
     durability_of(value, DURABILITY_DISK)
 
 
@@ -57,11 +57,11 @@ cdef object new_position(int32_t number, int64_t end_offset):
 
 @cython.no_gc_clear  # the partitions stay until the threads have ended
 cdef class Flushes:
-    """The partitions of a store for which a caller will wait.  The GIL guards it.
+    """The partitions of a store for which a caller will wait.  The GIL guards this object.
 
     Args:
         waiter: called with a ticket; returns an awaitable that ends once the ticket is durable or has failed.
-        background: whether there are threads, which flush many partitions together and before callers wait.
+        background: whether background threads flush many partitions together, before callers wait.
     """
 
     def __cinit__(self):
@@ -108,7 +108,7 @@ cdef class Flushes:
         return 0
 
     cdef int begin_wanted(self, Partition except_for) except -1:
-        # For all tickets for which no flush was begun; a caller that waits for one partition flushes that one itself.
+        # Begins the flushes of all tickets that have none; a caller that waits for one partition flushes that one itself.
         cdef Partition partition
         cdef list wanted = self.wanted
         self.wanted = []
@@ -117,8 +117,8 @@ cdef class Flushes:
         return self.begin([partition for partition in wanted if partition is not except_for])
 
     def flush(self, partitions):
-        """Waits until everything written to the partitions so far is on disk.  Every partition is tried; then the first
-        failure is raised.
+        """Waits until everything written to the partitions so far is on disk.  Tries every partition, and then raises the
+        first failure.
         """
         cdef Partition partition
         cdef list waits = []
@@ -131,7 +131,7 @@ cdef class Flushes:
             try:
                 partition.wait_for(end_offset, OL_TERM_NOW, OL_WAIT_FLUSHED, -1)
             except OffsetLogError as raised:
-                # The others are flushed nevertheless.
+                # The other partitions are flushed in spite of the failure.
                 failure = failure or raised
         if failure is not None:
             raise failure
@@ -154,10 +154,10 @@ cdef class Flushes:
 @cython.no_gc  # its references lead back to it only while a task awaits it
 @cython.freelist(1024)
 cdef class Ticket:
-    """A commit that is written, and becomes durable later.  From `commit_async`; any thread may use it.
+    """A commit that is written and becomes durable later, returned by `commit_async`.  Any thread may use it.
 
-    A ticket is flushed only when a caller waits: with `result` or `await`, or by the store's `flush`.  The first ticket that is
-    waited for begins the flush of all, and one that is collected while others wait begins the next flush early.
+    A wait with `result` or `await`, or `flush` of the store, starts the flush of a ticket.  The first wait starts one flush
+    for all tickets.  If a ticket is garbage collected while others wait, the next flush starts early.
     """
 
     def __init__(self):
@@ -180,13 +180,13 @@ cdef class Ticket:
         """Waits until the commit is durable and returns its Position; many waiting callers share one flush.
 
         Args:
-            timeout: seconds; None or infinity for no limit.  It limits the wait for a flush that another caller began; if none
-                did, this call flushes, which takes as long as the disk takes.
+            timeout: seconds; None or infinity for no limit.  It limits the wait for a flush that another caller began.  If no
+                flush runs, this call flushes itself, for as long as the disk needs.
 
         Raises:
             CommitTimeoutError: the commit is not durable in time; it may still become so.
             InvalidArgumentError: the timeout is negative or not a number.
-            PartitionFailedError: the flush failed; it is unknown what is on disk.
+            PartitionFailedError: the flush failed, and it is unknown whether the commit is on disk.
             ClosedError: the store was closed before this commit reached the disk.
         """
         cdef Partition partition
@@ -194,8 +194,8 @@ cdef class Ticket:
         if self.durability == DURABILITY_PROCESS:
             pass
         elif self.owner.is_flushed(self.end_offset, self.term):
-            # A caller that commits while it collects tickets should not wait for the next flush either.  If there are more
-            # partitions than threads, they take turns, and flushing is faster with full batches.
+            # A caller that commits between the waits for its tickets should not wait for the next flush either, so the flush
+            # begins early.  With more partitions than threads, flushes take turns and are faster with full batches.
             partition = self.owner
             if partition.wanted and len(self.flushes.wanted) <= OL_FLUSHER_THREADS and partition.handle != NULL:
                 if ol_partition_is_behind(partition.handle, self.end_offset):

@@ -1,4 +1,4 @@
-"""The past of one partition, from its log: the changes of a position, states at log offsets, and losses.
+"""Reads the past of one partition from its log: the changes of a position, states at log offsets, and missing records.
 
 Names and metadata are bytes as in the log, so that the same bytes can be written back.  A value is the tuple (offset, leader
 epoch, metadata, commit timestamp, expire timestamp, topic id or None, log offset).
@@ -92,15 +92,15 @@ from offsetlog.errors import InternalError
 
 
 class Facts(NamedTuple):
-    """Facts about the log that a walk found.
+    """Facts about the log that a walk over it found.
 
     Attributes:
-        first_missing: the first log offset that is not there, None where all are.
-        missing_end: the log offset after the last one that is not there, 0 where all are.
-        max_timestamp: of the batches that were walked over, -1 for none.
-        last_timestamp: of the last of them, -1 where it has none; None where there was no batch.
-        passed_over: batches that cannot be read.
-        refused: records that cannot be decoded.
+        first_missing: the first missing log offset, None if no log offset is missing.
+        missing_end: the log offset after the last missing one, 0 if no log offset is missing.
+        max_timestamp: the largest timestamp of the batches in the walk, -1 for none.
+        last_timestamp: the timestamp of the last batch, -1 if it has none; None if the walk had no batch.
+        passed_over: the number of batches that cannot be read.
+        refused: the number of records that cannot be decoded.
     """
 
     first_missing: int | None
@@ -118,7 +118,7 @@ cdef object _facts_of(const ol_timeline_facts *facts):
 
 
 class Batch(NamedTuple):
-    """A batch of a log: the records [first, next), and the greatest timestamp of them, -1 for none."""
+    """A batch of a log: its records [first, next), and their greatest timestamp, -1 for none."""
 
     first: int
     next: int
@@ -151,9 +151,10 @@ cdef enum:
 
 
 cdef inline int _let_others_run(size_t index) except -1:
-    # A loop that makes objects keeps all other threads from running Python code: the interpreter never switches within it.
+    # A loop that creates objects keeps other threads from running Python code, because the interpreter never switches within
+    # it.
     if index % ROWS_AT_A_TIME == ROWS_AT_A_TIME - 1:
-        # Releasing and taking it back at once would only wake waiting threads, too late: they need a moment to start.
+        # Without a pause, this thread would take the GIL back before a woken thread can start.
         with nogil:
             usleep(PAUSE_US)
     return 0
@@ -161,7 +162,7 @@ cdef inline int _let_others_run(size_t index) except -1:
 
 @cython.final
 cdef class _Collector:
-    # Filled by a callback of a walk; a failure in the callback is kept, and raised once the walk has ended because of it.
+    # Filled by a callback of a walk.  A failure in the callback is kept; it ends the walk, and is then raised.
     cdef list rows
     cdef object failure
     cdef ol_int64_map open        # producers whose transactions have matching records
@@ -192,7 +193,7 @@ cdef class _Collector:
 
 
 def bounds(Partition partition not None):
-    """Returns (start of the log, end of the applied part); refuses a partition that is loading or has failed.
+    """Returns (log start offset, applied log offset) of a partition that is neither loading nor failed.
 
     Raises StateError.
     """
@@ -229,8 +230,8 @@ def last_segment_base(Partition partition not None):
 def cutoff(Partition partition not None, int64_t timestamp_ms):
     """Returns the log offset at the end of the longest prefix of the log whose batches all have timestamps <= the given one.
 
-    The whole log counts if the partition was not loaded, otherwise the applied part.  Any thread may call it, even while the
-    log is written to and cleaned.  Raises StorageError, CapacityError.
+    If the partition was not loaded, the whole log counts, otherwise its applied part.  Any thread may call this function,
+    even while the log is written and cleaned.  Raises StorageError, CapacityError.
     """
     cdef ol_positions positions
     cdef ol_error error
@@ -249,7 +250,7 @@ def cutoff(Partition partition not None, int64_t timestamp_ms):
 
 
 def open_since(Partition partition not None, int64_t offset):
-    """Returns where the oldest transaction began that was open at a log offset; the offset itself if none was."""
+    """Returns the first log offset of the oldest transaction that was open at a log offset; that log offset if none was."""
     cdef ol_error error
     cdef int64_t first = offset
     partition.enter()
@@ -262,7 +263,7 @@ def open_since(Partition partition not None, int64_t offset):
 
 
 def ended_by(Partition partition not None, int64_t offset, int64_t until):
-    """Returns the log offset after the end of the last transaction that was open at `offset`; `offset` itself if none was."""
+    """Returns the log offset after the end of the last transaction that was open at `offset`; `offset` if none was."""
     cdef ol_error error
     cdef int64_t end = offset
     partition.enter()
@@ -288,7 +289,7 @@ def survey(Partition partition not None, int64_t start, int64_t until):
 
 
 def next_batch(Partition partition not None, int64_t start):
-    """Returns the first Batch that ends at or above a log offset, None where there is none; damaged ones do not count."""
+    """Returns the first Batch that ends at or above a log offset, None if there is none; ignores damaged batches."""
     cdef ol_error error
     cdef ol_timeline_batch found
     partition.enter()
@@ -346,7 +347,7 @@ cdef int _tell_marker(_Collector found, const ol_batch *batch, const ol_record *
 
 cdef int _note_marker(void *context, const ol_batch *batch, const ol_record *record, ol_control type,
                       ol_error *error) noexcept nogil:
-    # Most markers end transactions without records of the position: these are handled without the GIL.
+    # Most markers end transactions without records of the position, and are handled without the GIL.
     if ol_int64_map_get(&(<_Collector>context).open, <uint64_t>batch.producer_id) == 0:
         return OL_OK
     if type != OL_CONTROL_COMMIT and type != 0:
@@ -358,9 +359,9 @@ cdef int _note_marker(void *context, const ol_batch *batch, const ol_record *rec
 def events(Partition partition not None, group, topic, int32_t number, int64_t until):
     """Returns the records of one position in the log below `until`, in order, and the Facts of that part of the log.
 
-    If `topic` is None, these are the records of all positions of the group, each as (event, topic, partition).
-    Each event is (log offset, timestamp, producer id or -1, producer epoch, value or None for a tombstone); or, for a
-    marker that ends a transaction with such a record, (log offset, producer id, whether it committed).
+    A record is (log offset, timestamp, producer id or -1, producer epoch, value or None for a tombstone).  A marker that ends
+    a transaction with such a record is (log offset, producer id, whether it committed).  If `topic` is None, the records
+    are those of all positions of the group, each with its position: (record, topic, partition).
     """
     cdef _Collector found = _Collector.__new__(_Collector)
     cdef ol_timeline_filter filter
@@ -412,12 +413,12 @@ cdef enum:
 
 @cython.final
 cdef class Pasts:
-    """One or two states that a partition had, for one group or for all.  One thread at a time.
+    """One or two past states of a partition, for one group or for all groups.  One thread at a time.
 
     Args:
         partition: the partition.
         group: the group, None for all.
-        cuts: log offsets, each for the state of the records below it.
+        cuts: log offsets; each gives the state after the records below it.
 
     Raises StorageError, CapacityError.
     """
@@ -456,7 +457,7 @@ cdef class Pasts:
             ol_state_destroy(&self.pasts[index].state)
 
     def rows(self):
-        """Returns the first state as {(topic, partition): value}; only for one group, because rows do not name the group."""
+        """Returns the first state of one group as {(topic, partition): value}; the key does not name the group."""
         cdef ol_table_cursor cursor
         cdef ol_table_row row
         cdef dict found = {}
@@ -513,7 +514,7 @@ cdef bint _is_there(const ol_state *state, bytes group, bytes topic, int32_t num
 
 
 def tombstones(Partition partition not None, group, int64_t until, int64_t since_ms):
-    """Returns the tombstones below `until` of positions that are still deleted there, in the order of the log, and the Facts.
+    """Returns the tombstones of positions that are deleted at the log offset `until`, in the order of the log, and the Facts.
 
     Each is (group, topic, partition, log offset, timestamp, the end of the missing records before it, the value that it
     deleted or None if there was none).  Only positions with a tombstone no older than `since_ms` count.
@@ -554,7 +555,7 @@ def tombstones(Partition partition not None, group, int64_t until, int64_t since
 
 @cython.final
 cdef class GroupNow:
-    """The committed positions of a group, and the means to detect a change of them; rows as from `Pasts.rows`.
+    """The committed positions of a group, with a means to detect a change; rows as in `Pasts.rows`.
 
     Raises StateError.
     """
@@ -593,12 +594,11 @@ cdef class GroupNow:
         Args:
             partition: the partition.
             group: the group.
-            changes: (topic, partition, value or None for a tombstone); a commit timestamp of -1 means now.  Values from a
-                log may be written again: only sizes are checked.
+            changes: (topic, partition, value or None for a tombstone); a commit timestamp of -1 means now.  Only sizes are
+                checked, so that values from a log can be written again.
 
         Returns:
-            (log offset to wait for, timestamp of the batch), or None: the group has changed, and nothing was
-            written.
+            (log offset to wait for, timestamp of the batch); None if the group has changed and nothing was written.
 
         Raises:
             TooLargeError: the tombstones do not fit one batch.

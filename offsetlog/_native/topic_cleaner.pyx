@@ -1,4 +1,4 @@
-"""The cleaner of one log of a topic, and the facts for deciding when to clean it (docs/format/topics.md §17.7)."""
+"""Cleans one log of a topic; returns the facts that decide when to clean (docs/format/topics.md §17.7)."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t
@@ -26,17 +26,18 @@ def clean_topic(TopicLog log not None, CleanControl control not None, *, int64_t
                 int64_t bytes_per_second=0):
     """Cleans the closed segments of a topic's log without the GIL; returns (report, failure).
 
-    One call at a time for a log, and no deletion of its oldest segments meanwhile; appends, reads and flushes go on.
+    Only one call at a time may clean a log, and its oldest segments must not be deleted meanwhile.  Appends, reads and
+    flushes continue.
 
     Args:
-        log: open and writable.
-        control: used by this run alone.
+        log: a log that is open and writable.
+        control: the control of this run alone.
         now_ms: the time of day, in ms since 1970.
-        first_dirty: where the last run ended, -1 for none.
+        first_dirty: the log offset at which the last run ended, -1 for none.
         end_max: records at or above this offset are not cleaned.
-        delete_retention_ms: how long tombstones stay after the run that first found them the last of their key.
+        delete_retention_ms: how long tombstones stay after the run that first found no later record with their key.
         map_bytes: memory for the keys of one pass.
-        bytes_per_second: of reads and writes together; 0 for no limit.
+        bytes_per_second: the limit of reads and writes together; 0 for no limit.
 
     Returns:
         The report of what was done, as a dictionary, even if the run failed; and the failure or None.
@@ -60,7 +61,7 @@ def clean_topic(TopicLog log not None, CleanControl control not None, *, int64_t
     options.compressor = &compressor.port
     options.progress = &control._progress
     log.enter()
-    # On the heap: its quarantine alone is too large for a thread's stack.
+    # Allocated on the heap, because its quarantine alone is too large for a thread's stack.
     report = <ol_clean_report *>calloc(1, sizeof(ol_clean_report))
     try:
         if report == NULL:
@@ -94,7 +95,7 @@ def segments_of(TopicLog log not None):
 
 
 def segment_times(TopicLog log not None, int64_t base_offset):
-    """Returns the time of the first batch and the largest time of a segment, in ms; -1 if it has none.
+    """Returns the time of the first batch and the largest time of a segment, in ms since 1970; -1 if it has none.
 
     Raises:
         OffsetOutOfRangeError: the log has no such segment.

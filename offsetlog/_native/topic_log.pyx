@@ -70,7 +70,7 @@ from offsetlog.errors import ClosedError
 from offsetlog.types import Appended, EpochEnd
 
 
-#: The refusals of a batch (csrc/topic/produced_batch.h), by the name in `Appended.refusal`.
+#: The reasons to refuse a batch (csrc/topic/produced_batch.h), with their names in `Appended.refusal`.
 cdef dict _REFUSALS = {
     OL_PRODUCE_NOT_ONE_BATCH: "not_one_batch",
     OL_PRODUCE_CORRUPT_MESSAGE: "corrupt_message",
@@ -93,7 +93,7 @@ cdef object _refused(const ol_appended *appended, const ol_produce_rules *rules,
     cdef size_t index
     cdef list found = []
     if produced.refused_record >= 0:
-        # A compressed batch may hold, or announce, far more records than it has bytes.
+        # A compressed batch may hold or announce far more records than it has bytes.
         capacity = min(<size_t>produced.batch.record_count, REFUSED_RECORDS_MAX)
         indexes = <int32_t *>malloc(capacity * sizeof(int32_t))
         if indexes == NULL:
@@ -117,7 +117,7 @@ cdef void _set_config(ol_log_config *config, settings) except *:
 
 @cython.final
 cdef class RecentBatches:
-    """The last batches of a log's producers, kept while the log is closed, so that a batch sent again is recognized."""
+    """The last batches of a log's producers, kept while the log is closed, so that a repeated batch is recognized."""
 
     def __dealloc__(self):
         ol_recent_batches_free(&self.recent)
@@ -143,12 +143,12 @@ cdef class TopicLog:
         Args:
             directory: the partition's directory.
             fs: the file port.
-            decompressor: for queries by time, and for the keys of compressed batches.
+            decompressor: the decompressor for queries by time and for the keys of compressed batches.
             settings: TopicLogSettings.
             topic_id: the 16 bytes of the topic's id.
-            leader_epoch: the epoch in which this process leads; a later one in the log takes precedence.
+            leader_epoch: the epoch in which this process leads; a later epoch in the log takes precedence.
             clean: whether the log directory was stopped cleanly.
-            recovery_point, log_start_offset: from the checkpoints, -1 if they have none.
+            recovery_point, log_start_offset: the entries of the checkpoints, -1 if they have none.
 
         Raises:
             StorageError: the directory cannot be read or written.
@@ -170,7 +170,7 @@ cdef class TopicLog:
         options.writable = True
         options.create = True
         options.clean = clean
-        # Headers in a producer's records must not be taken for statements about what this log has flushed.
+        # Headers in a producer's records must not be mistaken for this log's own notes of its flushed bytes.
         options.replicated = True
         options.recovery_point = recovery_point
         options.log_start_offset = log_start_offset
@@ -183,7 +183,7 @@ cdef class TopicLog:
         self.recovery = recovery_of(&found)
 
     def __dealloc__(self):
-        # It was never closed: its appends are in the files, as after the end of the process.
+        # The log was never closed; its appends are in the files, as after the end of a process.
         if self.handle != NULL:
             ol_topic_log_abandon(self.handle)
             self.handle = NULL
@@ -202,7 +202,7 @@ cdef class TopicLog:
             self.idle.set()
 
     cdef ol_topic_log *_take(self):
-        # The handle, for the caller that closes it, once no call is in progress; NULL for a second caller.
+        # Returns the handle to the caller that closes it, once no call is in progress; NULL to a second caller.
         cdef ol_topic_log *handle
         if self.closing:
             return NULL
@@ -216,10 +216,10 @@ cdef class TopicLog:
         return handle
 
     def close(self):
-        """Closes cleanly, and returns the log end, all of it on disk; returns -1 the second time.
+        """Closes cleanly, and returns the log end offset, when everything is on disk; returns -1 the second time.
 
         Raises:
-            StorageError: something could not be written; the log is closed nevertheless, but not cleanly.
+            StorageError: a file could not be written; the log is closed nevertheless, but not cleanly.
         """
         cdef ol_topic_log *handle = self._take()
         cdef ol_error error
@@ -230,9 +230,9 @@ cdef class TopicLog:
         return end
 
     def swap_recent_batches(self, RecentBatches recent not None):
-        """Exchanges the log's record of its producers' last batches for the given one.
+        """Exchanges the log's record of its producers' last batches for the given record.
 
-        Call it with an empty record before a close, and with the same one after the open that follows.
+        Call this with an empty record before a close, and with the same record after the next open.
 
         Raises:
             ClosedError: the log is closed.
@@ -270,7 +270,7 @@ cdef class TopicLog:
 
     @property
     def start(self):
-        """The first offset."""
+        """The first offset of the log."""
         self.enter()
         try:
             return ol_log_start(ol_topic_log_log(self.handle))
@@ -297,7 +297,7 @@ cdef class TopicLog:
 
     @property
     def leader_epoch(self):
-        """The epoch in which this process leads."""
+        """The leader epoch in which this process leads."""
         self.enter()
         try:
             return ol_log_leader_epoch(ol_topic_log_log(self.handle))
@@ -315,7 +315,7 @@ cdef class TopicLog:
 
     @property
     def is_writable(self):
-        """Whether it accepts appends: its bytes were correct, and nothing has failed."""
+        """Whether the log accepts appends, because its bytes were correct and nothing has failed."""
         self.enter()
         try:
             log = ol_topic_log_log(self.handle)
@@ -325,7 +325,7 @@ cdef class TopicLog:
 
     @property
     def wants_flush(self):
-        """Whether enough was rolled that a flush should be made without a request."""
+        """Whether enough segments were rolled that a flush should be made without a request."""
         self.enter()
         try:
             return bool(ol_log_wants_flush(ol_topic_log_log(self.handle)))
@@ -344,7 +344,7 @@ cdef class TopicLog:
     # ----------------------------------------------------------------------------------------------------- writing
 
     def expect_flushes(self):
-        """Announces that producers will wait for the disk."""
+        """Announces that producers will wait for a flush to disk."""
         self.enter()
         try:
             ol_log_expect_flushes(ol_topic_log_log(self.handle))
@@ -357,9 +357,9 @@ cdef class TopicLog:
 
         Args:
             records: the bytes of one batch of magic 2.
-            batch_bytes_max: the topic's limit.
-            timestamp_min, timestamp_max: the limits of the records' timestamps, in ms.
-            log_append_time: the time that replaces the records' timestamps, in ms; -1 to keep them.
+            batch_bytes_max: the topic's limit for a batch, in bytes.
+            timestamp_min, timestamp_max: the limits of the records' timestamps, in ms since 1970.
+            log_append_time: the time that replaces the records' timestamps, in ms since 1970; -1 to keep them.
             takes_zstd: whether the producer's protocol version allows zstd.
             needs_keys: whether the topic is compacted.
 
@@ -393,7 +393,7 @@ cdef class TopicLog:
                         "", (), "")
 
     def flush(self, *, bint unasked=False):
-        """Makes everything below the log end survive a loss of power; returns the flushed offset.
+        """Flushes everything below the log end, so that it survives a loss of power; returns the flushed offset.
 
         Raises:
             StorageError: the flush failed, and the log accepts no more appends.
@@ -413,9 +413,9 @@ cdef class TopicLog:
         return flushed
 
     def change_settings(self, settings):
-        """Uses other TopicLogSettings from the next batch on; `append` stays as it was at the open.
+        """Applies other TopicLogSettings from the next batch on, except `append`, which stays as at the open.
 
-        The active segment is rolled by the new settings, but does not grow above the size for which it was made.
+        The active segment is rolled by the new settings, but does not grow above the size for which it was created.
 
         Raises:
             ConfigError: a setting is out of range; nothing was changed.
@@ -434,14 +434,14 @@ cdef class TopicLog:
     # --------------------------------------------------------------------------------------------------- retention
 
     def retained_from(self, *, int64_t now_ms, int64_t retention_ms, int64_t retention_bytes, int64_t below):
-        """Returns the offset from which on the log should be kept; the log start if all of it should.
+        """Returns the offset from which the log should be kept, which is the log start if nothing should be deleted.
 
-        If none of the log should be kept, its active segment is closed.  Everything below the offset is flushed.
+        If nothing should be kept, the active segment is closed.  Everything below the offset is flushed.
 
         Args:
             now_ms: the time of day, in ms since 1970.
-            retention_ms: a segment is dropped once its newest record is older than this, in ms; -1: it is kept.
-            retention_bytes: the oldest segments are dropped while the others have this many bytes; -1: they are kept.
+            retention_ms: a segment is deleted once its newest record is older than this, in ms; -1 for no limit.
+            retention_bytes: the oldest segments are deleted while the others have at least this many bytes; -1 for no limit.
             below: records at or above this offset are kept.
 
         Raises:
@@ -468,7 +468,7 @@ cdef class TopicLog:
         The files of segments below it are renamed with the ending ".deleted".
 
         Raises:
-            StorageError, DiskFullError: some files may not be renamed yet; the next call renames them.
+            StorageError, DiskFullError: some files may not be renamed yet; the next call will rename them.
             PartitionFailedError, ReadOnlyError, InvalidArgumentError: nothing was changed.
         """
         cdef ol_error error
@@ -482,7 +482,7 @@ cdef class TopicLog:
     # ----------------------------------------------------------------------------------------------------- reading
 
     def first_unstable(self):
-        """Returns the first offset of the oldest open transaction, the log end if there is none."""
+        """Returns the first offset of the oldest open transaction, the log end offset if none is open."""
         self.enter()
         try:
             return ol_topic_log_first_unstable(self.handle)
@@ -490,12 +490,13 @@ cdef class TopicLog:
             self.leave()
 
     def read(self, int64_t offset, int64_t end, int64_t size_max, *, bint whole_first=False):
-        """Reads the whole batches, from the one that contains `offset`, that have all records below `end`.
+        """Reads the complete batches from the one that contains `offset`, as long as all their records are below `end`.
 
         Args:
-            offset: from the log start to the log end.
-            end: an offset.
-            size_max: in bytes; with `whole_first`, the first batch is returned whatever its size.
+            offset: an offset from the log start to the log end.
+            end: the offset where the read ends.
+            size_max: the largest size of the result, in bytes; with `whole_first`, the first batch is returned whatever its
+                size.
 
         Raises:
             OffsetOutOfRangeError: the log does not have the offset.
@@ -508,7 +509,7 @@ cdef class TopicLog:
             self.leave()
 
     def size_between(self, int64_t offset, int64_t end, int64_t size_max):
-        """Returns how many bytes `read` would find in the segment of `offset`; raises likewise."""
+        """Returns how many bytes `read` would find in the segment of `offset`; raises as `read` does."""
         self.enter()
         try:
             return size_between(ol_topic_log_log(self.handle), offset, end, size_max)
@@ -524,9 +525,9 @@ cdef class TopicLog:
             self.leave()
 
     def record_at_time(self, int64_t time, int64_t end):
-        """Returns the TimedRecord of the first record below `end` that is not older than `time` (ms), None if there is none.
+        """Returns the TimedRecord of the first record below `end` that is not older than `time` (ms), None if none is.
 
-        The time -3 means the first of the newest records.  Raises CorruptionError, StorageError.
+        The time -3 means the first record with the largest timestamp.  Raises CorruptionError, StorageError.
         """
         self.enter()
         try:

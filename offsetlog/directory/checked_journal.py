@@ -1,8 +1,8 @@
-"""A small JSON file to which changes are appended, so that a change costs its own size and not that of the file.
+"""A small JSON file to which changes are appended, so that a change writes its own bytes and not the whole file.
 
-The first line holds the whole content; each later line holds the changes of one append.  Every line carries
-a checksum.  Because one append is one line, a crash can tear only the last line, whichever of its pages it
-loses.  Once the changes have outgrown the content, the file is replaced by one with a single line.
+The first line holds the whole content; each later line holds the changes of one append.  Every line carries a checksum.
+An append is one line, so a crash can damage only the last line, whichever pages are lost.  Once the changes are larger
+than the content, the file is replaced by one with a single line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 FORMAT = 2
 CONTENT_BYTES_MAX = 64 << 20
-#: The changes may always grow to this many bytes, however small the content is.
+#: The changes may grow to this many bytes even if the content is small.
 CHANGES_BYTES_MIN = 1 << 20
 #: A larger file is neither read nor written.
 FILE_BYTES_MAX = 2 * CONTENT_BYTES_MAX + CHANGES_BYTES_MIN
@@ -43,10 +43,10 @@ class CheckedJournal:
         self._size: int | None = None
 
     def read(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Returns the content and the changes made to it later, the oldest first.
+        """Returns the content and the later changes, oldest first.
 
-        If a crash left the last append unfinished, it is reported and dropped.  A file of format 1,
-        which is one indented object, is read as content without changes.
+        An append that a crash left unfinished is reported and dropped.  A file of format 1, which is one indented
+        object, is read as content without changes.
 
         Raises:
             CorruptionError: the file was truncated or changed.
@@ -61,8 +61,8 @@ class CheckedJournal:
         content = self._content(first, FORMAT)
         lines = rest.split(b"\n")
         torn = lines.pop()
-        # A page that did not reach the disk is zeros, which no written line contains.  Each append is one
-        # line, so only the last one can be torn.
+        # A page that did not reach the disk is zeros, which no written line contains.  Each append is one line, so only
+        # the last line can be torn.
         if lines and b"\0" in lines[-1]:
             torn = lines.pop() + b"\n" + torn
         changes = [each for number, line in enumerate(lines, 2) for each in self._changes(line, number)]
@@ -117,7 +117,7 @@ class CheckedJournal:
         """Appends changes in one write; returns False, with nothing written, if `replace` must be called instead.
 
         Raises:
-            StorageError: the append failed; the next change replaces the file.
+            StorageError: the append failed; the next change will replace the file.
         """
         size = self._size
         if size is None or size - self._content_bytes > max(CHANGES_BYTES_MIN, self._content_bytes):
@@ -135,8 +135,8 @@ class CheckedJournal:
         """Replaces the file by one with this content and no changes.
 
         Raises:
-            StorageError: the write failed, or the file would be too large to be read at the next
-                start; the next change replaces the file.
+            StorageError: the write failed, or the file would be too large to be read at the next start; the next change
+                will replace the file.
         """
         line = _line({"format": FORMAT, "checksum": _checksum(content), "content": content})
         if len(line) > FILE_BYTES_MAX:

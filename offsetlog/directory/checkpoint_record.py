@@ -1,8 +1,8 @@
-"""`offsetlog.checkpoints`: the record of a log directory's checkpoints as this library left them.
+"""`offsetlog.checkpoints`: a record of a log directory's checkpoints as this library last wrote them.
 
-A checkpoint that no longer matches the record was changed by something else: a broker that worked here, or a bad
-disk.  For each checkpoint the record has the hash of its content, or of the two contents that it may have, because
-the record is published before the checkpoint.  A missing checkpoint has the hash "-".
+If a checkpoint no longer matches the record, a broker that worked here or a bad disk changed it.  The record has the
+hash of each checkpoint's content.  It has two hashes while a checkpoint is replaced, because the record is published
+before the checkpoint.  A missing checkpoint has the hash "-".
 
     offsetlog checkpoints 1
     recovery-point-offset-checkpoint 1b64c0ffee25a3f0 -
@@ -15,8 +15,8 @@ the record is published before the checkpoint.  A missing checkpoint has the has
 The lines `topic` (number of partitions, and topic id or "-") and `existing` (the log partitions whose directories must
 exist) repeat `offsetlog.properties`, in case that file is damaged or lost.  A line `cleaned` has our entry for a log
 partition in the cleaner's checkpoint: if the checkpoint has another entry, another program's cleaner wrote it.  A line
-`others` records a log partition with losses on which another program had worked, and the log offset up to which that
-program had cleaned it (-1: not at all), so that the next open comes to the same verdict.
+`others` is for a log partition with losses on which another program had worked.  It has the log offset up to which that
+program had cleaned (-1: not at all), so that the next open reaches the same verdict.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class CheckpointRecord:
 
     Attributes:
         hashes: by the name of a checkpoint, the hashes that it may have.
-        others: by log partition, the offset up to which another program cleaned it.
-        cleaned: by log partition, the offset up to which it was cleaned, as the cleaner's checkpoint had it.
+        others: by log partition, the log offset up to which another program cleaned it.
+        cleaned: by log partition, the log offset up to which it was cleaned, according to the cleaner's checkpoint.
         existing: the log partitions whose directories must exist.
-        partitions: the topic's number of partitions, None if unknown, as in a record of an earlier version.
+        partitions: the topic's number of partitions, None if unknown, for example in a record of an earlier version.
         topic_id: the topic's id, None if unknown.
     """
 
@@ -61,7 +61,7 @@ class CheckpointRecord:
     topic_id: bytes | None = None
 
     def is_as_left(self, name: str, content: bytes | None) -> bool:
-        """Returns whether a checkpoint is as this library left it."""
+        """Returns whether a checkpoint is unchanged since this library wrote it."""
         return hash_of(content) in self.hashes.get(name, (_MISSING,))
 
     def format(self) -> bytes:

@@ -1,9 +1,8 @@
 """Checks whether a log directory holds all that it should, for code that reads it without opening a store.
 
-The witnesses are the manifest and the sidecar of each log partition, the checkpoints, and the list of
-partitions (docs/durability.md, "Complete or not").  The rules are the engine's
-(csrc/log/completeness.c); if the files alone do not show that a log is whole, the engine opens it for
-reading.  Nothing is changed, and no lock is taken.
+The witnesses are the manifest and the sidecar of each log partition, the checkpoints, and the list of partitions
+(docs/durability.md, "Complete or not").  The rules are the engine's (csrc/log/completeness.c).  If the files alone do
+not prove that a log is complete, the engine opens the log for reading.  Nothing is changed, and no lock is taken.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ class LogEnd:
     """The end of a log partition's log.
 
     Attributes:
-        offset: the log offset after the last whole batch.
-        has_tail: whether bytes that are not a batch follow, as after a crash.
+        offset: the log offset after the last complete batch.
+        has_tail: whether bytes that are not a batch follow, for example after a crash.
     """
 
     offset: int
@@ -53,15 +52,15 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True)
 class BeyondEnd:
-    """A checkpoint's entry with a log offset above the end of its log.
+    """An entry of a checkpoint whose log offset is above the end of its log.
 
     Attributes:
         name: the name of the checkpoint.
         number: the number of the log partition.
         offset: the log offset in the entry.
         end: the end of the log.
-        is_of_crash: whether a crash or an unfinished copy explains the entry: the log ends within a batch.  The
-            records are missing nevertheless.
+        is_of_crash: whether the log ends within a batch, so that a crash or an unfinished copy explains the entry.  The
+            records are missing in either case.
     """
 
     name: str
@@ -99,14 +98,14 @@ def beyond_ends(
 
 
 def is_witness_missing(loss: CorruptionError) -> bool:
-    """Returns whether only a witness is missing or damaged, so that no record is known to be missing."""
+    """Returns whether a problem is only a missing or damaged witness, so that no record is known to be missing."""
     return isinstance(loss, PossibleLossError) and Path(loss.path or "").name in (MANIFEST, _SIDECAR)
 
 
 def link_target(path: str | os.PathLike[str]) -> Path | None:
-    """Returns the target of a partition's symbolic link if the witnesses are there; otherwise None.
+    """Returns the target of a partition's symbolic link if the target has the witnesses; otherwise None.
 
-    A partition of a log directory may be kept on another disk; witnesses beside the link take precedence.
+    A symbolic link can place a partition on another disk.  Witnesses beside the link take precedence over those there.
     """
     link = Path(path)
     names = (PROPERTIES, *CHECKPOINTS)
@@ -116,9 +115,10 @@ def link_target(path: str | os.PathLike[str]) -> Path | None:
 
 
 class Completeness:
-    """The witnesses of one log directory, read when this is created and before the logs are listed.
+    """The witnesses of one log directory, read when the object is created, before the logs are listed.
 
-    Records that a writer appends later are above them, and are never reported as a loss.  Not thread-safe.
+    Records that a writer appends later are above the recorded offsets, and are never reported as a loss.  Not
+    thread-safe.
     """
 
     def __init__(self, path: str | os.PathLike[str], fs: FileSystem) -> None:
@@ -144,7 +144,7 @@ class Completeness:
     def doubts(self) -> list[OffsetLogError]:
         """Returns the faults of the witnesses themselves; with such a fault, fewer losses can be detected.
 
-        They are errors that were not raised.  A broker's directory has no witnesses but the checkpoints.
+        The faults are errors that were not raised.  A broker's directory has no witnesses except the checkpoints.
         """
         found = [*self.findings, *self.witnesses.findings]
         named = {Path(each.path or "").name for each in found}
@@ -159,14 +159,14 @@ class Completeness:
         return found
 
     def missing(self, numbers: Collection[int]) -> list[DataLossError]:
-        """Returns an error for each log partition that must exist and is not among `numbers`."""
+        """Returns an error for each log partition that must exist but is not among `numbers`."""
         found = self.witnesses.missing(list(numbers))
         return [found[number] for number in sorted(found)]
 
     def missing_of_others(self, numbers: Collection[int]) -> list[DataLossError]:
-        """Returns an error for each log partition that another program's recovery points name but `numbers` lacks.
+        """Returns an error for each log partition in another program's recovery points that is not among `numbers`.
 
-        Empty if this library wrote the directory: its own list is checked by `missing`.
+        The list is empty if this library wrote the directory, because `missing` then checks the library's own list.
         """
         if self.witnesses.existing:
             return []
@@ -186,7 +186,7 @@ class Completeness:
     def problems(self, number: int) -> list[OffsetLogError]:
         """Returns the losses, doubts and damage that the engine finds when it opens a log.
 
-        They are errors that were not raised.  Another program's log has none.  The log is not loaded.
+        The problems are errors that were not raised.  A log of another program has none.  The log is not loaded.
         """
         is_known = number in self.witnesses.existing
         if not is_known and not self.directory.fs.exists(self.directory.partition_path(number) / MANIFEST):
@@ -215,12 +215,12 @@ class Completeness:
         )
 
     def losses(self, number: int, segments: Mapping[int, int], end: LogEnd) -> list[CorruptionError]:
-        """Returns the records that are or may be missing from a log partition, as reading it would not show them.
+        """Returns the losses of a log partition that a reader of its files would not notice.
 
         Args:
             number: the number of the partition.
-            segments: the bytes of each .log file by base offset, listed after this was created.
-            end: the end of the log for a reader.
+            segments: the bytes of each .log file by base offset, listed after the witnesses were read.
+            end: the end of the log that a reader finds.
         """
         if self._is_as_closed(number, segments, end.offset):
             return []
@@ -238,7 +238,7 @@ class Completeness:
         said = {name: {(TOPIC, number): self.witnesses.offset_in(name, number)} for name in CHECKPOINTS}
         is_known = any(each.lost_from is not None and each.lost_from >= end.offset for each in found)
         beyond = [] if is_known else beyond_ends(said, {number: end}, is_clean=self.is_clean)
-        # One of them is named: the surest.
+        # Only the most certain loss is reported.
         losses: list[CorruptionError] = [
             (PossibleLossError if each.is_of_crash else DataLossError)(
                 f"the log ends at {end.offset}{_OF_CRASH if each.is_of_crash else ''}, but {each.name} has "
@@ -253,9 +253,9 @@ class Completeness:
         return losses[:1]
 
     def _is_as_closed(self, number: int, segments: Mapping[int, int], end: int) -> bool:
-        """Returns whether the files are as a clean close left them and its manifest lists them: nothing is missing.
+        """Returns whether the files are those that a clean close listed in its manifest, so that nothing is missing.
 
-        This saves the engine's open, which reads the active segment.
+        If so, the engine need not open the log, which would read the active segment.
         """
         if not self.is_clean or self.findings or self.witnesses.findings:
             return False
@@ -272,7 +272,7 @@ def _is_undisturbed(witness: Witness) -> bool:
 
 
 def _lists(manifest: bytes, segments: Mapping[int, int], end: int) -> bool:
-    """Returns whether a manifest lists exactly these segments, none of them shorter now, and no doubt."""
+    """Returns whether a manifest has no doubt and lists exactly these segments, none of which is shorter now."""
     try:
         closed = parse_manifest(manifest)
     except CorruptionError:
@@ -287,7 +287,7 @@ def _lists(manifest: bytes, segments: Mapping[int, int], end: int) -> bool:
 
 
 def _is_out_of_sight(problem: CorruptionError, end: int) -> bool:
-    """Returns whether a reader of the log would not notice a problem: records are missing, or it is after the end."""
+    """Returns whether a reader of the log cannot see a problem: records are missing, or it is after the log's end."""
     if isinstance(problem, (DataLossError, PossibleLossError)):
         return True
     return problem.lost_below is not None and problem.lost_below > end

@@ -1,4 +1,4 @@
-"""Names for files kept as evidence: each is unused, so that a second incident does not overwrite the first."""
+"""Unused names for files that are kept as evidence, so that a second incident does not overwrite the first."""
 
 from __future__ import annotations
 

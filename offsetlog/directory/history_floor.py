@@ -1,11 +1,11 @@
-"""The floor of history: how far back the log of a partition can show its states.
+"""The floor of history: the lowest log offset whose state the log of a partition can still show.
 
-The state at a log offset can be rebuilt if no record that it needs was cleaned away.  That holds at
-every offset at or above the floor, and wherever no record below is missing.  Kafka's
-`cleaner-offset-checkpoint` has the offset at which the last complete pass of a cleaner ended, and is
-written after the segments were replaced.  The file `offsetlog.history` in a partition's directory is
-written before they are.  It has the states that our cleaner is about to drop, even if it stops
-halfway, and the lower floors of groups whose history was kept (`min_history`).
+The state at a log offset can be rebuilt if no record that it needs was cleaned away.  This is so at every log offset at
+or above the floor, and at lower offsets if no record below them is missing.  Kafka's `cleaner-offset-checkpoint` has
+the offset at which the last complete pass of a cleaner ended, and is written after the segments were replaced.  The
+file `offsetlog.history` in a partition's directory is written before that.  It has the floor that the pass of our
+cleaner will leave, so it is right even if the pass stops halfway.  It also has the lower floors of groups whose history
+was kept (`min_history`).
 
 A cleaner calls `raise_floor` before it replaces the first segment.  Any code may call `read_floor`.
 """
@@ -36,8 +36,8 @@ Hold = tuple[str, int]
 
 
 def _matches(pattern: str, name: str) -> bool:
-    # `name` is a group, or itself a pattern, which covers the groups that no more specific pattern
-    # names.
+    # `name` is a group or a pattern.  A pattern stands for the groups that no more specific pattern
+    # matches.
     if pattern == name:
         return True
     return pattern.endswith("*") and name.removesuffix("*").startswith(pattern[:-1])
@@ -50,12 +50,11 @@ class HistoryFloor:
     Attributes:
         end: the log has the states of every group at this log offset and above; 0 if it was never
             cleaned.
-        groups: by group or "prefix*", a lower offset down to which the log has the states of these
-            groups.  A group's own name takes precedence over a prefix, and a longer prefix over a
-            shorter one.
-        foreign: the offset at which another cleaner ended, such as Kafka's; 0 if there was none.
-            Such a cleaner lets values of transactions supersede values of transactions that were
-            still open, although they take effect only when their transaction ends.
+        groups: by group or "prefix*", a lower log offset from which the log has the states of these groups.  A group's
+            own name takes precedence over a prefix, and a longer prefix over a shorter one.
+        foreign: the log offset at which another cleaner, such as Kafka's, ended; 0 if none has run.  Such a cleaner
+            drops a value of an open transaction as soon as a later value of a transaction has the same key, although
+            neither takes effect before its transaction ends.
     """
 
     end: int = 0
@@ -77,9 +76,9 @@ class HistoryFloor:
         """Returns the floors after a pass of a cleaner.
 
         Args:
-            end: no record at or above it decided what was dropped.
-            holds: groups with an offset at or above which none of their records was dropped or
-                made another be dropped; the lowest that matches counts.
+            end: no record at or above this log offset caused another record to be dropped.
+            holds: groups, each with a log offset.  None of its records at or above that offset was dropped or caused
+                another to be dropped.  If several match a group, the lowest offset applies.
         """
         held = list(holds)
         named = {*self.groups, *(pattern for pattern, _ in held)}
@@ -103,9 +102,9 @@ class HistoryFloor:
         return self.end == _UNKNOWN
 
     def lifted(self, holds: Iterable[Hold]) -> tuple[int, int] | None:
-        """Returns the range below `end` that was held for any group and that these holds release: (first, end).
+        """Returns the range (first, end) of the log that was held for any group and is not held by `holds`.
 
-        If all of it is still held, both are its beginning; None if nothing was held.
+        If everything is still held, both numbers are the lowest held log offset.  None if nothing was held.
         """
         held = list(holds)
         found = []
@@ -126,7 +125,7 @@ class HistoryFloor:
         """Returns the groups and prefixes whose held history a pass would release.
 
         Args:
-            patterns: groups, or "prefix*", that have a hold in the settings; these are left out.
+            patterns: groups, or "prefix*", that have a hold in the settings; the result omits them.
             limit: all groups keep records at or above this log offset.
         """
         known = list(patterns)
@@ -136,9 +135,9 @@ class HistoryFloor:
         )
 
     def at_least(self, checkpoint: int) -> HistoryFloor:
-        """Returns the floors, taking a cleaner's checkpoint into account.
+        """Returns the floors, with a cleaner's checkpoint taken into account.
 
-        A checkpoint above our end is that of a later cleaner that kept no group's history.
+        A checkpoint above `end` was written by another program's cleaner, which kept no group's history.
         """
         return self if checkpoint <= self.end else HistoryFloor(checkpoint, foreign=checkpoint)
 
@@ -148,7 +147,7 @@ def _is_offset(number: object) -> bool:
 
 
 def _parsed(content: bytes) -> HistoryFloor:
-    # If the file cannot be understood, nothing is guessed: any state may be gone.
+    # If the file cannot be understood, nothing is guessed, because any state may be gone.
     try:
         entries: Any = json.loads(content)
         end, groups, foreign = entries["end"], dict(entries["groups"]), entries["foreign"]
@@ -176,16 +175,16 @@ def raise_floor(
     *,
     log_end: int | None = None,
 ) -> HistoryFloor:
-    """Records durably that a pass will clean a partition; the pass may replace nothing before.
+    """Records durably that a pass will clean a partition; the pass may replace segments only after this call.
 
     Args:
         fs: the file port.
         directory: the partition's directory.
         checkpoint: the cleaner's checkpoint before the pass, -1 or 0 for none.
-        end: as for `HistoryFloor.raised`; may be higher than the pass will reach.
-        holds: as for `HistoryFloor.raised`.
-        log_end: the present end of the log.  If the file cannot be understood, all it may have
-            said lies below this offset; the history of later commits is kept again.
+        end: as in `HistoryFloor.raised`; may be higher than the end that the pass reaches.
+        holds: as in `HistoryFloor.raised`.
+        log_end: the present log end offset.  If the file cannot be understood, the floor becomes this offset, because
+            every floor in the file was below it; the history of later commits is kept again.
 
     Raises:
         StorageError: nothing was recorded.
@@ -207,13 +206,12 @@ def raise_floor(
 def cutoff_offset(partition: Partition | Path, timestamp_ms: int) -> int:
     """Returns the log offset below which a clean affects no state at or after a time.
 
-    It is the end of the longest prefix of the log whose timestamps are all <= the time.  If
-    transactions are open at that end, it is the offset at which the oldest of them began: their
-    records take effect when they end, which is after the prefix.
+    This is the end of the longest prefix of the log whose timestamps are all <= the time.  If transactions are open
+    there, it is the log offset at which the oldest of them began, because their records take effect only when the
+    transactions end, after that prefix.
 
     Args:
-        partition: an open partition, from any thread; or a partition's directory, which is only
-            read.
+        partition: an open partition, in use by any thread; or a partition's directory, which is only read.
         timestamp_ms: the time, in milliseconds since 1970.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The replayed records of a log as rows: committed positions, groups, open transactions.
+"""Turns the replayed records of a log into rows: committed positions, groups, open transactions.
 
 This module is below the store, because processes that only read logs (Spark's executors) make the same rows.
 """
@@ -42,22 +42,22 @@ class Replayed(Protocol):
 
     @property
     def replay(self) -> Replay:
-        """The state that the records lead to."""
+        """The state after all records."""
 
     @property
     def refused(self) -> list[CorruptionError]:
-        """Records that a broker would not load; making rows may add more."""
+        """Records that a broker would not load; more may be added while rows are made."""
 
 
 # ------------------------------------------------------------------------------------------ offsets
 
 
 def decode_text(name: bytes) -> str:
-    """Returns bytes of a log as Kafka shows them: as UTF-8, with U+FFFD for malformed bytes."""
+    """Returns bytes of a log as the text that Kafka shows: decoded as UTF-8, with U+FFFD for malformed bytes."""
     try:
         return name.decode("utf-8")
     except UnicodeDecodeError:
-        # For a surrogate in three bytes Java writes one U+FFFD, Python three (docs/format/partitioning.md §4).
+        # For a surrogate in three bytes, Java writes one U+FFFD and Python three (docs/format/partitioning.md §4).
         return re.sub(rb"\xed[\xa0-\xbf][\x80-\xbf]", b"\xef\xbf\xbd", name).decode(
             "utf-8", "replace"
         )
@@ -66,9 +66,8 @@ def decode_text(name: bytes) -> str:
 def offset_rows(states: Sequence[Replayed], group: str | None = None) -> Iterator[Row]:
     """Yields the committed positions of all partitions by group, topic and partition.
 
-    Fields: group, topic, partition, offset, leader_epoch, metadata, commit_timestamp,
-    expire_timestamp, topic_id, log_partition, log_offset; -1 or None where the record lacks the
-    field.
+    Fields: group, topic, partition, offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, topic_id,
+    log_partition, log_offset.  A field that the record lacks is -1 or None.
     """
     names: dict[str, list[tuple[Replayed, bytes]]] = {}
     for state in states:
@@ -215,8 +214,8 @@ def _classic_row(name: str, state: Replayed, value: Row) -> Row:
 def transaction_rows(states: Sequence[Replayed]) -> list[Row]:
     """Returns the open transactions, by log partition and first offset.
 
-    Fields: log_partition, producer_id, producer_epoch, first_log_offset, begin_timestamp (ms, -1 if
-    nothing is pending), age_ms (None if nothing is), pending_offsets (a count), group_names.
+    Fields: log_partition, producer_id, producer_epoch, first_log_offset, begin_timestamp (ms, -1 if nothing is
+    pending), age_ms (None if nothing is pending), pending_offsets (a count), group_names.
     """
     now = wall_ms()
     return [

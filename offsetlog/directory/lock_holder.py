@@ -1,12 +1,13 @@
-"""Lets the holder of a directory's lock give it up on request.
+"""Lets the holder of a directory's lock release it on request.
 
-A process that keeps a store open only to be fast the next time must not keep others out.  While it holds the lock it
-listens on a Unix socket; a process that finds the lock taken sends a request there before it fails.  The socket is in
-Linux's abstract namespace, so that a killed process leaves nothing to remove; its name contains the device and the
-inode of the lock file.  Both sides accept only processes of their own user, and the length of messages is limited.
+A process that keeps an idle store open, only to be fast the next time, must not lock others out.  While the process
+holds the lock, it listens on a Unix socket.  Another process that finds the lock taken sends a request there before it
+fails.  The socket is in Linux's abstract namespace, so a killed process leaves nothing to remove.  Its name contains
+the device and the inode of the lock file.  Both sides accept only processes of their own user, and the length of
+messages is limited.
 
-An answer may have to wait until the holder has finished what it is doing.  Until then the holder keeps reporting that
-it is at work, and the asking process waits as long as these reports arrive.
+The holder may have to finish its present work before it can answer.  Until then it keeps reporting that it is working,
+and the asking process waits as long as these reports arrive.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from pathlib import Path
 
 from offsetlog.errors import StorageError
 
-#: The request to give up the lock, and the answer once it is given up.
+#: The request to release the lock, and the answer once the lock is released.
 RELEASE = b"release"
 RELEASED = b"released"
 
-#: Sent any number of times before the answer: the holder is at work.
+#: Sent any number of times before the answer, while the holder is working.
 WORKING = b"working"
 
 #: The longest message, in bytes.
@@ -34,7 +35,7 @@ MESSAGE_BYTES_MAX = 64 << 20
 
 # How long the other side may take to send a message, in seconds.
 _PEER_SECONDS = 10.0
-# How often a holder reports that it is at work, and how long it may be silent before it counts as stuck, in seconds.
+# How often a working holder reports, and how long it may be silent before it counts as stuck, in seconds.
 _SAY_SECONDS = 1.0
 _SILENT_SECONDS = 30.0
 # The pause before trying again to take a lock whose holder ended while it was asked, in seconds.
@@ -53,7 +54,7 @@ class Request:
         self._has_ended = False
 
     def answer(self, content: bytes) -> None:
-        """Sends the answer and closes the connection; it is not an error if the other side has gone."""
+        """Sends the answer and closes the connection; does not fail if the other side has closed it."""
         with self._sending, contextlib.suppress(OSError), self._peer:
             self._has_ended = True
             self._peer.settimeout(_PEER_SECONDS)
@@ -65,7 +66,7 @@ class Request:
             self._end()
 
     def say_working(self) -> bool:
-        """Reports that the holder is at work; returns whether the other side still waits."""
+        """Reports that the holder is working; returns whether the other side still waits."""
         with self._sending:
             if not self._is_there():
                 return False
@@ -126,7 +127,7 @@ class LockHolder:
             ) from failure
 
     def wait(self, timeout_seconds: float) -> Request | None:
-        """Waits for a request; returns None after the timeout, or if it was malformed or from another user.
+        """Waits for a request; returns None after the timeout, or if the request was malformed or from another user.
 
         Raises:
             OSError: the socket was closed.
@@ -148,7 +149,7 @@ class LockHolder:
 
     def close(self) -> None:
         """Stops listening; a `wait` in progress ends."""
-        # Closing alone would not wake it.
+        # A close alone would not wake a waiting `accept`.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -161,7 +162,7 @@ class LockHolder:
 class Requests:
     """The requests for a lock that this process holds, in order of arrival.
 
-    A thread receives them, and reports to each that the holder is at work until it is answered.
+    A thread receives the requests, and reports to each sender that the holder is working until the request is answered.
 
     Args:
         lock_file: the lock file of the directory, held by this process.
@@ -187,7 +188,8 @@ class Requests:
             try:
                 request = self._holder.wait(_SAY_SECONDS)
             except Exception:
-                # It was closed; or memory or files ran out for this request, and a smaller or later one may succeed.
+                # The socket was closed; or memory or files ran out for this request, and a smaller or later request may
+                # succeed.
                 if not self._closed.is_set():
                     time.sleep(_AGAIN_SECONDS)
                 request = None
@@ -207,7 +209,7 @@ class Requests:
             return self._waiting[0] if self._waiting else None
 
     def close(self) -> None:
-        """Stops listening, after the lock was given up, and answers the requests for it; the rest may be sent again."""
+        """Stops listening after a release of the lock, and answers the requests for it; others can be sent again."""
         with self._changed:
             self._closed.set()
             waiting, self._waiting = self._waiting, []
@@ -226,13 +228,13 @@ class Requests:
             request.forget()
 
 
-# The addresses of locks that this thread is using: asking for one of them, it would wait for itself.
+# The addresses of locks that this thread is using; a request for one of them would wait for this thread itself.
 _own_uses = threading.local()
 
 
 @contextlib.contextmanager
 def used_here(lock_file: Path) -> Iterator[None]:
-    """While this thread uses what the lock guards, `ask` and `release` do not wait for the thread's own answer."""
+    """Makes `ask` and `release` not wait for an answer of this thread while it uses the locked directory."""
     uses: set[bytes] = _own_uses.__dict__.setdefault("addresses", set())
     address = _address(lock_file)
     uses.add(address)
@@ -243,7 +245,7 @@ def used_here(lock_file: Path) -> Iterator[None]:
 
 
 def ask(lock_file: Path, content: bytes, timeout_seconds: float | None = None) -> bytes | None:
-    """Sends a request to the holder of a lock, and waits as long as the holder reports that it is at work.
+    """Sends a request to the holder of a lock, and waits as long as the holder reports that it is working.
 
     Args:
         lock_file: the lock.
@@ -262,14 +264,14 @@ def ask(lock_file: Path, content: bytes, timeout_seconds: float | None = None) -
 def release(
     lock_file: Path, timeout_seconds: float | None = None, stop: threading.Event | None = None
 ) -> bool:
-    """Asks the holder of a lock to give it up, and waits as `ask`, until `stop` is set.
+    """Asks the holder of a lock to release it, and waits as `ask` does, until `stop` is set.
 
     Returns:
-        Whether the holder gave it up or ended; another process may have taken it meanwhile.
+        Whether the holder released the lock or ended; another process may have taken the lock since.
     """
     try:
         return _exchange(lock_file, RELEASE, timeout_seconds, stop) == RELEASED
-    except ConnectionRefusedError:  # nobody listens
+    except ConnectionRefusedError:  # no process listens
         return False
     except ConnectionError:
         time.sleep(_AGAIN_SECONDS)
@@ -293,7 +295,7 @@ def _exchange(
         _send(holder, content)
         answer = WORKING
         while answer == WORKING:
-            # A holder that is at work says so every second: the wait ends no later.
+            # A working holder reports every second, so the wait ends within a second of `stop`.
             if stop is not None and stop.is_set():
                 return None
             holder.settimeout(_seconds_left(end))

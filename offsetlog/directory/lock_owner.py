@@ -1,7 +1,7 @@
 """Finds the process that holds a directory's lock, for the error message of a process that finds it taken.
 
-The system does not say who holds a lock of an open file description, as ours are; /proc says who has the file open,
-and which descriptors of this process have a lock.
+Our locks belong to open file descriptions, and the system does not report the holders of such locks.  /proc shows which
+processes have the file open, and which descriptors of this process have a lock.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _FLOCK = "hhqqi0q"
 
 
 def holder(lock_file: Path) -> str | None:
-    """Returns who holds a lock, as text for a sentence; None where nobody does, or the system does not say.
+    """Returns the holder of a lock, as text for a sentence; None if it has no holder or the system does not show it.
 
-    Takes no lock, and makes no file.
+    The call takes no lock and creates no file.
     """
     query = getattr(fcntl, "F_OFD_GETLK", None)
     if query is None:
@@ -64,9 +64,10 @@ def other_owners(lock_file: Path) -> list[str]:
 
 
 def is_held_here(lock_file: Path) -> bool:
-    """Tells whether this process holds the lock of a file; False where the system does not say.  Thread-safe.
+    """Returns whether this process holds the lock of a file; False if the system does not show it.  Thread-safe.
 
-    Another thread that only tries to take the lock has the file open as well, so the locks of a descriptor decide.
+    The locks of each descriptor are checked, because a thread that only tries to take the lock has the file open as
+    well.
     """
     for descriptor in _descriptors(os.getpid(), lock_file):
         with contextlib.suppress(OSError):  # it was closed meanwhile
@@ -76,7 +77,7 @@ def is_held_here(lock_file: Path) -> bool:
 
 
 def _descriptors(number: int, file: Path) -> Iterator[str]:
-    """Yields the numbers under which a process has a file open; none where it cannot be seen."""
+    """Yields the descriptors with which a process has a file open; yields none if the process is not visible."""
     folder = f"/proc/{number}/fd"
     try:
         wanted = os.stat(file)
@@ -86,7 +87,8 @@ def _descriptors(number: int, file: Path) -> Iterator[str]:
     for descriptor in descriptors:
         path = f"{folder}/{descriptor}"
         try:
-            # By the name first: a look at whatever else is open may wait for a file system that does not answer.
+            # The name is checked first, because a stat of other open files may wait for a file system that does not
+            # answer.
             if os.readlink(path).endswith(file.name):
                 found = os.stat(path)
                 if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):

@@ -1,7 +1,7 @@
 """A log directory as a whole: its lock, its marker of a clean stop, its checkpoints, and its own properties.
 
 The bytes are Kafka's (docs/format/directory.md §1); docs/durability.md describes how the marker and
-`offsetlog.properties` are used.  Every file operation goes through the file port, so that a test can crash the
+`offsetlog.properties` are used.  Every file operation uses the file port, so that a test can simulate a crash of the
 machine at each of them.
 """
 
@@ -54,12 +54,12 @@ CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_POINTS)
 
 FORMAT = 1
 
-# The first and the longest pause between two attempts to take a lock that is waited for.
+# The first and the longest pause between two attempts to take a lock.
 _LOCK_PAUSE_SECONDS = 0.01
 _LOCK_PAUSE_SECONDS_MAX = 0.2
 
-# Signs of a directory of logs, ours or a broker's, and then names that are no sign of one and no
-# other files either: many programs have a file ".lock", and an open that ended early left ours alone.
+# Files that show that a directory holds logs, ours or a broker's.  Then files that show neither that nor the opposite:
+# many programs have a file ".lock", and an open of ours that ended early leaves only this file.
 _SIGNS = frozenset({CLEAN_MARKER, META_PROPERTIES, "bootstrap.checkpoint", *CHECKPOINTS})
 _NO_SIGNS = frozenset({LOCK, "lost+found", ".gitkeep", ".gitignore", ".DS_Store"})
 
@@ -73,8 +73,8 @@ class Properties:
     Attributes:
         partitions: the number of partitions of the offsets topic.
         topic_id: the topic id for new partitions, None if unknown.
-        existing: the numbers of the partitions whose directories must exist, each with its manifest; None in a file of
-            an earlier version.
+        existing: the numbers of the partitions whose directories and manifests must exist; None in a file of an earlier
+            version.
     """
 
     partitions: int
@@ -97,7 +97,7 @@ class Properties:
 
 
 def parse_properties(text: bytes) -> dict[str, str]:
-    """Returns the entries of a Java properties file with one-line entries, the only kind that Kafka and we write."""
+    """Returns the entries of a Java properties file that has one entry a line, as Kafka and offsetlog write it."""
     entries = {}
     for line in text.decode("utf-8", "replace").splitlines():
         entry = line.strip()
@@ -111,7 +111,7 @@ def parse_partition_metadata(content: bytes) -> bytes:
     """Returns the topic id of a partition.metadata.
 
     Raises:
-        CorruptionError: the file has none, or is damaged.
+        CorruptionError: the file has no topic id, or is damaged.
 
     Source: docs/format/directory.md §1.7.
     """
@@ -135,9 +135,8 @@ def random_topic_id() -> bytes:
 class LogDirectory:
     """A directory that contains partition directories.
 
-    Order of calls: `lock` (writable only), `begin_writing` before the first byte is written, `finish`
-    after every partition was closed, `unlock`.  A read-only user calls none of these.  Not
-    thread-safe; its owner calls it from one thread at a time.
+    Order of calls: `lock`, `begin_writing` before the first byte is written, `finish` after every partition was closed,
+    `unlock`.  A read-only user calls none of these.  Not thread-safe; the owner uses one thread at a time.
     """
 
     def __init__(self, path: str | os.PathLike[str], fs: FileSystem) -> None:
@@ -148,11 +147,11 @@ class LogDirectory:
         self._marker: bytes | None = None
         self._record: CheckpointRecord | None = None
         self._writing = threading.Lock()
-        #: Directories of other topics' partitions whose owner recovers them and closes them before `finish`; and
-        #: whether all of them were closed without error.
+        #: Partition directories of other topics that their owner recovers, and closes before `finish`; and whether all
+        #: of them were closed without error.
         self.recovered_elsewhere: set[str] = set()
         self.is_sound_elsewhere = True
-        #: Held while a log is cut, and while logs are read for checkpoints; taken before every other lock.
+        #: Held while a log is truncated, and while logs are read for checkpoints; taken before every other lock.
         self.cutting = threading.Lock()
 
     # ------------------------------------------------------------------------------ existing files
@@ -165,7 +164,7 @@ class LogDirectory:
         """Refuses a path inside a log directory: a store created there would never be found.
 
         Raises:
-            InvalidArgumentError: it is a partition directory, contains segments itself, or is a file.
+            InvalidArgumentError: the path is a partition directory, contains segments itself, or is a file.
         """
         if self.path.is_file():
             raise InvalidArgumentError("this is a file, not a log directory", path=self.path)
@@ -186,7 +185,7 @@ class LogDirectory:
         """Refuses a directory that contains files but no sign of a log directory.
 
         Raises:
-            InvalidArgumentError: the store would lie among unrelated files.
+            InvalidArgumentError: the store would be created among unrelated files.
         """
         if not self.exists():
             return
@@ -201,11 +200,11 @@ class LogDirectory:
         )
 
     def holds_log(self) -> bool:
-        """Returns whether there is a log partition in it, or a file that says how many it has.
+        """Returns whether the directory has a log partition, or a file with the number of partitions.
 
         Raises:
-            InvalidArgumentError: as `check_is_none_of_its_parts`.
-            CorruptionError: as `known_properties`.
+            InvalidArgumentError: see `check_is_none_of_its_parts`.
+            CorruptionError: see `known_properties`.
         """
         if not self.exists():
             return False
@@ -215,8 +214,8 @@ class LogDirectory:
         """Refuses a directory in which a log would have to be made.
 
         Raises:
-            MissingFileError: there is no log in it, or no such directory.
-            InvalidArgumentError, CorruptionError: as `holds_log`.
+            MissingFileError: the directory does not exist or has no log.
+            InvalidArgumentError, CorruptionError: see `holds_log`.
         """
         if not self.holds_log():
             reason = "there is no log in this directory" if self.exists() else "there is no such directory"
@@ -250,7 +249,7 @@ class LogDirectory:
         """Returns the numbers of the offsets topic's partition directories.
 
         Raises:
-            InvalidArgumentError: as `check_is_none_of_its_parts`.
+            InvalidArgumentError: see `check_is_none_of_its_parts`.
         """
         self.check_is_none_of_its_parts()
         return self._partition_numbers()
@@ -274,7 +273,7 @@ class LogDirectory:
         return {topic: sorted(numbers) for topic, numbers in found.items()}
 
     def has_foreign_logs(self) -> bool:
-        """Returns whether there are partition directories of other topics, or deleted ones, that we do not recover."""
+        """Returns whether the directory has logs of other topics, or deleted ones, that offsetlog does not recover."""
         for name in self.fs.list(self.path):
             parsed = parse_directory_name(name)
             if (
@@ -304,7 +303,7 @@ class LogDirectory:
         """Returns the contents of `offsetlog.properties`, None if it does not exist.
 
         Raises:
-            CorruptionError: the file is damaged; its contents are not guessed, because a wrong count
+            CorruptionError: the file is damaged; its contents are not guessed, because a wrong number of partitions
                 would hide groups.
         """
         text = self.read_content(PROPERTIES)
@@ -318,7 +317,7 @@ class LogDirectory:
         try:
             version, partitions = int(entries["format"]), int(entries["partitions"])
             topic_id = parse_uuid(entries["topic_id"]) if "topic_id" in entries else None
-            # Without the checksum line, which follows it, the list may be cut short.
+            # The checksum line follows the list, so without it the list may be truncated.
             existing = partition_list.parse_numbers(entries["existing"]) if "existing" in entries and found else None
         except (KeyError, ValueError, CorruptionError) as failure:
             raise CorruptionError(f"the file cannot be understood: {failure}", path=path) from None
@@ -331,10 +330,11 @@ class LogDirectory:
         return Properties(partitions, topic_id, existing)
 
     def known_properties(self) -> Properties | None:
-        """Returns the contents of `offsetlog.properties`; if damaged or missing, those in the record of checkpoints.
+        """Returns the contents of `offsetlog.properties`, or of its copy in the record of checkpoints.
 
-        The second copy has no list of partitions here (`Witnesses` takes it from the record).  None if neither file
-        exists.  Raises as `read_properties` if the first is damaged and the second does not have them.
+        The copy is used if the file is damaged or missing, and is returned without its list of partitions, which
+        `Witnesses` reads.  Returns None if neither exists.  Raises as `read_properties` does, if the file is damaged
+        and the record has no copy.
         """
         try:
             properties = self.read_properties()
@@ -368,7 +368,7 @@ class LogDirectory:
         return None
 
     def read_checkpoint(self, name: str) -> Checkpoint:
-        """Returns the entries of a checkpoint; none if it is missing or damaged, because none are guessed.
+        """Returns the entries of a checkpoint; none if it is missing or damaged, because entries are not guessed.
 
         Source: docs/format/directory.md §1.5.
         """
@@ -386,7 +386,7 @@ class LogDirectory:
         """Returns the record of the checkpoints, None if it does not exist.
 
         Raises:
-            CorruptionError: it is damaged.
+            CorruptionError: the record is damaged.
         """
         text = self.read_content(checkpoint_record.NAME)
         if text is None:
@@ -398,7 +398,7 @@ class LogDirectory:
             raise CorruptionError(failure.message, path=path) from None
 
     def adopt_checkpoints(self, others: dict[int, int], existing: frozenset[int]) -> None:
-        """Records the checkpoints as they now are; `others` and `existing` as in CheckpointRecord."""
+        """Records the checkpoints in their present state; `others` and `existing` as in CheckpointRecord."""
         with self._writing:
             hashes: dict[str, tuple[str, ...]] = {
                 name: (checkpoint_record.hash_of(self.read_content(name)),) for name in CHECKPOINTS
@@ -419,7 +419,7 @@ class LogDirectory:
         return {number: offset for (topic, number), offset in entries.items() if topic == TOPIC}
 
     def _known_record(self) -> CheckpointRecord | None:
-        # A damaged one is about to be replaced: a copy is kept.
+        # A damaged file is about to be replaced, so a copy is kept.
         try:
             return self.read_record()
         except CorruptionError:
@@ -444,15 +444,17 @@ class LogDirectory:
     ) -> None:
         """Takes the directory's lock, which a running broker holds too.
 
-        A process that holds it only to be fast the next time is asked to give it up (`lock_holder`).
+        A process that holds the lock only to be fast the next time is asked to release it (`lock_holder`).
 
         Args:
-            wait_seconds: how long that one may take, if it says that it is at work; None: no limit; 0: it is not asked.
-            timeout_seconds: how long to wait for one that keeps it.  A signal's handler can end the wait.
-            stop: ends both waits once it is set, by any thread.
+            wait_seconds: how long such a process may take while it reports that it is working; None for no limit, 0 to
+                not ask it.
+            timeout_seconds: how long to wait for a process that keeps the lock.  The handler of a signal can end the
+                wait.
+            stop: ends both waits once any thread sets it.
 
         Raises:
-            LockedError: another process keeps the lock; the message names it if the system shows it.
+            LockedError: another process keeps the lock; the message names the process if the system shows it.
         """
         begin = time.monotonic()
         end = None if wait_seconds is None else begin + wait_seconds
@@ -468,10 +470,10 @@ class LogDirectory:
                 may_ask = may_be_free and (left is None or left > 0)
                 patience = begin + timeout_seconds - time.monotonic()
                 if stop.is_set():
-                    raise  # nobody waits to hear who holds it, which takes long to find out
+                    raise  # the holder is not looked up, which takes long: no caller waits for its name
                 if not may_ask and patience <= 0:
                     raise self._named(failure, timeout_seconds) from None
-            # If no holder could be asked, it may have ended just now.
+            # If no holder could be asked, the holder may have ended just now.
             if may_ask:
                 may_be_free = lock_holder.release(self.path / LOCK, left, stop)
             else:
@@ -500,7 +502,7 @@ class LogDirectory:
             lock.close()
 
     def begin_writing(self) -> None:
-        """Removes the marker of a clean stop before the first write, so that a later crash is recognized as one."""
+        """Removes the marker of a clean stop before the first write, so that the next open recognizes a crash."""
         self._marker = self.read_content(CLEAN_MARKER)
         self.was_clean = self._marker is not None
         if self.was_clean:
@@ -508,7 +510,7 @@ class LogDirectory:
             self.fs.flush_directory(self.path)
 
     def write_properties(self, properties: Properties) -> None:
-        """Publishes `offsetlog.properties` unless it is up to date; keeps a copy of a damaged one."""
+        """Publishes `offsetlog.properties` unless it is up to date; keeps a copy of a damaged file."""
         content, found = properties.format(), self.read_content(PROPERTIES)
         if found == content:
             return
@@ -522,8 +524,8 @@ class LogDirectory:
     def record_properties(self, properties: Properties) -> None:
         """Keeps a second copy of the properties in the record of checkpoints.
 
-        Call it after `adopt_checkpoints` and `write_properties`: properties that the record has and the directory lacks
-        are reported as missing, so the file must be on disk first.
+        Call this after `adopt_checkpoints` and `write_properties`.  `offsetlog.properties` must be on disk before the
+        record, because a file that the record lists and the directory lacks is reported as missing.
         """
         with self._writing:
             if self._record is not None:
@@ -532,9 +534,9 @@ class LogDirectory:
                 )
 
     def add_existing(self, number: int) -> None:
-        """Adds a partition to the list in `offsetlog.properties`, if that exists: it has its directory and witnesses.
+        """Adds a new partition to the list in `offsetlog.properties`, if that exists; its witnesses must exist.
 
-        If a full disk prevents this, the next open does it.
+        If a full disk prevents this, the next open adds it.
         """
         properties = self.known_properties()
         if properties is not None and self._record is not None:
@@ -556,7 +558,7 @@ class LogDirectory:
     def refuse_log_starts(self, numbers: list[int]) -> None:
         """Removes these log partitions' entries from log-start-offset-checkpoint.
 
-        They cannot be true, and a broker would follow them.  The old file is kept as offsetlog.refused-….
+        The entries cannot be true, and a broker would apply them.  The old file is kept as offsetlog.refused-….
         """
         content = self.read_content(LOG_STARTS)
         if content is None:
@@ -568,10 +570,10 @@ class LogDirectory:
             self._publish(LOG_STARTS, kept)
 
     def join_cluster(self, cluster_id: str, node_id: int) -> None:
-        """Writes meta.properties for a broker of a cluster; an existing one must agree.
+        """Writes meta.properties for a broker of a cluster; an existing file must name the same cluster.
 
-        The directory id is a new one.  A broker serves the partitions of a directory that its
-        cluster has placed there, by id: docs/kafka.md says how to place ours in one.
+        The directory gets a new directory id.  A broker serves only the partitions that its cluster has assigned to the
+        id of that directory; docs/kafka.md shows how to assign ours.
         """
         text = self.read_content(META_PROPERTIES)
         if text is not None:
@@ -593,11 +595,11 @@ class LogDirectory:
         self.fs.replace_file(self.path / META_PROPERTIES, "\n".join(lines).encode())
 
     def write_checkpoint(self, name: str, ours: dict[int, int]) -> None:
-        """Publishes a checkpoint with the offsets of our partitions; entries of other topics stay as they are."""
+        """Publishes a checkpoint with the offsets of our partitions; entries of other topics stay unchanged."""
         self.write_entries(name, {(TOPIC, number): offset for number, offset in ours.items()})
 
     def write_entries(self, name: str, ours: Checkpoint) -> None:
-        """Publishes a checkpoint with these entries; all others stay as they are."""
+        """Publishes a checkpoint with these entries; all others stay unchanged."""
         with self._writing:
             content = self.read_content(name)
             entries: Checkpoint = {}
@@ -610,12 +612,12 @@ class LogDirectory:
             if merged == entries:
                 return
             if is_damaged and content is not None:
-                # A damaged checkpoint is evidence, and may have had entries of other topics: a copy is kept.
+                # A copy is kept, because a damaged checkpoint is evidence and may have had entries of other topics.
                 self.fs.replace_file(untaken(self.fs, self.path / f"{name}.damaged"), content)
             self._publish(name, merged)
 
     def _publish(self, name: str, entries: Checkpoint) -> None:
-        # The record has both contents before the new one can exist.
+        # The record gets the hashes of both contents before the new checkpoint can exist.
         content = format_offset_checkpoint(entries)
         if self._record is not None:
             hashes = dict.fromkeys(
@@ -630,7 +632,8 @@ class LogDirectory:
         self.fs.replace_file(self.path / name, content)
 
     def _settle_record(self) -> None:
-        # Drops the hashes of earlier contents: a checkpoint that is deleted later must not pass as not yet written.
+        # Drops the hashes of earlier contents, so that a checkpoint that is deleted later does not count as not yet
+        # written.
         with self._writing:
             if self._record is None:
                 return
@@ -650,18 +653,18 @@ class LogDirectory:
     def finish(
         self, ends: dict[int, int], *, sound: bool, watermarks: dict[int, int] | None = None
     ) -> None:
-        """Ends writing after every partition was closed: writes checkpoints, then the marker if all is sound.
+        """Ends writing after every partition was closed: writes checkpoints, and then the marker if all is sound.
 
         Args:
-            ends: the log end of each partition that was closed without error, all of it on disk.
-            watermarks: W of the partitions whose host moves it; None to use log ends.
+            ends: the log end offset of each partition that was closed without error and is entirely on disk.
+            watermarks: the high watermarks W of the partitions whose host sets it; None to use log end offsets.
             sound: whether every partition was closed without error.
         """
         self.write_checkpoint(RECOVERY_POINTS, ends)
         self.write_checkpoint(HIGH_WATERMARKS, ends if watermarks is None else watermarks)
         self._settle_record()
-        # Without the marker Kafka checks every log, which takes time; with a wrong one it appends
-        # after torn bytes.
+        # Without the marker, Kafka checks every log, which takes time.  With a wrong marker, it
+        # appends after torn bytes.
         if sound and self.is_sound_elsewhere and (self.was_clean or not self.has_foreign_logs()):
             self.fs.replace_file(
                 self.path / CLEAN_MARKER, self._marker or b'{"version":0,"brokerEpoch":-1}'

@@ -1,4 +1,4 @@
-"""Numbers of log partitions as text, in runs: "0-3,7"."""
+"""Numbers of log partitions as text, written in runs such as "0-3,7"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from offsetlog.config import PARTITIONS_MAX
 
 
 def format_numbers(numbers: Iterable[int]) -> str:
-    """Returns numbers as text."""
+    """Returns the text of some numbers."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][1] + 1:
@@ -28,7 +28,7 @@ def parse_numbers(text: str) -> frozenset[int]:
     for run in text.split(",") if text else ():
         low, dash, high = run.partition("-")
         first, last = int(low), int(high if dash else low)
-        # Ascending runs have each number once, so that a short text cannot make endless work.
+        # Ascending runs contain each number once, so that a short text cannot cause endless work.
         if not (numbers[-1] if numbers else -1) < first <= last < PARTITIONS_MAX:
             raise ValueError(f"{run!r} is not an ascending run of partition numbers below {PARTITIONS_MAX}")
         numbers.extend(range(first, last + 1))

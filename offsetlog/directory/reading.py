@@ -1,8 +1,7 @@
 """Reads a log directory, a partition directory or a single segment file that another program may own.
 
-Nothing is opened for writing, locked, mapped or repaired.  Files may disappear or shrink meanwhile,
-because a running broker cleans its log; that is not a failure.  Bytes that cannot be read are
-reported and skipped: only whole batches count.
+Nothing is opened for writing, locked, mapped or repaired.  Files that disappear or shrink during the read are not a
+failure, because a running broker cleans its log.  Only complete batches are read; other bytes are reported and skipped.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ class PartitionFiles:
     """The segments of one partition, in order.
 
     Attributes:
-        number: the partition's number, from the name of its directory; None for files outside such
-            a directory.
+        number: the partition's number, from the name of its directory; None for files outside a partition's directory.
         directory: the partition's directory, None for a single segment file.
         segments: the .log files; during a swap a `.log.swap` file can be one of them.
         topic: the partition's topic.
@@ -43,7 +41,7 @@ class PartitionFiles:
 
     @property
     def size_bytes(self) -> int:
-        """The present bytes of all segments; those that have gone count as 0."""
+        """The present number of bytes in all segments; deleted segments count as 0."""
         return sum(_size_of(segment) for segment in self.segments)
 
 
@@ -67,7 +65,7 @@ def find_partitions(path: Path, topic: str = TOPIC) -> list[PartitionFiles]:
         topic: the topic to look for.
 
     Raises:
-        MissingFileError: nothing is at the path, or no partition of the topic.
+        MissingFileError: the path does not exist or holds no partition of the topic.
         InvalidArgumentError: the path is a partition of another topic.
         StorageError: the path cannot be read.
     """
@@ -102,7 +100,7 @@ def _numbers_of(directory: LogDirectory, topic: str) -> list[int]:
 
 
 def whole_size(partitions: list[PartitionFiles]) -> int:
-    """Returns the bytes of all segments."""
+    """Returns the number of bytes in all segments."""
     return sum(each.size_bytes for each in partitions)
 
 
@@ -111,14 +109,14 @@ def whole_size(partitions: list[PartitionFiles]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Bytes after the last whole batch of a partition, left by a crash or by a writer at work.
+    """Bytes after the last complete batch of a partition, which a crash left or a writer is writing.
 
     Attributes:
         path: the last segment.
-        position: the byte position at which the whole batches end.
-        size: the number of bytes after it.
-        zeros: whether all of them are zero: space allocated ahead of need, as offsetlog does.
-        damage: the fault of the first of them.
+        position: the byte position at which the complete batches end.
+        size: the number of bytes after that position.
+        zeros: whether all of these bytes are zero, as in the space that offsetlog allocates ahead of use.
+        damage: the fault of the first of these bytes.
         log_offset: the lowest log offset that the next batch could have.
     """
 
@@ -137,9 +135,9 @@ class PartitionState:
     Attributes:
         files: the files.
         replay: the state after their replay.
-        damages: unreadable bytes followed by whole batches or by a later segment.
+        damages: unreadable bytes followed by complete batches or by a later segment.
         refused: records that a broker would not load.
-        tail: bytes after the last whole batch, None if there are none.
+        tail: bytes after the last complete batch, None if there are none.
     """
 
     files: PartitionFiles
@@ -150,7 +148,7 @@ class PartitionState:
 
     @property
     def number(self) -> int | None:
-        """The number of the partition, as its directory says."""
+        """The number of the partition, from the name of its directory."""
         return self.files.number
 
     @property
@@ -171,8 +169,8 @@ def read_state(files: PartitionFiles, progress: Progress | None = None) -> Parti
         try:
             return _read_state(files, progress)
         except MissingFileError:
-            # A broker that cleans its log may remove segments at any time; a new listing shows the
-            # whole log again.
+            # A broker that cleans its log may remove segments at any time, but a new listing shows
+            # the whole log again.
             if left == 0 or files.directory is None:
                 raise
             files = PartitionFiles(files.number, files.directory, segments_of(files.directory))
@@ -189,7 +187,7 @@ def _read_state(files: PartitionFiles, progress: Progress | None) -> PartitionSt
 
 
 def is_rolled_space(next_offset: int, following: Path | None) -> bool:
-    """Returns whether zeros after the last batch of a segment are space that a roll had not yet given back.
+    """Returns whether zeros after the last batch of a segment are allocated space that a roll had not yet released.
 
     Args:
         next_offset: the log offset after the last batch.
@@ -213,14 +211,14 @@ def _read_segment(state: PartitionState, segment: Path, following: Path | None) 
                 f"not a log segment: {damage.message}", path=segment, position=0
             )
         if stopped != tried:
-            # A writer at work may have written here since it was read.
+            # A running writer may have written here since these bytes were read.
             position = tried = stopped
             continue
         position = replay.skip(segment, stopped)
         zeros = position is None and replay.used(segment, stopped) == stopped
         if not zeros and stopped != followed:
-            # These bytes, or later ones, may have been written meanwhile; a writer fills a place
-            # before the places after it.
+            # These bytes or later ones may have been written meanwhile; a writer writes positions
+            # in ascending order.
             position = followed = stopped
         elif zeros and is_rolled_space(replay.next_offset, following):
             return
@@ -273,8 +271,8 @@ def dump_batches(
 
     Args:
         files: the partition.
-        report: called, in the order of the log, with each range that cannot be read; with a Tail
-            only for the end of the last segment.
+        report: called with each range that cannot be read, in the order of the log; a Tail can only be at the end of
+            the last segment.
 
     Raises:
         MissingFileError: segments disappear faster than they can be read.
@@ -287,11 +285,11 @@ def dump_batches(
         try:
             reader = SegmentReader(segment, transactions=files.topic == TRANSACTIONS_TOPIC)
         except MissingFileError:
-            # A cleaner removed it after it was listed: its remaining records are in another file.
+            # A cleaner removed the segment after the listing; its remaining records are in another file.
             tries -= 1
             if files.directory is None or tries == 0:
                 raise
-            # Everything below this segment was yielded; a segment listed later may begin lower.
+            # Everything below this segment was yielded, but a segment of a later listing may begin lower.
             yielded = max(yielded, segment_base(segment))
             segments = _segments_from(files.directory, yielded)
             continue
@@ -312,7 +310,7 @@ def dump_batches(
                             f"not a log segment: {damage.message}", path=segment
                         ) from None
                     if position != tried:
-                        # As in _read_segment.
+                        # See `_read_segment`.
                         tried = position
                         reader.read_again(position)
                         continue

@@ -20,8 +20,8 @@ SEGMENT = re.compile(r"(\d{20})\.log")
 _SEGMENT_FILE = re.compile(r"(\d{20})\.log(?:\.swap)?")
 #: How often a partition is read again if its files were removed meanwhile.
 TRIES = 3
-#: How often a directory is listed while a swap in it is unfinished, and the pause between in seconds; a
-#: writer finishes one in some milliseconds.
+#: How often a directory is listed while a swap in it is unfinished, and the pause between listings in seconds.  A
+#: running writer finishes a swap in some milliseconds.
 SWAP_LISTINGS = 10
 SWAP_SECONDS = 0.02
 SWAP = ".log.swap"
@@ -43,14 +43,14 @@ def segment_base(segment: Path) -> int:
 def segments_of(directory: Path) -> tuple[Path, ...]:
     """Returns the segments of a partition directory by base offset.
 
-    Files such as `.log.deleted` are left out.  While a cleaner swaps segments, the old ones disappear before
-    the new one has its name.  If a swap is not finished within a moment, a crash may have interrupted it:
-    then the list is as recovery will leave the directory, and may contain a `.log.swap` file
+    Files such as `.log.deleted` are left out.  While a cleaner swaps segments, the old ones disappear before the new
+    one has its name.  If a swap does not end within a fraction of a second, a crash may have interrupted it.  The
+    result is then the list of segments that recovery will keep, and may contain a `.log.swap` file
     (docs/format/recovery.md §9.1).
 
     Raises:
         MissingFileError: the directory does not exist.
-        StorageError: it cannot be read, or segments are swapped faster than they can be listed.
+        StorageError: the directory cannot be read, or segments are swapped faster than they can be listed.
     """
     fs = FileSystem()
 
@@ -77,15 +77,15 @@ def settled(
     name_of: Callable[[Entry], str],
     left_behind: set[Entry],
 ) -> list[Entry]:
-    """Returns a listing that was the same twice, and for longer while a swap is unfinished.
+    """Lists a directory until two listings are equal, or more of them while a swap is unfinished; returns the last one.
 
-    A large directory is read in parts: a file that is renamed meanwhile may be in none of them.
+    The system lists a large directory in parts, and a file that is renamed meanwhile may be missing from all of them.
 
     Args:
-        directory: for the error.
-        listing: lists it.
+        directory: the path of the directory, for the error.
+        listing: lists the directory.
         name_of: returns the name of an entry.
-        left_behind: entries of swaps not to wait for; those that did not finish are added.
+        left_behind: entries of swaps not to wait for; entries of swaps that did not finish are added.
 
     Raises:
         StorageError: the listing keeps changing.
@@ -93,7 +93,7 @@ def settled(
     known: list[str] = []
     same = 0
     for _ in range(5 * SWAP_LISTINGS):
-        # Without a pause: a cleaner that works all the time may change the directory within it.
+        # The two listings have no pause between them, in which a cleaner that never rests could change the directory.
         first, entries = list(map(name_of, listing())), listing()
         names = list(map(name_of, entries))
         same = same + 1 if names == known else 0
@@ -107,5 +107,5 @@ def settled(
 
 
 def swapped_too_fast(directory: str | Path) -> StorageError:
-    """Returns the error of a directory whose listing keeps changing."""
+    """Returns the error for a directory whose listing keeps changing."""
     return StorageError("segments are swapped faster than they can be listed; try again", path=directory)

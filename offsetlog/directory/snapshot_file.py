@@ -21,14 +21,14 @@ _OFFSETS_SIZE = 16
 _BUFFER_SIZE_MAX = 4 << 20
 #: More bytes than Arrow writes after the columns of the state.
 _END_SIZE = 64 << 10
-#: The facts are padded to a multiple of this many bytes, so that nearly all files have a head of the same size.
+#: The facts are padded to a multiple of this many bytes, so that nearly all files have heads of the same size.
 _FACTS_UNIT = 256
 
 
 def write_arrow(snapshot: Snapshot, output: OutputFile, threads: int = 1) -> None:
     """Writes a snapshot as an Arrow IPC file, flushes it to disk and closes it; raises StorageError, CapacityError."""
-    # Nothing is copied: the columns are the arenas themselves.  The directory of sections is the last
-    # column, where the engine finds it from the end of the file.
+    # The arenas themselves are the columns, so nothing is copied.  The directory of sections is the last column, which
+    # the engine finds from the end of the file.
     sections = snapshot.seal(threads)
     names = [*(name for name, _, _ in sections), "directory"]
     facts = json.dumps({**snapshot.facts(), "version": native.VERSION})
@@ -45,8 +45,8 @@ def write_arrow(snapshot: Snapshot, output: OutputFile, threads: int = 1) -> Non
         # Arrow aligns every buffer to eight bytes.
         position += _OFFSETS_SIZE + (size + 7) // 8 * 8
     columns.append(_column(pa.py_buffer(snapshot.directory(positions))))
-    # Each write waits for the GIL, up to some milliseconds beside a committing thread, so writes are
-    # joined; a small snapshot takes one.
+    # Writes are joined, because each waits for the GIL, up to some milliseconds beside a committing thread.  A small
+    # snapshot needs one write.
     buffer_size = min(_BUFFER_SIZE_MAX, position + _END_SIZE)
     with pa.BufferedOutputStream(pa.PythonFile(output, mode="w"), buffer_size) as sink:
         with pa.ipc.new_file(sink, schema) as writer:
@@ -67,9 +67,9 @@ def _schema(names: Iterable[str], facts: str) -> pa.Schema:
 
 @functools.lru_cache(maxsize=8)
 def _body_start(names: tuple[str, ...], facts_size: int) -> int:
-    # The columns follow the schema and the head of the batch, whose sizes depend neither on the
-    # contents of the columns nor on the text of the facts.  Asking Arrow for them takes the GIL four
-    # times, some milliseconds each beside a committing thread.
+    # The columns follow the schema and the head of the batch, whose sizes are independent of the columns' contents and
+    # of the facts' text.  Arrow takes the GIL four times to compute these sizes, for some milliseconds each beside a
+    # committing thread.
     schema = _schema(names, " " * facts_size)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema) as writer:

@@ -1,9 +1,8 @@
 """Snapshots: the state of a log partition in a file beside its log, so that the next open reads only later records.
 
-The engine defines the contents and decides whether a snapshot can be used (csrc/snapshot/snapshot.h).  This
-module writes them to, and reads them from, an Arrow IPC file of one row with a column for each section.  A
-snapshot is a cache: if it is doubtful in any way, it is discarded, the reason is logged, and the log is read
-from its start.
+The engine defines the contents and decides whether a snapshot can be used (csrc/snapshot/snapshot.h).  This module
+stores them in an Arrow IPC file of one row, with a column for each section.  A snapshot is a cache: at any doubt it is
+discarded, the reason is logged, and the log is read from its start.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ class LastKnown(NamedTuple):
 
     Attributes:
         group: the consumer group.
-        topic: its topic.
-        partition: its partition.
+        topic: the topic.
+        partition: the partition of the topic.
         offset: the committed offset.
         leader_epoch: the leader epoch of the commit, -1 if unknown.
         metadata: the metadata of the commit.
@@ -73,15 +72,15 @@ class LastKnown(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReport:
-    """The snapshot that was written for one log partition.
+    """A snapshot of one log partition.
 
     Attributes:
         log_partition: the partition of the offsets topic.
         offset: the snapshot holds everything below this log offset.
         written: False if the existing snapshot has this offset already.
-        since: the offset of the earlier snapshot that it was made from; None if the whole log was
-            read, or the state in memory was copied.
-        positions: the number of committed positions in it.
+        since: the log offset of the earlier snapshot from which it was made; None if it was made from the whole log or
+            the state in memory.
+        positions: the number of committed positions in the snapshot.
         size: the size of the file in bytes.
         seconds: how long it took.
         copied: whether the state in memory was copied, without reading the log.
@@ -110,16 +109,15 @@ def load(
 ) -> None:
     """Loads an open partition: from its snapshot if that can be used, otherwise from the log alone.
 
-    `partition.recovery` reports the result: under "snapshot" the offset from which the load went
-    on, or None; under "snapshot_discarded" the reason why an existing snapshot was not used, or
-    None.
+    `partition.recovery` reports the result.  "snapshot" is the log offset of the snapshot that was loaded, or None;
+    "snapshot_discarded" is the reason why an existing snapshot was not used, or None.
 
     Args:
-        partition: open, not loaded.
+        partition: a partition that is open and not loaded.
         fs: the file port.
-        cleaned_to: the offset up to which the log was cleaned; -1 if it is not known to have been.
+        cleaned_to: the log offset up to which the log was cleaned; -1 if no cleaning is known.
         threads: how many threads check a large snapshot.
-        keep: does not remove a snapshot that cannot be used, as in another program's directory.
+        keep: does not remove a snapshot that cannot be used; for another program's directory.
 
     Raises:
         StorageError, CapacityError: the load failed; the partition has failed.
@@ -143,10 +141,10 @@ def load(
 
 
 def name_keys(partition: Partition, fs: FileSystem) -> None:
-    """Names, in a partition's problems, the positions that its snapshot has at the missing log offsets.
+    """Adds to a partition's problems the positions that its snapshot has at the missing log offsets.
 
-    A snapshot that the load cannot use has them too.  Keys that were committed again later are not named.
-    Doubts concern every key, so they name none.
+    A snapshot that the load cannot use still shows them.  Keys that were committed again later are not named.  A
+    PossibleLossError can concern every key, so it names none.
     """
     lost = {
         (each.lost_from, each.lost_below)
@@ -173,7 +171,7 @@ def last_known(
     """Returns the commits in [first, below) that a readable snapshot has and the log lacks.
 
     Args:
-        partition: loaded from its log alone.
+        partition: a partition that was loaded without a snapshot.
         fs: the file port.
         first: the first log offset.
         below: the end of the range, None for no end.
@@ -188,7 +186,7 @@ def last_known(
 
 
 def _keep_aside(partition: Partition, fs: FileSystem) -> None:
-    # It is evidence, which a later snapshot must not overwrite.
+    # The snapshot is evidence, which a later snapshot must not overwrite.
     if partition.read_only:
         return
     path = Path(partition.path) / FILE_NAME
@@ -216,7 +214,7 @@ def _discard(partition: Partition) -> None:
     try:
         native.remove(partition)
     except OffsetLogError as failure:
-        # The next load will find it unusable again.
+        # The next load will find the snapshot unusable again.
         LOGGER.warning("%s: cannot remove the unusable snapshot: %s", partition.path, failure)
 
 
@@ -233,27 +231,28 @@ def write(
     whole: bool = True,
     live: bool = False,
 ) -> SnapshotReport | None:
-    """Writes a snapshot of the flushed state while commits go on; flushes first.
+    """Flushes, then writes a snapshot of the flushed state; commits continue meanwhile.
 
-    It needs a second state beside the partition's: a copy of that, or one read from the last
-    snapshot and the log after it, or from the whole log.  It takes as much memory as the first.
+    The snapshot is written from a second state, which needs as much memory as the partition's own.  The second state is
+    a copy of the first, or is read from the last snapshot and the log after it, or from the whole log.
 
-    W of a replicated log is checkpointed before its snapshot is published: otherwise a kill could
-    leave a snapshot above W, which the next open may not use.
+    The high watermark W of a replicated log is checkpointed before its snapshot is published.  Otherwise a killed
+    process could leave a snapshot above W, which the next open may not use.
 
     Args:
-        partition: of a writable log; loaded, unless it is replicated.  Its table is not needed.
+        partition: a partition with a writable log; loaded, unless it is replicated.  The table of a replicated one is
+            not needed.
         directory: the log directory.
-        cleaned_to: as for `load`.
+        cleaned_to: as in `load`.
         threads: how many threads check and sum up a large snapshot.
-        stop: ends it soon.
-        whole: whether the whole log may be read if the last snapshot cannot be used; then the log
-            must not be cleaned meanwhile.
-        live: whether the partition's own state may be copied.  That takes a tenth of the time, but
-            does not read the log again, so it does not notice damage there.
+        stop: makes the call end soon.
+        whole: whether the whole log may be read if the last snapshot cannot be used; if so, the log must not be cleaned
+            during the call.
+        live: whether the partition's own state may be copied.  A copy takes a tenth of the time, but does not read the
+            log again, and so does not notice damage in it.
 
     Returns:
-        None, only without `whole`, if the whole log would have to be read.
+        None, only if `whole` is False and the whole log would have to be read.
 
     Raises:
         CorruptionError: the log is damaged or incomplete; a snapshot would hide it.
@@ -270,7 +269,7 @@ def write(
         )
     fs = directory.fs
     copied = _copy(partition, stop) if live else None
-    # Now everything that was copied is on disk.
+    # After this flush, everything that was copied is on disk.
     partition.flush()
     facts = partition.log_facts()
     up_to = min(facts["flushed"], facts["watermark"])
@@ -321,7 +320,7 @@ def _source_of(report: SnapshotReport) -> str:
 
 
 def _positions_of(partition: Partition, fs: FileSystem) -> int:
-    # In other roles another thread may read the table, or there is none; a snapshot has its own.
+    # In other roles, another thread may read the table or the partition has none; the snapshot then uses its own.
     if partition.role == "active":
         return partition.count()
     return native.open_file(fs, Path(partition.path) / FILE_NAME).facts()["positions"]
@@ -341,7 +340,7 @@ def _go_on(
     threads: int,
     stop: StopFlag | None,
 ) -> tuple[int | None, Snapshot | None]:
-    # From the last snapshot, if it can be used; its offset comes with it.
+    # The state comes from the last snapshot, if that can be used, together with its log offset.
     snapshot, _ = _usable(partition, fs, cleaned_to, threads)
     if snapshot is not None:
         since = snapshot.facts()["offset"]
@@ -356,7 +355,7 @@ def _go_on(
 
 
 def _begin(partition: Partition, up_to: int, stop: StopFlag | None) -> Snapshot:
-    # From the whole log.
+    # Otherwise the state comes from the whole log.
     for _ in range(_TRIES):
         snapshot = native.begin(partition)
         if snapshot.advance(partition, up_to, stop):
@@ -369,8 +368,8 @@ def _begin(partition: Partition, up_to: int, stop: StopFlag | None) -> Snapshot:
 def write_last(partition: Partition, fs: FileSystem, *, threads: int = 1) -> SnapshotReport | None:
     """Writes a snapshot of a partition's own state, for `Partition.close` to call before it closes.
 
-    Returns None if that is not possible, as for a damaged partition.  A failure is logged, and does
-    not prevent the close.
+    Returns None if no snapshot can be written, for example of a damaged partition.  A failure is logged, and does not
+    prevent the close.
     """
     begun = time.monotonic()
     try:
@@ -378,7 +377,7 @@ def write_last(partition: Partition, fs: FileSystem, *, threads: int = 1) -> Sna
         made = snapshot.facts()
         size = _store(snapshot, partition, fs, threads)
     except Exception as failure:
-        # Arrow may be missing or fail, and memory may run out: the store is closed nevertheless.
+        # Arrow may be missing or fail, and memory may run out; the store is closed in spite of that.
         reason = str(failure) if isinstance(failure, OffsetLogError) else repr(failure)
         LOGGER.warning("%s: no snapshot was written: %s", partition.path, reason)
         return None
@@ -392,8 +391,8 @@ def _store(snapshot: Snapshot, partition: Partition, fs: FileSystem, threads: in
     # Importing Arrow takes longer than most opens, which do not need it.
     from offsetlog.directory.snapshot_file import write_arrow
 
-    # Written under another name, flushed, then renamed: a crash leaves the old one, the new one, or
-    # a .tmp that is never read.
+    # The file is written under another name, flushed and renamed.  A crash leaves the old file, the
+    # new one, or a .tmp file that is never read.
     temporary = Path(partition.path) / TEMPORARY_NAME
     try:
         output = OutputFile(fs, temporary)

@@ -1,4 +1,4 @@
-"""Surveys one log, with enough memory for all its keys: the complete effect of a clean, or an error.
+"""Surveys one log with enough memory for all its keys: computes the complete effect of a clean, or raises an error.
 
 This module is below maintenance, because Spark's executors survey logs too.
 """
@@ -29,20 +29,19 @@ def map_bytes_for(partition: Partition) -> int:
 
 
 def whole_survey(partition: Partition, map_bytes: int, **asked: Any) -> tuple[dict[str, Any], list[CleanShare]]:
-    """Surveys a log; if the keys do not fit, again with a larger map.
+    """Surveys a log; if the keys do not fit in memory, repeats with a larger map.
 
     Args:
-        partition: loaded.
+        partition: a loaded partition.
         map_bytes: memory for the keys in the first attempt.
         asked: the other arguments of `clean_survey.survey`.
 
     Returns:
         The report, which is complete, and the shares of all groups.
-        the report, which is complete, and the shares of all groups.
 
     Raises:
         CapacityError: the keys do not fit in 16 times the memory that should be enough, or memory ran out.
-        ChangedFileError: another process replaced or cut a file while it was read.
+        ChangedFileError: another process replaced or truncated a file while it was read.
         StateError, StorageError.
     """
     bound = GROWTH_MAX * max(map_bytes, map_bytes_for(partition))
@@ -53,7 +52,7 @@ def whole_survey(partition: Partition, map_bytes: int, **asked: Any) -> tuple[di
             reason = f"another process replaced or cut the log while it was read: {failure.message}"
             raise ChangedFileError(reason, path=failure.path or partition.path) from failure
         if report["truncated"]:
-            raise ChangedFileError("the log was cut while it was read", path=partition.path)
+            raise ChangedFileError("the log was truncated while it was read", path=partition.path)
         if report["complete"]:
             return report, shares
         if map_bytes >= bound:
@@ -69,7 +68,7 @@ class FileState(NamedTuple):
 
     Attributes:
         base_offset: the segment's base offset.
-        size: its size in bytes.
+        size: the size of the file in bytes.
         identity: changes if another file replaces it: inode (0 if unknown), modification time in ns.
     """
 
@@ -96,7 +95,7 @@ def states_of(directory: Path) -> list[FileState]:
 
 
 def are_replaced(before: Sequence[FileState], after: Sequence[FileState]) -> bool:
-    """Returns whether a file was replaced, cut or deleted; growth of the log does not count."""
+    """Returns whether a file was replaced, truncated or deleted; growth of the log does not count."""
     now = {each.base_offset: each for each in after}
     if not before:
         return False

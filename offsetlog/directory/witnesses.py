@@ -1,4 +1,4 @@
-"""A log directory's records about its partitions, by which an open finds missing records (docs/durability.md)."""
+"""A log directory's own records about its partitions, which let an open find missing data (docs/durability.md)."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError
 #: This many changed checkpoints show that another program worked here (csrc/log/completeness.c).
 OTHERS_WORKED = 2
 
-#: It is unknown how far another program cleaned a log (csrc/log/log.h).
+#: Stands for an unknown log offset up to which another program cleaned a log (csrc/log/log.h).
 CLEANED_UNKNOWN = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """A log directory's records about one of its partitions, by which an open finds missing records.
+    """A log directory's own records about one of its partitions, which let an open find missing data.
 
     Attributes:
         witnessed: whether the partition must have a manifest and a sidecar.
-        changed_checkpoints: how many checkpoints another program wrote after this library did; a lost record of the
-            checkpoints counts as one.  If there is neither that record nor properties, the partition was moved to
+        changed_checkpoints: how many checkpoints another program wrote after this library did.  A lost record of the
+            checkpoints counts as one.  If both that record and the properties are missing, the partition was moved to
             another directory, which counts as two.
-        recovery_point_changed: whether the recovery points are among them.
-        log_start_changed: whether the log starts are among them.
-        cleaned_by_others: the offset up to which another program's cleaner came, by its checkpoint; -1 if the
-            checkpoint has our entry; CLEANED_UNKNOWN if the checkpoint or its record is damaged or gone, or it went
-            back.
+        recovery_point_changed: whether the recovery points are among the changed checkpoints.
+        log_start_changed: whether the log start offsets are among the changed checkpoints.
+        cleaned_by_others: the log offset up to which another program cleaned, according to the cleaner's checkpoint.
+            -1 if the checkpoint has our entry; CLEANED_UNKNOWN if its entry is lower than ours, or if the checkpoint or
+            its record is damaged or missing.
         topic_id: the topic's id, None if unknown.
     """
 
@@ -53,16 +53,17 @@ class Witness:
 
 
 class Witnesses:
-    """The witnesses of one directory, read when this is created.  Immutable except for `existing`.
+    """The witnesses of one directory, read when the object is created.  Immutable except for `existing`.
 
     Args:
         directory: the log directory.
         existing: the partitions whose directories and witnesses must exist; None if unknown.
 
     Attributes:
-        existing: the same, without None.
+        existing: the partitions whose directories and witnesses must exist; empty if unknown.
         findings: faults of the checkpoints, their record, and the properties.
-        is_foreign: the directory has neither properties nor a record: another program made it, or files were removed.
+        is_foreign: whether the directory has neither properties nor a record, because another program made it or files
+            were removed.
     """
 
     def __init__(self, directory: LogDirectory, existing: frozenset[int] | None) -> None:
@@ -72,17 +73,17 @@ class Witnesses:
         self._checkpoints: dict[str, Checkpoint] = {name: {} for name in CHECKPOINTS}
         self._damaged: set[str] = set()
         record, is_ours = self._read_record()
-        # Without a record it is unknown who wrote the log starts, which hide the records below them.
+        # Without a record it is unknown which program wrote the log start offsets, which hide the records below them.
         self._has_record = record is not None
         self._others = {} if record is None else record.others
         self._changed = frozenset(name for name in CHECKPOINTS if self._is_changed(name, record))
         self.is_foreign = existing is None and not is_ours
-        # A lost record hides which checkpoints changed: it counts as one that did.
+        # A lost record hides which checkpoints changed, so it counts as one changed checkpoint.
         self._changes = OTHERS_WORKED if self.is_foreign else len(self._changed) + (record is None)
         self._topic_id = directory.known_topic_id()
         self._cleaned_by_us = None if record is None else record.cleaned
         if existing is None and is_ours:
-            # `offsetlog.properties` is gone or truncated: its second copy and the recovery points also show which
+            # If `offsetlog.properties` is gone or truncated, its second copy and the recovery points also show which
             # partitions must exist.
             reached = self._checkpoints[RECOVERY_POINTS].items()
             numbers = frozenset(number for (topic, number), offset in reached if topic == TOPIC and offset > 0)
@@ -90,7 +91,7 @@ class Witnesses:
             self._note_properties(is_known=record is not None and record.partitions is not None)
 
     def _note_properties(self, *, is_known: bool) -> None:
-        # Properties that the record does not have may never have been written.
+        # If the record has no copy of the properties, they may never have been written.
         try:
             is_missing = self._directory.read_properties() is None
         except CorruptionError as failure:
@@ -101,7 +102,8 @@ class Witnesses:
                 self.findings.append(CorruptionError(text, path=self._directory.path / PROPERTIES))
 
     def _read_record(self) -> tuple[CheckpointRecord | None, bool]:
-        # Returns the record, and whether the file exists, damaged or not.  It exists if any partition is known to.
+        # Returns the record, and whether its file exists, damaged or not.  The file must exist if any partition is
+        # known to.
         path = self._directory.path / checkpoint_record.NAME
         try:
             record = self._directory.read_record()
@@ -113,7 +115,8 @@ class Witnesses:
         return record, record is not None
 
     def _is_changed(self, name: str, record: CheckpointRecord | None) -> bool:
-        # Reads the checkpoint.  A malformed one is reported as damage if the record shows that we did not write it so.
+        # Reads the checkpoint.  A malformed checkpoint is reported as damage if the record shows that we did not write
+        # these bytes.
         content, path = self._directory.read_content(name), self._directory.path / name
         is_as_left = record is None or record.is_as_left(name, content)
         if content is None:
@@ -129,7 +132,7 @@ class Witnesses:
                 self.findings.append(CorruptionError(failure.message, path=path))
             return False
         if content == b"" and (record is None or not is_as_left):
-            # A power loss can leave an empty file to a broker, which accepts it; but its entries are gone.
+            # A power loss can leave a broker an empty file.  The broker accepts it, but its entries are gone.
             self._damaged.add(name)
         return not is_as_left
 
@@ -139,7 +142,7 @@ class Witnesses:
         return frozenset(self._damaged)
 
     def offset_in(self, name: str, number: int) -> int:
-        """Returns a partition's offset in a checkpoint, -1 if there is none or the checkpoint is damaged."""
+        """Returns a partition's log offset in a checkpoint, -1 if it has none or the checkpoint is damaged."""
         return self._checkpoints[name].get((TOPIC, number), -1)
 
     def of(self, number: int) -> Witness:
@@ -172,10 +175,10 @@ class Witnesses:
         return CLEANED_UNKNOWN if found < ours else found
 
     def worked_on(self, numbers: Iterable[int]) -> dict[int, int]:
-        """Returns, for those of `numbers` on which another program worked, the offset up to which it cleaned.
+        """Returns those of `numbers` on which another program worked, each with the log offset up to which it cleaned.
 
-        The result goes into the record.  Their manifests are not rewritten now, and would count against them once the
-        record has the present checkpoints.
+        The result must be written to the record.  The manifests of these partitions are not rewritten now.  Once the
+        record has the present checkpoints, those manifests would count as signs of a loss.
         """
         found = {number: self.of(number) for number in numbers}
         return {
@@ -185,7 +188,7 @@ class Witnesses:
         }
 
     def missing(self, numbers: list[int]) -> dict[int, DataLossError]:
-        """Returns, by number, an error for each partition that must exist and is not in `numbers`."""
+        """Returns by number an error for each partition that must exist but is not in `numbers`."""
         return {
             number: DataLossError(
                 "the directory of the log partition is missing, with all its contents",
@@ -198,5 +201,5 @@ class Witnesses:
         }
 
     def cleaned_to(self, number: int) -> int:
-        """Returns the offset in the cleaner's checkpoint, -1 if it has none."""
+        """Returns the partition's log offset in the cleaner's checkpoint, -1 if it has none."""
         return self.offset_in(CLEANER_POINTS, number)

@@ -1,7 +1,7 @@
-"""Restores earlier positions: by new commits, never by a change of existing records.
+"""Restores earlier positions with new commits, and never changes existing records.
 
-All changes of one call are one commit, written only if the group is still exactly as it was when
-the call read it; otherwise the call reads it again.
+All changes of one call are one commit.  It is written only if the group has not changed since the call read it;
+otherwise the call reads the group again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _is_same(one: Value, other: Value) -> bool:
 
 
 def _as_new(value: Value, now_ms: int) -> Value:
-    # The restore is a commit of now: an expire timestamp in the past would delete it at once.
+    # The restore is a new commit, which an expire timestamp in the past would delete at once.
     offset, leader_epoch, metadata, _, expires, topic_id, _ = value
     return (offset, leader_epoch, metadata, -1, expires if expires > now_ms else -1, topic_id, -1)
 
@@ -212,7 +212,7 @@ class Restorer:
 
 
 def _refuse_damaged(past: PartitionPast) -> None:
-    # Also where nothing differs: the damaged records may be the change that shall be undone.
+    # This applies even if nothing differs, because the damaged records may be the change that is to be undone.
     damages = [
         each for each in past.partition.problems() if not isinstance(each, PossibleLossError)
     ]

@@ -1,7 +1,7 @@
-"""The committed offsets that went back, from the log: the first question after an accident.
+"""Finds in the log the commits that moved an offset back, the first question after an accident.
 
-One pass over each log partition reads the changes in the order in which they took effect, so that
-the offsets of open and aborted transactions do not count (csrc/history/change_feed.h).
+One pass over each log partition reads the changes in the order in which they took effect.  Offsets of open and aborted
+transactions therefore do not count (csrc/history/change_feed.h).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Rewind(NamedTuple):
     Attributes:
         group: the consumer group.
         topic: the topic.
-        partition: its partition.
+        partition: the partition of the topic.
         timestamp: when it took effect, in milliseconds since 1970; -1 for unknown.
         before: the position before.
         after: the position that was committed then.
         log_partition: the partition of the offsets topic.
-        log_offset: of the record.
-        effective_at: the log offset from which on it counts: of what a transaction committed,
-            that of its marker.
+        log_offset: the log offset of the record.
+        effective_at: the log offset at which the commit took effect: the record's, or the marker's if a transaction
+            committed it.
     """
 
     group: str
@@ -50,12 +50,11 @@ class Rewind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rewinds(Sequence[Rewind]):
-    """The committed offsets that went back, as far as the log shows it, oldest first.
+    """The commits that moved an offset back, as far as the log shows them, oldest first.
 
     Attributes:
-        entries: they.
-        gaps: the pieces of the log in which others may have been: they were cleaned, or cannot be
-            read.
+        entries: the rewinds.
+        gaps: the ranges of the log that may have had other rewinds, because they were cleaned or cannot be read.
     """
 
     entries: tuple[Rewind, ...]
@@ -76,7 +75,7 @@ def find_rewinds(timeline: Timeline, given: datetime | str | None, group: str | 
     """See OffsetStore.rewinds."""
     since = None if given is None else arguments.parsed_time("since", given)
     since_ms = LONG_AGO if since is None else arguments.checked_time("since", since)
-    # A group is looked for in every log partition: this needs no number of partitions.
+    # A group is looked up in every log partition, so that the number of partitions is not needed.
     pasts = timeline.of_all(None)
     refuse_future("since", since, *pasts)
     groups = None if group is None else [group]
@@ -84,7 +83,7 @@ def find_rewinds(timeline: Timeline, given: datetime | str | None, group: str | 
     found: list[Rewind] = []
     gaps: list[LogGap] = []
     for past in pasts:
-        # A record without a time may be younger.
+        # A record without a time may be newer than `since`.
         found += (
             each
             for each in _rewinds_of(past, groups, blocks, gaps)

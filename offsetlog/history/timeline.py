@@ -1,11 +1,11 @@
-"""The past of a store, from its log: the changes of a position, and the positions at a moment.
+"""Reads the past of a store from its logs: the changes of a position, and the positions at a moment.
 
-A log offset as a moment means the state of the records below it; a time means the state of the
-longest prefix of the log whose timestamps are all <= it.  Each log partition has its own offsets,
-and clocks can go back: a time cuts each partition separately, and never within a batch.
+A log offset as a moment means the state of the records below it; a time means the state of the longest prefix of the
+log whose timestamps are all <= it.  Each log partition has its own log offsets, and clocks can be set back.  A time
+therefore ends the prefix of each log partition separately, and never within a batch.
 
-Records that were cleaned away are not guessed: a state that the log does not have exactly is a
-HistoryError.  `history_floor` describes how that is known.
+Records that were cleaned away are not guessed: if the log does not have a state exactly, a call raises HistoryError.
+`history_floor` describes how that is known.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def value_of(row: Value) -> OffsetAndMetadata:
 
 
 def recorded_floor(directory: LogDirectory, partition: Partition) -> HistoryFloor:
-    """Returns how far a partition was cleaned: by our cleaner's record, and by any other cleaner's checkpoint.
+    """Returns the floors of a partition, from our cleaner's record and from the checkpoint of any other cleaner.
 
     Raises:
         StorageError: the disk cannot read a file.
@@ -79,13 +79,13 @@ def recorded_floor(directory: LogDirectory, partition: Partition) -> HistoryFloo
 
 @dataclass(frozen=True, slots=True)
 class PartitionPast:
-    """The past of one open partition at the moment of creation.  Safe from any thread.
+    """The past of one open partition, up to the creation of this object.  Safe from any thread.
 
     Attributes:
         partition: the partition.
-        directory: its log directory.
+        directory: the log directory of the partition.
         start: the first offset of the log.
-        end: the end of the applied part, whose state was the present one.
+        end: the log offset after the last applied record; the state there was the present one.
     """
 
     partition: Partition
@@ -95,17 +95,17 @@ class PartitionPast:
 
     @classmethod
     def of(cls, partition: Partition, directory: LogDirectory) -> PartitionPast:
-        """Makes the past of a partition as it is now; raises StateError if the partition cannot answer."""
+        """Creates the past of a partition up to now; raises StateError if the partition cannot answer."""
         return cls(partition, directory, *native.bounds(partition))
 
     def cut(self, moment: Moment | None, group: str | None, name: str = "at") -> int:
         """Returns the log offset of a moment; None means now.
 
         Raises:
-            HistoryError: the records there were cleaned, or have no times, so that nobody knows
-                which side of the time they were on.
+            HistoryError: the records near the moment were cleaned, or have no times, so that it is unknown which of
+                them are earlier.
             OffsetOutOfRangeError: the log offset is above the end of the log.
-            InsideCommitError: the log offset lies inside a commit.
+            InsideCommitError: the log offset is inside a commit.
         """
         if moment is None:
             return self.end
@@ -147,7 +147,7 @@ class PartitionPast:
             return
         self.check(group, cut, native.survey(self.partition, 0, cut))
         raise InsideCommitError(
-            f"log offset {cut} of log partition {self.partition.number} lies inside a commit, which is never split; "
+            f"log offset {cut} of log partition {self.partition.number} is inside a commit, which is never split; "
             f"offset:{batch.first} ends before this commit, offset:{batch.next} after it",
             before=batch.first,
             after=batch.next,
@@ -158,11 +158,11 @@ class PartitionPast:
     # --------------------------------------------------------------------------------- what is gone
 
     def floor(self, group: str | None) -> int:
-        """Returns the first log offset whose state is known, of a group or of all; `end` if none is."""
+        """Returns the first log offset whose state is known, for a group or for all groups; `end` if none is known."""
         return self._floors(group)[1]
 
     def cleaned_below(self, group: str | None) -> int:
-        """Returns the log offset from which on no record is missing, of a group or of all."""
+        """Returns the log offset from which no record of a group, or of all groups, is missing."""
         return self._floors(group)[0]
 
     def _floors(self, group: str | None) -> tuple[int, int]:
@@ -173,9 +173,9 @@ class PartitionPast:
             general < self.end
             and native.survey(self.partition, general, self.end).first_missing is not None
         ):
-            # Another cleaner worked here and recorded nothing: a broker that was killed meanwhile,
-            # or the broker from which this log was copied.  No cleaner touches the newest segment,
-            # unless the copy has segments of its own.
+            # Another cleaner worked here without a record of it: that of a broker which was killed
+            # meanwhile, or of the broker from which this log was copied.  No cleaner changes the
+            # newest segment, except if the copy has its own segments.
             newest = native.last_segment_base(self.partition)
             touched = (
                 newest >= self.end
@@ -183,9 +183,9 @@ class PartitionPast:
             )
             cleaned = foreign = self.end if touched else newest
         cleaned, foreign = min(cleaned, self.end), min(foreign, self.end)
-        # A transaction counts only once it ends.  If it was open where the cleaning ended, its
-        # records may have superseded others although they did not count yet.  Our cleaner
-        # avoids that (csrc/cleaner/transactions.h), Kafka's does not.
+        # A transaction takes effect only when it ends.  If it was open at the log offset where the
+        # cleaning ended, its records may have superseded others before they took effect.  Our
+        # cleaner avoids that (csrc/cleaner/transactions.h); Kafka's does not.
         settled = native.ended_by(self.partition, foreign, self.end) if foreign > 0 else 0
         return cleaned, max(cleaned, settled)
 
@@ -195,10 +195,10 @@ class PartitionPast:
             return None
         youngest = native.survey(self.partition, 0, floor).max_timestamp
         if native.cutoff(self.partition, youngest) < floor:
-            # The record right below the floor is gone, and its time with it: it was not later than
-            # what follows.
+            # The record just below the floor is gone with its time, which was not later than that
+            # of the next record.
             youngest = max(youngest, self._next_timestamp(floor))
-        # Records without times say nothing; the next one that has a time does.
+        # Records without times give no bound; the next record with a time does.
         while youngest < 0 or self._has_untimed_end(native.cutoff(self.partition, youngest)):
             cut = native.cutoff(self.partition, youngest)
             following = self._next_timestamp(cut) if cut < self.end else -1
@@ -212,10 +212,9 @@ class PartitionPast:
         return -1 if batch is None else batch.timestamp
 
     def earliest_refusal(self, group: str | None) -> HistoryError | None:
-        """Returns the error for times that cannot be asked for here, None where every time can.
+        """Returns the error for times that this log cannot answer; None if it can answer every time.
 
-        Its `oldest` is also set where only the present state is known; None where no record has a
-        time.
+        `oldest` of the error is set even if only the present state is known.  It is None if no record has a time.
         """
         floor = self.floor(group)
         if floor >= self.end > 0:
@@ -227,9 +226,9 @@ class PartitionPast:
         return self._untimed_error(untimed, 0, self.since(0)) if untimed > 0 else None
 
     def check(self, group: str | None, cut: int, facts: native.Facts) -> None:
-        """Raises HistoryError unless the state read from the log below `cut` is the true one.
+        """Raises HistoryError unless the state that was read from the log below `cut` is the true one.
 
-        Call it after the log was read: a cleaner records the floor before it removes records.
+        Call this after reading the log, because a cleaner records the floor before it removes records.
         """
         if facts.first_missing is not None and facts.first_missing < cut:
             self.refuse_below_floor(group, cut)
@@ -255,7 +254,7 @@ class PartitionPast:
         return self._error(message, floor, oldest)
 
     def _untimed_error(self, cut: int, floor: int, oldest: datetime | None) -> HistoryError:
-        # A record of magic 0 has no time.  One that a record with a time follows was there by then.
+        # A record of magic 0 has no time.  If a record with a time follows, the first one existed by that time.
         message = (
             f"the records before log offset {cut} of log partition {self.partition.number} have no times, as Kafka "
             "wrote them before 0.10, and it is unknown which of them existed at a given time; name a log offset "
@@ -356,7 +355,7 @@ class PartitionPast:
             key = (name, topic, number)
             if value is None and key in found:
                 continue  # it was deleted before
-            # Below the floor a later value may be gone, which the tombstone also superseded.
+            # Below the floor, a later value that the tombstone also superseded may be gone.
             doubtful = value is not None and log_offset < floor and missing_end > value[-1]
             found[key] = DeletedRow(
                 name, topic, number, log_offset, timestamp, None if doubtful else value
@@ -365,7 +364,7 @@ class PartitionPast:
 
 
 class DeletedRow(NamedTuple):
-    """A Deletion with its values as in the log."""
+    """A Deletion with values in the form of the log."""
 
     group: bytes
     topic: bytes
@@ -375,7 +374,7 @@ class DeletedRow(NamedTuple):
     value: Value | None
 
     def as_deletion(self, log_partition: int) -> Deletion:
-        """Converts it to the object that callers get."""
+        """Converts this to the object that callers get."""
         return Deletion(
             decode_text(self.group),
             decode_text(self.topic),
@@ -447,13 +446,13 @@ def entries_of(events: list[tuple[Any, ...]]) -> list[HistoryEntry]:
 def refuse_future(name: str, moment: Moment | None, *pasts: PartitionPast | None) -> None:
     """Raises InvalidArgumentError for a time in the future, at which no state is known.
 
-    A time is accepted if the log has a record of that time or later, whatever this machine's clock
-    says: either clock may be wrong.  A log offset is compared with the end of its log.
+    A time is accepted if the log has a record of that time or later, even if this machine's clock is earlier, because
+    either clock may be wrong.  A log offset is compared with the log end offset.
 
     Args:
         name: the name of the argument.
-        moment: its value.
-        pasts: the partitions of the query; None for one that does not exist.
+        moment: the value of the argument.
+        pasts: the pasts of the queried partitions; None for a partition that does not exist.
     """
     if not isinstance(moment, datetime):
         return
@@ -472,12 +471,12 @@ class Timeline:
     directory: LogDirectory
 
     def of(self, group: str) -> PartitionPast | None:
-        """Returns the past of a group's log partition, None if that does not exist yet; raises GroupError."""
+        """Returns the past of a group's log partition, None if the partition does not exist yet; raises GroupError."""
         partition = self.core.partition(self.core.number_of(group))
         return None if partition is None else PartitionPast.of(partition, self.directory)
 
     def of_all(self, group: str | None) -> list[PartitionPast]:
-        """Returns the pasts of a group's log partition, or of all."""
+        """Returns the past of a group's log partition, or the pasts of all log partitions."""
         if group is None:
             return [
                 PartitionPast.of(partition, self.directory) for partition in self.core.attached()
@@ -574,8 +573,8 @@ def answers_of(
     """Returns the answers of all partitions together.
 
     Raises:
-        HistoryError: one of them cannot answer.  Where several are asked, the error is that of the
-            partition whose history is the shortest: from its oldest time on all of them can.
+        HistoryError: a partition cannot answer.  If there are several, the error is that of the partition with the
+            shortest history, because from its oldest time all of them can answer.
     """
     found: list[_Answer] = []
     for past in pasts:
@@ -591,7 +590,7 @@ def answers_of(
 def _shortest(
     pasts: list[PartitionPast], group: str | None, failure: HistoryError
 ) -> HistoryError:
-    # A partition that could answer for this moment may be unable to for a later one.
+    # A partition that can answer for this moment may be unable to answer for a later one.
     known = [past.earliest_refusal(group) for past in pasts]
     return max((each for each in known if each is not None), key=_shortness, default=failure)
 
@@ -601,5 +600,5 @@ def _shortness(failure: HistoryError) -> float:
 
 
 def _text(moment: datetime) -> str:
-    """Returns a time as the commands print it, and as every moment is taken."""
+    """Returns a time in the form that commands print and every call for a moment accepts."""
     return moment.astimezone(UTC).isoformat(" ", "milliseconds").replace("+00:00", "Z")

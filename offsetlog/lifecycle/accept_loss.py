@@ -1,4 +1,4 @@
-"""Accepts a loss: reports all that is known of it, keeps copies, and lets the log partitions take commits again.
+"""Accepts a loss: reports everything known about it, keeps copies, and lets the log partitions accept commits again.
 
 This restores nothing.  A partition whose log lacks records is read-only until its owner accepts the loss, because a
 later commit would hide it (docs/repair.md).
@@ -45,7 +45,7 @@ from offsetlog.errors import (
 from offsetlog.lifecycle.open_partitions import OpenPartitions
 from offsetlog.lifecycle.partition_opener import PartitionOpener
 
-#: The files that say what a log partition should hold; a copy of each is kept.
+#: The files that show which contents a log partition should have; a copy of each is kept.
 EVIDENCE = (MANIFEST, "offsetlog.flushed", "leader-epoch-checkpoint", snapshots.FILE_NAME)
 
 
@@ -57,7 +57,7 @@ class AcceptedLoss:
         losses: missing, damaged and doubtful parts, as errors that were not raised.
         report: the file that lists the losses, None if there were none.
         copies: the files that were kept, besides the `broken-...` copies of segments.
-        unreadable: errors of log partitions that the disk cannot read, which were left as they are.
+        unreadable: errors of log partitions that the disk cannot read, which were left unchanged.
     """
 
     losses: list[OffsetLogError]
@@ -108,7 +108,7 @@ class _Found:
 
 def _find(directory: LogDirectory, config: StoreConfig, properties: Properties | None) -> _Found:
     existing = None if properties is None else properties.existing
-    # The log below a snapshot is read too: damage there would come up once the snapshot is deleted.
+    # The log below a snapshot is read too, because damage there would appear once the snapshot is deleted.
     opener = PartitionOpener(directory, config, writable=False, existing=existing, use_snapshots=False)
     opened = OpenPartitions(opener)
     try:
@@ -144,27 +144,27 @@ def accept_loss(
     shown: Sequence[OffsetLogError] | None = None,
     lock_timeout: float = 0.0,
 ) -> AcceptedLoss:
-    """Gives up missing records, so that the directory's log partitions take commits again.
+    """Gives up missing records, so that the directory's log partitions accept commits again.
 
-    First a report, `offsetlog-loss-<time>.json`, is written to the log directory: each loss with its log partition, its
-    log offsets and, if a snapshot has them, the positions committed there.  Every file that changes is kept under
-    another name.
+    A report, `offsetlog-loss-<time>.json`, is written to the log directory first.  It lists each loss with its log
+    partition, its log offsets and, if a snapshot has them, the positions committed there.  A copy of every file that
+    changes is kept under another name.
 
     Args:
         path: the log directory.
-        config: the settings that the store is opened with.
-        shown: the losses that somebody agreed to give up, as `find_losses` returned them; None for whatever there is.
+        config: the settings with which the store is opened.
+        shown: the losses that the owner agreed to give up, as `find_losses` returned them; None to accept every loss.
         lock_timeout: how many seconds to wait for a process that has the directory open for writing.
 
     Returns:
         The accepted losses; if nothing was wrong, `losses` is empty and nothing was changed.
 
     Raises:
-        LockedError: somebody has it open for writing, still after `lock_timeout`.
-        MissingFileError: there is no log.
-        InvalidArgumentError: more is lost by now than was shown, and nothing was changed; or a setting is wrong.
-        StorageError, CapacityError, CorruptionError: it cannot be read or written; a second call
-            goes on.
+        LockedError: a process still has the directory open for writing after `lock_timeout`.
+        MissingFileError: the directory does not exist or has no log.
+        InvalidArgumentError: more is lost than `shown` lists, or a setting is wrong; nothing was changed.
+        StorageError, CapacityError, CorruptionError: a file cannot be read or written; a second call continues the
+            work.
     """
     seconds = arguments.checked_lock_timeout(lock_timeout)
     directory = LogDirectory(path, FileSystem())
@@ -220,7 +220,7 @@ def _accept(
     if properties is not None:
         existing = existing.union(numbers)
         directory.write_properties(Properties(properties.partitions, properties.topic_id, existing))
-    # The manifests of the other partitions do not record yet that another program worked on them.
+    # The manifests of the other partitions do not record yet that another program worked on these partitions.
     others = found.others_worked.difference(ends).union(witnesses.worked_on(unreadable))
     if not witnesses.is_foreign:
         # In another program's directory, a record would claim that all partitions have our witnesses.
@@ -256,7 +256,7 @@ def _repair(directory: LogDirectory, config: StoreConfig, witnesses: Witnesses, 
 
 
 def _keep_evidence(directory: LogDirectory, number: int, stamp: str) -> list[Path]:
-    # The snapshot is removed: it has lost commits that no log has.
+    # The snapshot is removed, because it has lost commits that no log has.
     kept = []
     for name in EVIDENCE:
         path = directory.partition_path(number) / name
@@ -277,8 +277,8 @@ def _keep_evidence(directory: LogDirectory, number: int, stamp: str) -> list[Pat
 def kind_of(loss: OffsetLogError) -> str:
     """Returns "missing", "damaged", "in doubt", "checkpoint" or "unreadable".
 
-    "missing" is acknowledged commits; "damaged" is changed bytes; "unreadable" is bytes that the disk cannot read,
-    which cannot be accepted.
+    "missing" means acknowledged commits and "damaged" means changed bytes.  "unreadable" means bytes that the disk
+    cannot read, which cannot be accepted.
     """
     if isinstance(loss, StorageError):
         return "unreadable"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TicketWaiter:
-    """Turns tickets into futures; the first ticket starts the thread.  Safe from any thread."""
+    """Turns tickets into futures that one thread completes; the first ticket starts it.  Safe from any thread."""
 
     def __init__(self) -> None:
         self._queue: deque[tuple[Ticket, asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
@@ -31,7 +31,7 @@ class TicketWaiter:
             raise ClosedError(
                 "this process is a child of the process that opened the store; open the store again here"
             )
-        # Code that awaits has imported it already; commands do not need it, and start faster without it.
+        # Imported here because commands do not need it and start faster without it; code that awaits has it already.
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -48,7 +48,7 @@ class TicketWaiter:
         return future
 
     def stop(self) -> None:
-        """Answers every awaited ticket, and stops the thread."""
+        """Completes every awaited ticket, and stops the thread."""
         with self._filled:
             self._stopped = True
             self._filled.notify()

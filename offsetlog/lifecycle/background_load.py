@@ -17,12 +17,11 @@ class LoadProgress(NamedTuple):
 
     Attributes:
         partitions: log partitions that existed when the store was opened.
-        ready: those of them that are loaded and can be used.
-        failed: those of them that could not be loaded.
+        ready: log partitions that are loaded and can be used.
+        failed: log partitions that could not be loaded.
         bytes: log bytes read so far; the part of a log that a snapshot replaces is not read.
-        bytes_total: log bytes to read, as far as is known: a partition counts once its load has
-            begun.
-        seconds: since loading began; once it is done, how long it took.
+        bytes_total: log bytes to read in the partitions whose loads have begun.
+        seconds: the time since loading began; after its end, how long it took.
     """
 
     partitions: int
@@ -34,19 +33,19 @@ class LoadProgress(NamedTuple):
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to be loaded."""
+        """Whether loading is complete."""
         return self.ready + self.failed == self.partitions
 
 
 class BackgroundLoad:
     """Loads partitions whose logs are open, several at a time.  Safe to call from any thread.
 
-    It borrows the partitions from their owner (`OpenPartitions`) until they are loaded.
+    The loader borrows the partitions from their owner (`OpenPartitions`) until they are loaded.
 
     Args:
-        partitions: opened, not loaded.
-        load: loads one of them.
-        workers: how many are loaded at a time.
+        partitions: partitions that are open and not loaded.
+        load: the function that loads one partition.
+        workers: how many partitions are loaded at a time.
         unreadable: the errors of other partitions, whose logs the disk could not read.
     """
 
@@ -97,7 +96,7 @@ class BackgroundLoad:
                 self._changed.notify_all()
 
     def forget_unreadable(self) -> None:
-        """Drops the errors of unreadable partitions, after others took their place."""
+        """Drops the errors of unreadable partitions, after other errors replaced them."""
         with self._changed:
             self._failures.update(dict.fromkeys(self._unreadable))
             self._unreadable = {}
@@ -105,7 +104,7 @@ class BackgroundLoad:
     # -------------------------------------------------------------------------------------- queries
 
     def numbers(self, *, loaded: bool = False) -> list[int]:
-        """Returns the numbers that `get` knows; with `loaded`, those that it returns without waiting."""
+        """Returns the partition numbers that `get` knows; with `loaded`, those that it returns without waiting."""
         with self._changed:
             if not loaded:
                 return sorted({*self._partitions, *self._unreadable})
@@ -115,12 +114,12 @@ class BackgroundLoad:
         return self._failures.get(number, self) is None
 
     def unreadable(self) -> dict[int, StorageError]:
-        """Returns by number the errors of partitions that the disk could not read, as far as known now."""
+        """Returns by number the errors of partitions that the disk could not read, found so far."""
         with self._changed:
             return dict(self._unreadable)
 
     def get(self, number: int) -> Partition | None:
-        """Returns a partition once it is loaded, ahead of others; None if it is not one of these.
+        """Loads a partition before the others, and returns it; returns None if this loader does not have it.
 
         Raises:
             ClosedError: loading was stopped.
@@ -147,7 +146,7 @@ class BackgroundLoad:
     def wait(self, timeout: float | None = None) -> bool:
         """Waits up to `timeout` seconds until everything is loaded; returns whether it is.
 
-        Partitions that the disk cannot read are left out: the others can still be used.
+        Errors of partitions that the disk cannot read are not raised, because the other partitions can still be used.
 
         Raises:
             OffsetLogError: a partition could not be loaded for another reason; the first such error.
@@ -196,7 +195,7 @@ class BackgroundLoad:
                 self._partitions = {}
 
     def stop(self) -> None:
-        """Starts no more loads; a call that waits for one is refused."""
+        """Stops starting loads; a call that waits for one raises ClosedError."""
         with self._changed:
             self._queue.clear()
             self._stopped = True

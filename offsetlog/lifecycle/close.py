@@ -32,15 +32,15 @@ CHECKPOINT_SECONDS = 60.0
 
 
 class StoreCloser:
-    """Closes one store, once.  The core holds a reference to it, and it holds none to the core.
+    """Closes one store, once.  The core has a reference to its closer, and the closer has none to the core.
 
-    Therefore the store lives as long as anything that commits to it, even if that is only
-    `store.commit_one`, and is closed as soon as the last of these is gone.
+    Therefore the store stays open as long as any object that can commit to it, even if only `store.commit_one` is left,
+    and is closed as soon as the last such object is gone.
 
     Args:
-        directory: the log directory; when writable, locked.
+        directory: the log directory, which is locked if the store is writable.
         partitions: the owner of the store's partitions.
-        waiter: waits for the store's tickets.
+        waiter: the waiter for the store's tickets.
         maintenance: the store's maintenance.
         read_only: whether nothing may be written.
     """
@@ -96,17 +96,17 @@ class StoreCloser:
                 _open_stores.pop(core, None)
 
     def _stop_and_close(self, core: StoreCore) -> None:
-        # Whatever fails on the way, or is interrupted by Ctrl-C, the later steps are still done.
+        # If a step fails or Ctrl-C interrupts it, the later steps are still done.
         failures: list[BaseException] = []
         self._stop.set()
-        # This comes first: a call that waits for a load keeps a thread busy.
+        # Loading is stopped first, because a call that waits for a load occupies a thread.
         self._partitions.stop_loading()
         for step in (self._maintenance.stop, self._stop_keeper, self._partitions.stop):
             try:
                 step()
             except BaseException as failure:
                 failures.append(failure)
-        # No partition is closed while calls can still begin, not even after an interrupt.
+        # No partition may be closed while calls can still begin, not even after an interrupt.
         while not core.closed:
             try:
                 core.close()
@@ -133,10 +133,10 @@ class StoreCloser:
             self._keeper.join()
 
     def close_unreachable(self, core: StoreCore) -> None:
-        """Closes a store that no code can reach any more, with a warning, as Python does for files."""
-        # While the interpreter shuts down, threads that worked in the store may be gone with the
-        # locks they held: nothing may wait for them.  Only a store opened after `_close_all` ran
-        # is still open then.
+        """Closes a store that no code can reach any more, with a ResourceWarning, as Python does for files."""
+        # While the interpreter shuts down, threads that worked in the store may have ended with
+        # locks held, so nothing may wait for these locks.  Only a store that was opened after
+        # `_close_all` ran can still be open then.
         if self._closed or os.getpid() != self._pid or sys.is_finalizing():
             return
         path = self._directory.path
@@ -146,7 +146,8 @@ class StoreCloser:
             )
         finally:  # even if a filter turns the warning into an error
             if on_maintenance_thread():
-                # This thread may have held the last reference, or may be collecting garbage in its turn.
+                # A maintenance thread may have held the last reference, or may be collecting garbage.  Another thread
+                # then closes the store.
                 threading.Thread(target=self.close, args=(core,), name="offsetlog-close").start()
             else:
                 self.close(core)
@@ -183,7 +184,7 @@ class StoreCloser:
                     left.pop()
             except BaseException as failure:
                 failures.append(failure)
-                # An interrupt may come before the close, or between it and the `pop`.
+                # An interrupt may come before the close, or between the close and the `pop`.
                 if left and left[-1].closed:
                     left.pop()
         try:
@@ -197,7 +198,7 @@ class StoreCloser:
         snapshots.write_last(partition, self._directory.fs)
 
     def _write_replica_snapshot(self, partition: Partition) -> None:
-        # A replica's state ends at W while its log goes on, so the state cannot be used as it is.
+        # A replica's state ends at W while its log continues, so the state cannot be used unchanged.
         try:
             snapshots.write(partition, self._directory)
         except OffsetLogError as failure:
@@ -237,8 +238,8 @@ class StoreCloser:
 def _keep_checkpoints(
     known: weakref.ref[StoreCore], directory: LogDirectory, stop: threading.Event
 ) -> None:
-    # A recovery after a crash starts at the recovery point; without this thread that would be the
-    # one of the last clean stop.
+    # A recovery after a crash starts at the recovery point.  Without this thread, that would be the
+    # log end at the last clean stop.
     while not stop.wait(CHECKPOINT_SECONDS):
         try:
             core = known()
@@ -258,12 +259,12 @@ _open_stores: weakref.WeakKeyDictionary[StoreCore, StoreCloser] = weakref.WeakKe
 
 
 def _close_all() -> None:
-    # Each is closed, whatever happens to the others.
+    # Each store is closed, even if the close of another fails.
     with contextlib.ExitStack() as steps:
         for core, closer in list(_open_stores.items()):
             steps.callback(closer.close_unreachable, core)
 
 
-# Runs before the interpreter shuts down, while daemon threads still run, and after all other
-# threads have ended, which may commit until then.
+# Runs before the interpreter shuts down, while daemon threads still run.  All other threads have
+# ended, which may commit until then.
 atexit.register(_close_all)

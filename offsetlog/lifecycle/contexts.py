@@ -1,4 +1,4 @@
-"""`with` and `async with` of a store."""
+"""Implements `with` and `async with` for a store."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class StoreContext(ABC):
         """Waits on a thread until everything is loaded; after a failure the store is closed.
 
         Raises:
-            RuntimeError: the system gives no thread for the wait.
+            RuntimeError: the system refused to start a thread for the wait.
         """
         self._check_open()
         try:
@@ -58,9 +58,9 @@ class StoreContext(ABC):
         failure: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Closes the store on a thread, to the end also where the task is cancelled.
+        """Closes the store on a thread, and waits until it is closed even if the task is cancelled.
 
-        Where the system gives no thread, the loop waits for the close.
+        If the system refuses to start a thread, the close blocks the loop.
         """
         await on_thread(self.close)
 

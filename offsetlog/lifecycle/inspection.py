@@ -20,8 +20,9 @@ def problems(core: StoreCore, partitions: OpenPartitions) -> list[OffsetLogError
     """Returns the problems that opening and loading found; see OffsetStore.problems.
 
     Args:
-        core: with every partition that could be loaded.
-        partitions: the owner, which knows the partitions that could not, and the directory's problems.
+        core: the core, with every partition that could be loaded.
+        partitions: the owner of the partitions, which has the errors of those that could not be loaded and of the
+            directory.
     """
     found = [problem for each in core.attached(wait=False) for problem in each.problems()]
     return [*partitions.problems(), *found]
@@ -53,7 +54,7 @@ def health(
     """Returns the faults of a store; see OffsetStore.health.
 
     Args:
-        core: with the partitions loaded so far.
+        core: the core, with the partitions loaded so far.
         partitions: the owner of the partitions.
         quarantined: by log partition, the segments that its last cleaning left unchanged.
     """
@@ -75,13 +76,13 @@ def health(
 
 
 def summary(core: StoreCore, partitions: OpenPartitions) -> str:
-    """Returns the number of damaged partitions, for the text of a store; empty if there are none."""
+    """Returns the number of damaged partitions, for the `repr` of a store; an empty text if none is damaged."""
     count = len(damaged(core)) + len(partitions.unreadable())
     return f", {count} of {partition_count(core)} partitions damaged" if count else ""
 
 
 def partition_count(core: StoreCore) -> int:
-    """Returns the number of partitions; if that is unknown, the number loaded here."""
+    """Returns the number of partitions of the directory; if that is unknown, the number of loaded partitions."""
     return core.count if core.is_count_known else len(core.attached(wait=False))
 
 
@@ -106,7 +107,7 @@ def warn_of_damage(
 
 
 def recoveries(core: StoreCore) -> dict[int, dict[str, Any]]:
-    """Returns by partition what opening found and did; see OffsetStore.recoveries."""
+    """Returns by log partition the results of its recovery; see OffsetStore.recoveries."""
     return {partition.number: dict(partition.recovery) for partition in core.attached()}
 
 

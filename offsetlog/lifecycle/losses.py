@@ -1,4 +1,4 @@
-"""Reports the losses, doubts and damage that an open would find, for readers that do not open a store."""
+"""Reports the losses, possible losses and damage that an open would find, for readers that do not open a store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FLOCK = "hhqqi4x"  # struct flock
 
 
 def is_being_written(path: Path) -> bool:
-    """Returns whether a process holds the lock of a log directory, ours or a broker's; does not take it."""
+    """Returns whether a process of offsetlog or a broker holds a log directory's lock; does not take it."""
     try:
         with (path / LOCK).open("rb") as file:
             asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
@@ -27,11 +27,11 @@ def is_being_written(path: Path) -> bool:
 
 
 def losses_at_open(path: str | os.PathLike[str]) -> list[OffsetLogError]:
-    """Opens the logs of a log directory for reading, without loading them, and returns what is wrong with them.
+    """Opens the logs of a log directory for reading, without loading them, and returns their problems.
 
-    The problems are errors that were not raised; nothing is changed, and no lock is taken.  The result covers log
-    partitions that this library wrote, in a directory without a writer: beside a writer, files and witnesses may be
-    read at different moments.
+    The problems are errors that were not raised; nothing is changed, and no lock is taken.  The result covers only log
+    partitions that this library wrote.  It is empty while a process writes to the directory, because files and
+    witnesses are read at different moments.
 
     Args:
         path: the log directory.

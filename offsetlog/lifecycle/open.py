@@ -27,22 +27,22 @@ class OpenArguments:
 
     Attributes:
         path: the log directory.
-        partitions: the number of partitions of the offsets topic, None to take the directory's.
+        partitions: the number of partitions of the offsets topic, None to use the directory's.
         durability: the durability of commits that do not give their own.
         read_only: whether nothing may be written.
         config: the settings.
         maintenance: the settings of maintenance.
-        topic_id: the topic id for new partition directories, None to take the directory's.
+        topic_id: the topic id for new partition directories, None to use the directory's.
         cluster: the cluster's id and the broker's number, None without a cluster.
-        wait: whether everything is loaded before the store is open.
+        wait: whether the open waits until everything is loaded.
         fs: the file port.
         background: whether the store has threads of its own.
-        by_partition: whether the store is used only partition by partition: then the number of
-            partitions stays unknown if it is not given, and calls that need it are refused.
-        lock_seconds: how long a process that gives the lock up may take, None for no limit.
+        by_partition: whether the store is used only by the numbers of log partitions.  The number of partitions then
+            stays unknown unless it is given, and calls that need it are refused.
+        lock_seconds: how long a process that releases the lock on request may take, None for no limit.
         lock_timeout: how long to wait for a process that keeps the lock, in seconds.
-        stop: ends that wait once it is set, None where nobody sets it.
-        create: where a log that is missing may be made.
+        stop: ends the wait for the lock once it is set; None if the wait cannot be stopped.
+        create: where a missing log may be made.
     """
 
     path: Path
@@ -129,8 +129,8 @@ def _open_parts(given: OpenArguments, directory: LogDirectory) -> StoreParts:
         count, partitions = _open_writable(given, directory)
     core: StoreCore | None = None
     try:
-        # The cleaner's checkpoints are read here: now the path is known to be a log directory, and
-        # the lock keeps other processes from cleaning it.
+        # The cleaner's checkpoints are read only now, when the path is known to be a log directory
+        # and the lock keeps other processes from cleaning it.
         maintenance = Maintenance(directory, given.maintenance, expirer, read_only=given.read_only)
         core = StoreCore(
             count,

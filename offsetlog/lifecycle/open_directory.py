@@ -1,4 +1,4 @@
-"""Opens the log partitions of a directory, and finds out how many there should be."""
+"""Opens the log partitions of a directory, and determines how many it should have."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ def open_read_only(
         config: the settings.
         partitions: the number of partitions of the topic, None to derive it from the directory.
         wait: whether to return only once everything is loaded.
-        by_partition: whether no group will be looked up, so that the number is not guessed: it
-            stays unknown if neither `partitions` nor the directory gives it.
-        isolate: whether the other partitions are opened if the disk cannot read one.
+        by_partition: whether no group will be looked up.  The number is then not derived: it stays unknown if neither
+            `partitions` nor a file of the directory gives it.
+        isolate: whether the other partitions are still opened if the disk cannot read one.
 
     Raises:
-        PartitionCountError: the number is wrong, or cannot be derived from the directory: a lookup
-            in the wrong partition would find nothing.
+        PartitionCountError: the number is wrong, or cannot be derived from the directory.  With a wrong number, a
+            lookup would search the wrong partition and find nothing.
     """
     if not directory.exists():
         raise MissingFileError("the directory does not exist", path=directory.path)
-    # In this order: a writer creates a partition's directory before it adds it to the properties.
+    # The order matters: a writer creates a partition's directory before it adds the partition to the properties.
     try:
         properties = directory.known_properties()
     except StorageError:
@@ -115,14 +115,14 @@ def _check_count(
         return
     if len(opened) < count:
         raise _cannot_tell(directory, f"it holds {len(opened)} of at least {count} partitions")
-    # These may be the first few of fifty: with few groups, or one partition, any number may fit.
+    # These may be the first few of fifty partitions: with few groups or one partition, any number may fit.
     for likely in _likely_counts(directory, opened):
         if count < likely and _fit(opened, likely):
             raise _cannot_tell(directory, f"its groups fit both {count} and {likely} partitions")
 
 
 def _likely_counts(directory: LogDirectory, opened: list[Partition]) -> list[int]:
-    """The default numbers of the programs that write such a directory; none if there is no group to check them by."""
+    """Returns the default numbers of the programs that write such a directory; none if no group could confirm one."""
     if not any(partition.groups() for partition in opened):
         return []
     is_ours = any(
@@ -173,13 +173,12 @@ def open_writable(
     stop: threading.Event | None = None,
     create: Create = "anywhere",
 ) -> Opened:
-    """Takes the lock, waiting as `LogDirectory.lock`, and opens the existing partitions for writing.
+    """Takes the lock, waiting as `LogDirectory.lock` does, and opens the existing partitions for writing.
 
-    `create` is where a log that is missing may be made.
+    `create` says where a missing log may be made.
 
-    A Kafka directory is taken over: from now on `offsetlog.properties` records the number of
-    partitions.  With `by_partition` and without `partitions` that file is not written, and the
-    number stays unknown.
+    A Kafka directory gets the file `offsetlog.properties`, which records the number of partitions.  With `by_partition`
+    and without `partitions`, the file is not written and the number stays unknown.
     """
     if create != "anywhere":
         directory.check_is_none_of_its_parts()

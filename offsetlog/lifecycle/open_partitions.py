@@ -24,7 +24,7 @@ from offsetlog.lifecycle.partition_opener import PartitionOpener
 
 @dataclass(slots=True)
 class _Failed:
-    """A replica whose log failed, and has not been opened again yet."""
+    """A replica whose log failed and is not open again yet."""
 
     refusal: OffsetLogError
     watermark: int = -1
@@ -40,12 +40,12 @@ class _Failed:
 class OpenPartitions:
     """Owns the open partitions of one directory.  Any thread may call its methods.
 
-    A partition is held here from the opening of its log until its close.  Others borrow it: a
-    background load until it is loaded, the core for as long as calls use it.  To close the store,
-    the closer asks the owner for the open partitions.
+    This object owns a partition from the opening of its log until its close.  Others borrow it: a background load until
+    it is loaded, and the core while calls use it.  To close the store, the closer gets the open partitions from this
+    owner.
 
     Args:
-        opener: opens the partitions.
+        opener: the opener of the partitions.
     """
 
     def __init__(self, opener: PartitionOpener) -> None:
@@ -79,7 +79,7 @@ class OpenPartitions:
         return [*self._missing.values(), *self.findings(), *self.unreadable().values()]
 
     def readable(self) -> list[Partition]:
-        """Returns the open partitions that are loaded or may still be."""
+        """Returns the open partitions that are loaded or can still be loaded."""
         unreadable = self.unreadable()
         return [partition for partition in self.all() if partition.number not in unreadable]
 
@@ -91,10 +91,9 @@ class OpenPartitions:
         """Opens and loads partitions in parallel; if one cannot be opened, none stays open.
 
         Args:
-            numbers: their numbers.
-            wait: whether to wait for the loads, none of which may fail; otherwise they go on in
-                the background.
-            isolate: whether to go on if the disk cannot read a partition; see `unreadable`.
+            numbers: the numbers of the partitions.
+            wait: whether to wait for the loads, none of which may fail; otherwise they run in the background.
+            isolate: whether to open the other partitions if the disk cannot read one; see `unreadable`.
 
         Raises:
             StorageError, CorruptionError, CapacityError: a partition cannot be opened.
@@ -103,7 +102,7 @@ class OpenPartitions:
         self._missing = self._opener.missing(numbers)
         opened, unreadable = self._opener.open_logs(numbers, cores)
         self._owned = {partition.number: partition for partition in opened}
-        # A large partition alone is checked by all cores; many partitions are loaded in parallel.
+        # All cores check a single large partition; several partitions are loaded in parallel.
         threads = max(1, cores // max(1, len(opened)))
         load = self._load = BackgroundLoad(
             opened, lambda each: self._opener.load(each, threads), cores, unreadable
@@ -120,11 +119,11 @@ class OpenPartitions:
             raise
 
     def open_logs(self, numbers: list[int]) -> None:
-        """Opens logs in parallel and loads none of them: their host says when.
+        """Opens logs in parallel without loading them; the host loads each by `load`.
 
         Raises:
-            StorageError, CorruptionError, CapacityError: a log cannot be opened, for another reason
-                than that the disk cannot read it; see `unreadable`.
+            StorageError, CorruptionError, CapacityError: a log cannot be opened.  A log that the disk cannot read
+                raises nothing; see `unreadable`.
         """
         self._missing = self._opener.missing(numbers)
         opened, self._unopened = self._opener.open_logs(numbers, os.cpu_count() or 1)
@@ -138,10 +137,10 @@ class OpenPartitions:
         """Returns a partition that is open, loaded or not; None if it does not exist.
 
         Raises:
-            DataLossError: its directory must exist and is missing.
-            StorageError: the disk cannot read it.
-            CoordinatorLoadingError: it failed, and is being opened again.
-            PartitionFailedError: it failed, and could not be opened again.
+            DataLossError: the directory of the partition is missing although it must exist.
+            StorageError: the disk cannot read the partition.
+            CoordinatorLoadingError: the partition failed, and is being opened again.
+            PartitionFailedError: the partition failed, and could not be opened again.
         """
         partition = self._owned.get(number)
         failure = self.failure_of(number)
@@ -159,13 +158,12 @@ class OpenPartitions:
     def open_again(self, number: int, release: Callable[[Partition], None]) -> Partition:
         """Opens the log of a replica that failed, or that the disk could not read; loads nothing.
 
-        Until it is open, calls for this partition, or on the failed object, raise
-        CoordinatorLoadingError; if it cannot be opened, PartitionFailedError.  Only one thread at a
-        time may open a partition again.
+        Until the log is open, calls for this partition, or on the failed object, raise CoordinatorLoadingError.  If the
+        log cannot be opened, they raise PartitionFailedError.  Only one thread at a time may open a partition again.
 
         Args:
             number: the number of the partition.
-            release: called with the failed partition, which takes no more calls, to end its use.
+            release: called with the failed partition, which accepts no more calls, to end its use.
 
         Raises:
             ClosedError: the store is closed.
@@ -201,7 +199,7 @@ class OpenPartitions:
 
         Raises:
             ClosedError: the store is closed.
-            StorageError: its directory is missing.
+            StorageError: the directory of the partition is missing.
         """
         self._taken_aside(number)
 
@@ -215,7 +213,8 @@ class OpenPartitions:
             failed = self._failed.setdefault(number, _Failed(refusal))
             partition = self._owned.pop(number, None)
             if partition is not None:
-                # Callers may still wait for its commits, which must not be confused with later ones.
+                # Callers may still wait for commits of the failed partition, which must not be confused with later
+                # ones.
                 failed.term = Replica(partition).leadership.term + 1
                 failed.watermark = partition.log_facts()["watermark"]
                 failed.partition = partition
@@ -229,7 +228,7 @@ class OpenPartitions:
     # --------------------------------------------------------------------------------- for the core
 
     def make(self, number: int) -> Partition:
-        """Returns a partition, the same object to all callers; creates its directory if it does not exist."""
+        """Returns a partition, the same object for all callers; creates its directory if it does not exist."""
         found = None if self._load is None else self._load.get(number)
         if found is not None:
             return found
@@ -243,14 +242,15 @@ class OpenPartitions:
             return self._owned[number]
 
     def loading(self, wait: bool = True) -> list[int]:
-        """Returns the numbers that `loaded` knows; with wait=False those that it returns without waiting."""
+        """Returns the partition numbers that `loaded` knows; with wait=False, those that it returns without waiting."""
         return [] if self._load is None else self._load.numbers(loaded=not wait)
 
     def loaded(self, number: int) -> Partition | None:
         """Returns a partition once the background load has loaded it; None if it does not exist.
 
         Raises:
-            DataLossError: its directory must exist and is missing; this must not look like a group without commits.
+            DataLossError: the directory of the partition is missing although it must exist; its groups must not look as
+                if they had no commits.
         """
         missing = self._missing.get(number)
         if missing is not None and number not in self._owned:
@@ -268,19 +268,19 @@ class OpenPartitions:
         return LoadProgress(0, 0, 0, 0, 0, 0.0) if self._load is None else self._load.progress()
 
     def stop_loading(self) -> None:
-        """Starts no more loads; a call that waits for one is refused."""
+        """Stops starting loads; a call that waits for one raises ClosedError."""
         if self._load is not None:
             self._load.stop()
 
     def finish_loading(self) -> None:
-        """Releases the background load, once the core uses all its partitions."""
+        """Releases the background load, once the core has all its partitions."""
         if self._load is not None:
             self._load.release()
 
     # ----------------------------------------------------------------------------- replacing, closing
 
     def replace_by(self, fresh: OpenPartitions) -> None:
-        """Takes over the partitions of another owner; calls in progress finish on the old ones."""
+        """Takes over the partitions of another owner; calls in progress finish on the old partitions."""
         with self._lock:
             if not self._stopped:
                 self._owned, fresh._owned = fresh._owned, {}
@@ -290,7 +290,7 @@ class OpenPartitions:
         fresh.abandon()  # its remaining partitions: the store was closed meanwhile
 
     def stop(self) -> None:
-        """Creates and loads no more partitions from now on, and waits for the loads in progress."""
+        """Stops creating and loading partitions, and waits for the loads in progress."""
         with self._lock:
             self._stopped = True
         if self._load is not None:

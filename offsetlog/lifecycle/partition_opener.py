@@ -27,10 +27,10 @@ from offsetlog.errors import DataLossError, OffsetLogError, ReadOnlyError, Stora
 
 @dataclass(frozen=True, slots=True)
 class ReplicaOptions:
-    """Options for partitions whose host owns leadership and W.
+    """Options for partitions whose host owns their leadership and their high watermark W.
 
     Attributes:
-        refuse_while_loading: whether commits too are refused until a partition is active.
+        refuse_while_loading: whether commits are refused, like other calls, until a partition is active.
         clock: the time of day, None for the system's.
     """
 
@@ -39,17 +39,17 @@ class ReplicaOptions:
 
 
 class PartitionOpener:
-    """Opens and loads partitions of one directory, and keeps none.  Safe from any thread.
+    """Opens and loads partitions of one directory, without keeping them.  Safe from any thread.
 
     Args:
-        directory: the log directory; if `writable`, locked and begun.
+        directory: the log directory; if `writable`, it is locked and `begin_writing` was called.
         config: the settings.
         writable: whether partitions are opened for writing.
-        topic_id: the topic id for new partition directories; None takes that of the existing
-            partitions, or makes one.
+        topic_id: the topic id for new partition directories; None to use the id of the existing partitions, or to make
+            one.
         existing: the partitions whose directories and witnesses must exist; None if unknown.
         use_snapshots: whether a load may start from a snapshot; otherwise it reads the whole log.
-        replication: for partitions whose host moves W; None for those of a single store.
+        replication: the options for partitions whose host sets W; None for the partitions of a single store.
     """
 
     def __init__(
@@ -84,11 +84,11 @@ class PartitionOpener:
         return self.topic_id
 
     def missing(self, numbers: list[int]) -> dict[int, DataLossError]:
-        """Returns, by number, an error for each partition that must exist and is not in `numbers`."""
+        """Returns by number an error for each partition that must exist but is not in `numbers`."""
         return self._witnesses.missing(numbers)
 
     def adopt(self, opened: list[Partition], properties: Properties | None) -> None:
-        """Records the directory's present files, for the next open to compare, after all logs were opened for writing.
+        """Records the checkpoints and partitions after all logs were opened for writing, for the next open to compare.
 
         Args:
             opened: the partitions.
@@ -129,18 +129,18 @@ class PartitionOpener:
         )
 
     def open_log_again(self, number: int, *, watermark: int, term: int) -> Partition:
-        """Opens the log of a replica that failed, or that the disk could not read, as after a crash.
+        """Opens the log of a replica that failed, or that the disk could not read, as an open after a crash does.
 
-        Bytes not known to be on disk are written again and flushed (docs/durability.md).  The
-        directory has been ours all along, so all its checkpoints are ours.
+        Bytes that may not be on disk are written again and flushed (docs/durability.md).  This process has held the
+        directory since then, so all its checkpoints are ours.
 
         Args:
             number: the number of the partition.
-            watermark: W of the partition that failed; -1 to take the checkpoint's.
-            term: the first term, above those of the partition that failed.
+            watermark: the high watermark W of the partition that failed; -1 to use the checkpoint's.
+            term: the first term, which must be above all terms of the partition that failed.
 
         Raises:
-            StorageError, CorruptionError, CapacityError: it was not opened; the call can be repeated.
+            StorageError, CorruptionError, CapacityError: the log was not opened; the call can be repeated.
         """
         here = (TOPIC, number)
         read = self._directory.read_checkpoint
@@ -176,11 +176,10 @@ class PartitionOpener:
         """Opens several logs in parallel.
 
         Returns:
-            The opened ones, and the errors of those that the disk could not read.
+            The opened partitions, and the errors of the logs that the disk could not read.
 
         Raises:
-            StorageError, CorruptionError, CapacityError: a log cannot be opened for another reason;
-                none stays open.
+            StorageError, CorruptionError, CapacityError: a log cannot be opened for another reason; no log stays open.
         """
         if not numbers:
             return [], {}
@@ -222,7 +221,7 @@ class PartitionOpener:
         )
 
     def _cleaned_to(self, number: int) -> int:
-        # A replica may be loaded many times, and its log cleaned and cut in between.
+        # A replica may be loaded many times, and its log may be cleaned and truncated in between.
         if self._replication is None:
             return self._witnesses.cleaned_to(number)
         try:
@@ -234,7 +233,7 @@ class PartitionOpener:
         """Creates the directory of a new partition, opens its log and loads it.
 
         Raises:
-            ReadOnlyError: its directory existed before, and is missing.
+            ReadOnlyError: the directory existed before, and is missing.
         """
         if number in self._witnesses.existing:
             raise ReadOnlyError(

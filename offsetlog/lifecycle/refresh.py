@@ -26,11 +26,11 @@ class Refresher:
         self._directory = directory
         self._config = config
         self._partitions = partitions
-        # Without this lock, the later of two refreshes could show what the earlier one read.
+        # Without this lock, the later of two refreshes could show the state that the earlier one read.
         self._turn = threading.Lock()
 
     def refresh(self, core: StoreCore) -> None:
-        """Replaces the state by what is in the logs now; see OffsetStore.refresh."""
+        """Replaces the state with the present state of the logs; see OffsetStore.refresh."""
         # Refused in a forked child: a thread of the parent may have held the lock.
         core.attached(wait=False)
         self._partitions.wait_loaded()

@@ -1,4 +1,4 @@
-"""Verification: reads everything again, compares all ways to a state, and changes nothing."""
+"""Verification: reads everything again, computes the state in every way, and compares the results; changes nothing."""
 
 from offsetlog.verify.directory import Verification, verify
 

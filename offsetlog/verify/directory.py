@@ -1,14 +1,13 @@
 """Verifies a log directory: reads all of it, changes nothing.
 
-It checks batches and records (sizes, CRC, order, whether a broker would load them), the three
-indexes of each segment, producer snapshots, leader epochs, topic ids, the checkpoints of the
-directory, and whether each group is in its partition.  All ways to the state must lead to the same
-digest (docs/verify.md): a plain replay of the files, the engine's own load, a replay of what the
-cleaner would keep, and the snapshot with the log after it.
+It checks batches and records (sizes, CRC, order, whether a broker would load them), the three indexes of each segment,
+producer snapshots, leader epochs, topic ids, the checkpoints of the directory, and whether each group is in its
+partition.  All ways to compute the state must give the same digest (docs/verify.md): a plain replay of the files, the
+engine's own load, a replay of the records that the cleaner would keep, and the snapshot with the log after it.
 
-Traces of a crash are notes, not problems: an unfinished tail, indexes that recovery will rebuild,
-and checkpoints that were not written.  The directory of a running broker looks the same.
-A checkpoint above the end of its log is a problem, however the log ends.
+Traces of a crash are notes, not problems: an unfinished tail, indexes that recovery will rebuild, and checkpoints that
+were not written.  The directory of a running broker has the same traces.  A checkpoint above the end of its log is
+always a problem.
 """
 
 from __future__ import annotations
@@ -60,12 +59,12 @@ class Verification:
         findings: problems and notes, in the order in which they were found.
         partitions: the number of partitions that were read.
         batches: the number of batches that were read.
-        records: the number of records in them, including those in wrapped messages.
-        positions: the number of committed positions that they lead to.
+        records: the number of records in these batches, including those in wrapped messages.
+        positions: the number of committed positions in the state after these records.
         groups: the number of groups with a position, summed over the partitions.
         digest: the digest of all partitions (docs/digest.md).
-        digest_physical: the same with log offsets.
-        ways: the ways to the state of each partition that were compared, with their digests.
+        digest_physical: the digest of all partitions with log offsets.
+        ways: the ways in which the state of each partition was computed for the comparison, with their digests.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -85,7 +84,7 @@ class Verification:
 
     @property
     def sound(self) -> bool:
-        """Whether there are no problems."""
+        """Whether no finding is a problem."""
         return not self.problems
 
     def add(self, replay: Replay) -> None:
@@ -107,10 +106,10 @@ def _sum(one: Digest, other: tuple[int, int, int]) -> Digest:
 
 
 class DirectoryCheck:
-    """The verification of the files beside the partitions, and of relations between partitions.
+    """Verifies the files beside the partitions, and the relations between partitions.
 
-    Beside a writer at work, create it before the ends of the logs are read: it reads the
-    checkpoints as of that moment.
+    If a process may be writing, create this object before the ends of the logs are read, because it reads the
+    checkpoints when it is created.
     """
 
     def __init__(self, path: Path, fs: FileSystem, report: Report) -> None:
@@ -119,7 +118,7 @@ class DirectoryCheck:
         self.report = report
         self.place = Place(report, None)
         self.is_clean = fs.exists(path / CLEAN_MARKER)
-        #: Why the number of partitions may be another than `partition_count` returned.
+        #: The reason why the number of partitions may differ from the result of `partition_count`.
         self.doubt = ""
         self.witnesses = Witnesses(self.directory, self._existing())
         self.checkpoints = {name: self._read_checkpoint(path / name) for name in CHECKPOINTS}
@@ -162,11 +161,11 @@ class DirectoryCheck:
                 self.place.problem(kind, failure.message, path)
 
     def check_checkpoints(self, ends: Mapping[int, LogEnd], missing: Collection[int | None] = ()) -> None:
-        """Compares the checkpoints with the ends of the logs: a log that lost its end is shorter.
+        """Compares the checkpoints with the ends of the logs, because a log that lost its end is shorter.
 
         Args:
             ends: the ends by log partition.
-            missing: log partitions with another finding that their recovery point is above the end.
+            missing: log partitions that already have a finding about a recovery point above the end.
         """
         for each in beyond_ends(self.checkpoints, ends, is_clean=self.is_clean):
             if each.name != RECOVERY_POINTS or each.number not in missing:
@@ -194,7 +193,7 @@ class DirectoryCheck:
                 )
 
     def partition_count(self, given: int | None, numbers: list[int]) -> int | None:
-        """Returns the number of partitions of the topic; if it cannot be known, reports that."""
+        """Returns the number of partitions of the topic; reports a finding if it cannot be determined."""
         try:
             self.directory.read_properties()
         except CorruptionError as failure:
@@ -235,18 +234,18 @@ def verify(
     """Verifies a log directory, a partition directory or a segment file; changes nothing, takes no lock.
 
     Args:
-        path: what to verify; of a segment file only its contents are checked.
+        path: the directory or segment file to verify; for a segment file, only its contents are checked.
         partitions: the number of partitions of the offsets topic, if the directory does not record it.
         report: called with each finding as it is made.
         progress: called with the bytes read since the last call.
-        control: stops it soon.
+        control: the control that stops the verification.
 
     Returns:
         Everything that was found.
 
     Raises:
-        ClosedError: it was stopped.
-        MissingFileError: nothing is at the path, or no partition of the offsets topic.
+        ClosedError: the verification was stopped.
+        MissingFileError: the path does not exist, or holds no partition of the offsets topic.
         InvalidArgumentError, StorageError, CapacityError: the path cannot be read.
         CorruptionError: the path is a single file, and it is not a log segment.
     """

@@ -1,4 +1,4 @@
-"""The findings of a verification: problems and notes, each with its place."""
+"""The findings of a verification: problems and notes, each with the file and position concerned."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError, Sto
 
 Severity = Literal["problem", "note"]
 
-#: The kinds of findings that name log offsets which are or may be missing.
+#: The kinds of findings about log offsets that are or may be missing.
 MISSING_KINDS = ("missing", "in doubt")
 
 
 @dataclass(frozen=True, slots=True)
 class KeyDifference:
-    """A key on which two ways to a state disagree.
+    """A key whose value differs between two ways of computing a state.
 
     Attributes:
         kind: "position", "pending" (a position in an open transaction) or "group record".
@@ -27,7 +27,7 @@ class KeyDifference:
         partition: the partition; None for a group record.
         key: the bytes of a group record's key, otherwise None.
         ways: the names of the two ways.
-        sides: the values in each, field by field; None if it lacks the key.
+        sides: the values of the key in both states, field by field; None if a state lacks the key.
     """
 
     kind: str
@@ -81,23 +81,21 @@ class Finding:
     """One finding.
 
     Attributes:
-        severity: "problem": data are not as they were written, or answers would be wrong; "note": an open
-            transaction, or a leftover of a crash or of a writer at work, which the next writable open puts right.
-        kind: its subject: "batch", "record", "segment", "unfinished tail", "offset index",
-            "time index", "transaction index", "producer snapshot", "leader epochs", "checkpoint",
-            "properties", "topic id", "history" (how far back the log has it), "wrong partition",
-            "open transaction", "partitions", "partition" (the engine refuses to open it),
-            "snapshot" (it would be discarded), "digest" (two ways lead to different states),
-            "missing" (acknowledged commits are), "in doubt" (records may be missing),
-            "unreadable" (the disk cannot read the bytes).
+        severity: "problem": data differ from what was written, or answers would be wrong; "note": an open transaction,
+            or a trace of a crash or of a running writer, which the next writable open repairs.
+        kind: the subject: "batch", "record", "segment", "unfinished tail", "offset index", "time index", "transaction
+            index", "producer snapshot", "leader epochs", "checkpoint", "properties", "topic id", "history" (how far
+            back it goes), "wrong partition", "open transaction", "partitions", "partition" (the engine refuses to open
+            it), "snapshot" (it would be discarded), "digest" (two ways give different states), "missing" (acknowledged
+            commits are missing), "in doubt" (records may be missing), "unreadable" (the disk cannot read the bytes).
         reason: one sentence.
         log_partition: the partition of the offsets topic; None if the finding is about the directory.
         path: the file or directory.
         position: the byte position in the file, or None.
         log_offset: the log offset, or None.
-        keys: for a "digest": the keys that differ, up to a limit.
+        keys: for "digest", the keys that differ, up to a limit.
         lost_from: the first log offset concerned, for "missing" and "in doubt", and for a "batch" if known.
-        lost_below: the end of these log offsets, None if unknown.
+        lost_below: the log offset after the last one concerned, None if unknown.
         lost: the positions that a snapshot has at these log offsets, as (group, topic, partition).
     """
 
@@ -135,7 +133,7 @@ Report = Callable[[Finding], None]
 
 
 class Place:
-    """The partition or directory that findings are about; makes them and passes them on."""
+    """The partition or directory that findings are about; creates the findings and reports them."""
 
     def __init__(self, report: Report, log_partition: int | None) -> None:
         self._report = report
@@ -167,7 +165,7 @@ class Place:
         )
 
     def failure(self, kind: str, failure: OffsetLogError, path: str | os.PathLike[str]) -> None:
-        """Reports a failure as a problem, or as "unreadable" if the disk could not read; `path` if it names none."""
+        """Reports a failure as a problem, "unreadable" if the disk could not read; `path` applies if it names none."""
         if isinstance(failure, StorageError):
             kind = "unreadable"
         lost = getattr(failure, "lost_from", None), getattr(failure, "lost_below", None)
@@ -206,7 +204,7 @@ class Place:
     def stale(
         self, is_rebuilt: bool, kind: str, failure: OffsetLogError, path: str | os.PathLike[str]
     ) -> None:
-        """Reports a damaged file beside the log: a note if recovery will rebuild it anyway."""
+        """Reports a damaged file beside the log, as a note if recovery will rebuild the file anyway."""
         report = self.note if is_rebuilt else self.problem
         ending = "; recovery will rebuild it" if is_rebuilt else ""
         report(kind, f"{failure.message}{ending}", path, failure.position, failure.log_offset)

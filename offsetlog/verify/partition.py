@@ -59,7 +59,7 @@ CHECK_TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """A log directory's records about one of its partitions."""
+    """The entries of a log directory's own files for one of its partitions."""
 
     is_clean: bool = False
     recovery_point: int = -1
@@ -72,18 +72,18 @@ def report_corruption(
 ) -> None:
     """Reports the corruption that an open found, unless a finding has its (path, position) already.
 
-    A replay does not know the flushed bound, so it may take the corruption for an unfinished tail.
+    A replay does not know up to which log offset the log is flushed, so it may take corruption for an unfinished tail.
     """
     found = partition.recovery["corruption"]
     if found is None or (found.path, found.position) in reported:
         return
-    # The partition's problem at the same place also has the log offsets.
+    # The partition's problem at the same position also has the log offsets.
     same = (each for each in partition.problems() if (each.path, each.position) == (found.path, found.position))
     place.failure("batch", next(same, found), partition.path)
 
 
 class PartitionCheck:
-    """The verification of one partition's files."""
+    """Verifies the files of one partition."""
 
     def __init__(
         self,
@@ -137,7 +137,8 @@ class PartitionCheck:
         self._report_transactions()
         if self.files.directory is not None:
             self._check_directory(self.files.directory)
-        # After the engine's open, which knows what was flushed and may report this as damage, not as a tail.
+        # Done after the engine's open, which knows the flushed log offset and may report these bytes as damage instead
+        # of a tail.
         if self.tail is not None and (str(self.tail.path), self.tail.position) not in self.reported:
             self._report_tail(self.tail)
 
@@ -154,7 +155,7 @@ class PartitionCheck:
             self._check_ways(directory)
 
     def _could_read(self, check: Callable[[], None]) -> bool:
-        """Makes a check; if the disk cannot read something for it, reports that, and the next check goes on."""
+        """Makes a check; if the disk cannot read bytes for it, reports that, and the next check continues."""
         try:
             check()
         except StorageError as failure:
@@ -175,7 +176,7 @@ class PartitionCheck:
         )
 
     def _bound_from(self, directory: Path) -> int:
-        """Returns the log offset from which the manifest is binding: above what another program may have cleaned."""
+        """Returns the log offset from which the manifest must match: below it, another program may have cleaned."""
         partition = self._open(directory)
         try:
             is_others = partition.recovery["others_worked"]
@@ -188,7 +189,7 @@ class PartitionCheck:
         self.topic_id = read_topic_id(self.place, self.fs, directory)
 
     def run_unchanged(self) -> bool:
-        """As `run`; returns whether the ways could be compared because the log was not cleaned meanwhile."""
+        """Does the work of `run`; returns whether the log stayed unchanged, so that the ways could be compared."""
         try:
             self.run()
         except LogChangedError:
@@ -236,7 +237,7 @@ class PartitionCheck:
                 "segment", f"its first batch has offset {first}, below the one in its name", path, 0, first
             )
         next_offset = max(self.replay.next_offset, base)
-        # Bytes after the whole batches do not prevent checking the batches before them.
+        # Bytes after the complete batches do not prevent a check of the batches before them.
         is_readable = is_whole or (
             self.tail is not None and self.tail.path == path and damaged == 0
         )
@@ -266,14 +267,14 @@ class PartitionCheck:
                 f"not a log segment: {damage.message}", path=path, position=0
             )
         if self.tried != (path, position):
-            # A writer at work may have written here since it was read.
+            # A running writer may have written here since these bytes were read.
             self.tried = (path, position)
             return position
         following = self.replay.skip(path, position, unreadable=True)
         zeros = following is None and self.replay.used(path, position) == position
         if not zeros and self.followed != (path, position):
-            # These bytes, or later ones, may have been written meanwhile; a writer fills a place
-            # before the places after it.
+            # These bytes or later ones may have been written meanwhile; a writer writes positions
+            # in ascending order.
             self.followed = (path, position)
             return position
         if zeros and not self.around.is_clean and is_rolled_space(self.replay.next_offset, after):
@@ -294,7 +295,7 @@ class PartitionCheck:
         return following
 
     def _was_being_cut(self) -> bool:
-        # Then the batches from here on are those that the truncation was to remove
+        # The batches from here on are then those that the unfinished truncation was to remove
         # (csrc/log/truncate.c).
         directory = self.files.directory
         return directory is not None and any(
@@ -346,8 +347,8 @@ class PartitionCheck:
             )
 
     def _report_transactions(self) -> None:
-        # They are not faults, but one that is never ended keeps every record after it from being
-        # cleaned.
+        # Open transactions are not faults, but one that never ends keeps every later record from
+        # being cleaned.
         path = self.files.directory or self.files.segments[0]
         for row in transaction_rows([PartitionState(self.files, self.replay)]):
             since = (
@@ -489,7 +490,7 @@ class PartitionCheck:
             partition.abandon()
 
     def _load_snapshot(self, path: Path, partition: Partition) -> str | None:
-        """Loads the partition from its snapshot; returns why it cannot, and reports that if there is one."""
+        """Loads the partition from its snapshot; returns the reason if it cannot; reports it if a snapshot exists."""
         try:
             found = snapshot.open_file(self.fs, path)
             reason = found.check(partition, self.around.cleaned_to) or found.load(partition)
@@ -507,7 +508,7 @@ class PartitionCheck:
         return reason
 
     def as_of_two_times(self, finding: Finding) -> Finding:
-        """Returns a finding of a log that changed meanwhile: it remains a problem only if its file was not replaced."""
+        """Returns a finding about a log that changed meanwhile; a problem becomes a note if its file was replaced."""
         # A difference between two ways is reported only if the log was found unchanged after both.
         if (
             finding.severity != "problem"
@@ -522,9 +523,9 @@ class PartitionCheck:
         )
 
     def is_changed(self, *, rolled: bool = False) -> bool:
-        """Returns whether the log was cleaned or cut since it was first read.
+        """Returns whether the log was cleaned or truncated since it was first read.
 
-        With `rolled`, also whether new segments were begun: they may have been cleaned too.
+        With `rolled`, new segments count as a change too, because they may have been cleaned.
         """
         if self.files.directory is None:
             return False
@@ -532,7 +533,7 @@ class PartitionCheck:
         return not self.identity.is_of(now) or (rolled and len(now) > len(self.files.segments))
 
     def refuse_changed(self) -> None:
-        """Raises LogChangedError if the log was cleaned or cut, or may have been."""
+        """Raises LogChangedError if the log was cleaned or truncated, or may have been."""
         if self.is_changed(rolled=True):
             raise LogChangedError
 
@@ -541,11 +542,11 @@ class PartitionCheck:
 
 
 class LogChangedError(Exception):
-    """The log was cleaned or cut while it was read: the records read do not belong to one state of it."""
+    """The log was cleaned or truncated while it was read, so the records do not belong to one state of it."""
 
 
 class FilesIdentity:
-    """The files that made up a log; the last one may grow, and others may follow it."""
+    """The files of a log at one moment; the last one may grow later, and others may follow it."""
 
     def __init__(self, segments: tuple[Path, ...]) -> None:
         self._known = [self._of(path) for path in segments]
@@ -562,17 +563,17 @@ class FilesIdentity:
         return path.name, found.st_ino, found.st_size, found.st_ctime_ns
 
     def is_of(self, segments: tuple[Path, ...]) -> bool:
-        """Returns whether these are still the same files."""
+        """Returns whether the log still consists of the same files."""
         now = [self._of(path) for path in segments[: len(self._known)]]
         if len(now) < len(self._known):
             return False
         if now[:-1] != self._known[:-1]:
             return False
-        # In the last segment, bytes after the whole batches may change.
+        # In the last segment, bytes after the complete batches may change.
         return not now or now[-1][:2] == self._known[-1][:2]
 
     def has_still(self, path: Path) -> bool:
-        """Returns whether a file's segment is still the same; False if the file belongs to no segment."""
+        """Returns whether the segment of a file is still the same; False if the file belongs to no segment."""
         known = {each[0][:20]: (number, *each) for number, each in enumerate(self._known)}
         base = path.name[:20]
         if self._directory is None or path.parent != self._directory or base not in known:
@@ -591,7 +592,7 @@ def check_partition(
     progress: Progress,
     control: Control,
 ) -> PartitionCheck:
-    """Checks one partition; checks it again if a running broker's cleaner removed segments meanwhile.
+    """Checks one partition, and repeats the check if a running broker's cleaner removed segments meanwhile.
 
     If the cleaner never pauses, problems in files that were replaced meanwhile are finally reported
     as notes.
@@ -631,9 +632,9 @@ def check_partition(
 
 
 def check_places(place: Place, replay: Replay, number: int, count: int, path: Path, doubt: str = "") -> None:
-    """Reports groups that belong in another partition; a broker does not serve them here.
+    """Reports groups that belong in another partition, because a broker does not serve them from this one.
 
-    `doubt` ends each report: why the count may be wrong.
+    Each report ends with `doubt`, the reason why the count may be wrong.
     """
     for name in sorted({*replay.groups(), *replay.pending_groups()}):
         right = partition_for(name, count)

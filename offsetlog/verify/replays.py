@@ -1,7 +1,7 @@
-"""The ways to the state of a partition, and the keys on which two of them disagree.
+"""The ways to compute the state of a partition, and the keys whose values differ between two of them.
 
-Live commits, a load, a replay of the files, a replay of what the cleaner would keep, and a snapshot
-with the log after it all use the same apply, so they must lead to the same state
+The ways are live commits, a load, a replay of the files, a replay of the records that the cleaner would keep, and a
+snapshot with the log after it.  All apply records with the same code, so they must give the same state
 (docs/digest.md).
 """
 
@@ -32,7 +32,7 @@ KEYS_NAMED = 20
 CLEANER_MAP_BYTES = 64 << 20
 BYTES_PER_KEY = 48
 
-#: The ways, as a problem names them.
+#: The ways, with the text that problems use for them.
 WAYS = {
     "live": "the commits of this store",
     "loaded": "loading the partition",
@@ -54,14 +54,14 @@ _RECORD = ("bytes", "xxh3_128", "log_offset", "timestamp")
 
 Sums = tuple[int, int, int]
 Row = tuple[Any, ...]
-#: Replays a log up to an offset: of a view, or with None of the files as they are.
+#: Replays a log up to a log offset: the segments of a view, or with None the present files.
 ReplayTo = Callable[[int, LogView | None], Replay]
 
 
 def replay_files(
     replay: Replay, paths: Iterable[str | Path], *, since: int = 0, until: int = 2**63 - 1
 ) -> list[OffsetLogError]:
-    """Applies the records of a log in [since, until); skips what cannot be read, and returns the errors.
+    """Applies the records of a log in [since, until); skips bytes that cannot be read, and returns the errors.
 
     Raises:
         MissingFileError, StorageError, CapacityError: a file could not be opened.
@@ -84,20 +84,20 @@ def replay_files(
 def replay_cleaned_log(
     partition: Partition, replay: Replay, paths: Iterable[str | Path], end: int, control: Control
 ) -> str:
-    """Replays what the cleaner would keep of a log if it ran now, and the rest of the log up to `end`.
+    """Replays the records that the cleaner would keep if it ran now, and the rest of the log up to `end`.
 
     Args:
-        partition: loaded, open for writing or not; it is not changed.
+        partition: a loaded partition, writable or read-only; it is not changed.
         replay: an empty replay.
-        paths: the files of the log, or those of the replay's view.
+        paths: the files of the log, or the files of the replay's view.
         end: a log offset up to which the partition has applied its log.
-        control: stops it soon, if the replay has its flag too.
+        control: the control that stops the replay, if the replay has its flag too.
 
     Returns:
-        Why it could not be done; "" if it was.
+        The reason why the replay could not be made; "" if it was made.
 
     Raises:
-        ClosedError: it was stopped.
+        ClosedError: the replay was stopped.
         StateError, StorageError, CapacityError, MissingFileError.
     """
     control.renew()
@@ -113,16 +113,16 @@ def replay_cleaned_log(
     if found["quarantined"]:
         return f"the cleaner leaves damaged segments unchanged: {found['quarantine'][0][1].message}"
     if found["truncated"]:
-        return "the log was cut meanwhile"
+        return "the log was truncated meanwhile"
     replay_files(replay, paths, since=found["told_end"], until=end)
     return ""
 
 
 class WaysCheck:
-    """The ways to the state of one partition, compared one after another.
+    """The ways to compute the state of one partition, compared one after another.
 
     Attributes:
-        ways: the ways that were taken, and those that could not be.
+        ways: the ways that were used, and those that could not be.
     """
 
     def __init__(self, place: Place, path: str | Path) -> None:
@@ -131,17 +131,17 @@ class WaysCheck:
         self.ways: list[Way] = []
 
     def went(self, name: str, sums: Sums, end: int) -> None:
-        """Records a way that was taken up to the log offset `end`, with its physical digest."""
+        """Records a way that was used up to the log offset `end`, with its physical digest."""
         self.ways.append(Way(self._place.log_partition, name, end, Digest(*sums)))
 
     def left_out(self, name: str, why: str) -> None:
-        """Records a way that could not be taken."""
+        """Records a way that could not be used."""
         self.ways.append(Way(self._place.log_partition, name, -1, None, why))
 
     def differ(
         self, left: str, right: str, rows: list[Row], count: int, *, at_least: bool = False
     ) -> None:
-        """Reports that two ways lead to different states, with the keys that differ."""
+        """Reports that two ways give different states, with the keys that differ."""
         keys = tuple(_key(row, left, right) for row in rows[:KEYS_NAMED])
         many = f"{'at least ' if at_least else ''}{count} key{'' if count == 1 else 's'}"
         differing = (
@@ -159,15 +159,15 @@ class WaysCheck:
     def differ_live(
         self, left: str, right: str, partition: Partition, replay: Replay, cut: int, again: ReplayTo
     ) -> None:
-        """As `differ`, for the state of an open partition, which goes on changing: the keys are exact.
+        """Does the work of `differ` for an open partition, whose state keeps changing; the reported keys are exact.
 
         Args:
-            left: the way by which the partition reached its state.
-            right: the way of `replay`.
+            left: the way in which the partition's state was computed.
+            right: the way in which the state of `replay` was computed.
             partition: the open partition.
-            replay: the state that differs, of the records below `cut`.
+            replay: the state after the records below `cut`, which differs.
             cut: the log offset of both states when they differed.
-            again: repeats the way of `replay`.
+            again: computes the state of `replay` again.
         """
         found = LiveComparison(partition, replay, cut)
         if found.count > 0:
@@ -180,7 +180,7 @@ class WaysCheck:
         self.differ(left, right, found.rows(KEYS_NAMED), found.count, at_least=found.left_out > 0)
 
     def differ_replayed(self, left: str, right: str, one: Replay | Snapshot, other: Replay) -> None:
-        """As `differ`, for two states that do not change."""
+        """Does the work of `differ` for two states that do not change."""
         if isinstance(one, Snapshot):
             rows, left_out = compare_snapshot(one, other, limit=KEYS_NAMED)
         else:

@@ -40,16 +40,16 @@ class Segment:
     """A segment that was read.
 
     Attributes:
-        path: the .log file, or one that is to be swapped in.
+        path: the .log file, or the file that a swap will rename to it.
         base_offset: the base offset, from its name.
-        next_offset: the log offset after its last batch; the base offset if it has none.
-        size: the bytes of its whole batches.
+        next_offset: the log offset after its last batch; the base offset if it has no batch.
+        size: the bytes of its complete batches.
         batches: an array of BATCHES.
-        aborted: (producer id, first offset, marker's offset, last stable offset) of each
-            transaction aborted here.
-        is_rebuilt: whether the next open for writing rebuilds the indexes: after a crash, from the
+        aborted: (producer id, first offset, marker's offset, last stable offset) of each transaction that was aborted
+            in this segment.
+        is_rebuilt: whether the next open for writing will rebuild the indexes, as it does after a crash from the
             recovery point on.
-        is_whole: whether all of it could be read.
+        is_whole: whether the whole segment could be read.
     """
 
     path: Path
@@ -88,8 +88,9 @@ def check_manifest(
         fs: the file system.
         directory: the log partition's directory.
         segments: the segments that were read.
-        content: the manifest, read before them.
-        bound_from: returns the log offset from which the manifest is binding, which another program's cleaner moves.
+        content: the manifest, which was read before the segments.
+        bound_from: returns the log offset from which the manifest must match; below it, another program may have
+            cleaned.
     """
     try:
         listed = None if content is None else parse_manifest(content)
@@ -120,7 +121,7 @@ def check_manifest(
 def check_indexes(
     place: Place, fs: FileSystem, segment: Segment, names: Mapping[str, str]
 ) -> None:
-    """Checks the three indexes of a segment; a missing one only costs time.
+    """Checks the three indexes of a segment; a missing index is not a fault, because reads only take longer.
 
     Args:
         place: where findings are reported.
@@ -188,7 +189,7 @@ def _check_time_index(segment: Segment, content: bytes | None) -> None:
     if not len(segment.batches):
         return
     highest = np.maximum.accumulate(segment.batches["max_timestamp"])
-    # A search for a later time starts at the entry: no batch up to it may have a later time.
+    # A search for a later time starts at the entry, so no batch up to it may have a later time.
     at = np.searchsorted(segment.batches["last_offset"], offsets, side="right")
     known = np.where(at > 0, highest[np.maximum(at, 1) - 1], -1)
     _refuse_first(
@@ -201,7 +202,7 @@ def _check_time_index(segment: Segment, content: bytes | None) -> None:
 
 def _entries(content: bytes, kind: np.dtype[np.void]) -> np.ndarray[Any, np.dtype[np.void]]:
     entries = np.frombuffer(content[: len(content) // kind.itemsize * kind.itemsize], kind)
-    # Preallocated space is zeros; a first entry of zeros can be true only if it is the only one.
+    # Preallocated space is zeros.  A first entry of zeros can be valid only if it is the only entry.
     used = np.flatnonzero(
         np.frombuffer(entries.tobytes(), np.uint8).reshape(len(entries), -1).any(axis=1)
     )
@@ -260,7 +261,7 @@ def snapshot_offsets(fs: FileSystem, directory: Path) -> dict[int, Path]:
 
 
 def cut_offsets(fs: FileSystem, directory: Path) -> list[int]:
-    """Returns the offsets at which unfinished truncations were to cut the log of a partition directory."""
+    """Returns the log offsets to which unfinished truncations were to truncate the log of a partition directory."""
     return [int(found[1]) for name in fs.list(directory) if (found := CUT.fullmatch(name))]
 
 
@@ -275,12 +276,12 @@ def check_snapshot(
 ) -> None:
     """Checks a producer snapshot against the log up to its offset.
 
-    The log may show less than the snapshot, since compacted records may be all that a transaction
-    wrote; the snapshot may lack producers that expired.  But the log must not show more about a
-    producer in the snapshot, and a transaction open in the snapshot must be open in the log.
+    The log may show less than the snapshot, because the cleaner may have dropped all records of a transaction.  The
+    snapshot may lack producers that expired.  The log must not show more about a producer in the snapshot, and a
+    transaction that is open in the snapshot must be open in the log.
 
-    With `may_be_torn` the snapshot may not have been flushed at a power loss.  A clean close
-    flushes the newest one, and an open that cannot read one uses the one before it.
+    With `may_be_torn`, a power loss may have destroyed the snapshot before its flush.  A clean close flushes the newest
+    snapshot.  An open that cannot read a snapshot uses the one before it.
     """
     try:
         found = {producer[0]: producer for producer in parse_producer_snapshot(content)}
@@ -377,7 +378,7 @@ def _check_epochs_of(
     at = np.searchsorted(starts, batches["base_offset"], side="right") - 1
     stated = np.where(at >= 0, numbers[np.maximum(at, 0)], found)
     is_wrong = stated != found
-    # A broker that leads with an older epoch than the log has drops the newer ones, and lists its own.
+    # A broker that leads in an older epoch than the log has drops the newer epochs and lists its own.
     is_dropped = (found > stated) & ~np.isin(found, numbers) & (batches["base_offset"] < starts[-1])
     for index in np.flatnonzero(is_wrong & ~is_dropped)[:1]:
         batch = batches[index]

@@ -1,7 +1,7 @@
-"""Verifies an open store against its logs, while commits and cleaning go on; see `OffsetStore.verify`.
+"""Verifies an open store against its logs, while commits and cleaning continue; see `OffsetStore.verify`.
 
-Each partition is compared as of one log offset, with the segments that its log had at that moment.
-Later commits, rolls and cleans do not change the records read; the next verification covers them.
+Each partition is compared in its state at one log offset, with the segments that its log had at that moment.  Later
+commits, rolls and cleans do not change the records read; the next verification covers them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class StoreVerification(list[OffsetLogError]):
     """The problems, as exceptions that were not raised; empty if all is sound.
 
     Attributes:
-        findings: the same problems with all details, including each key that differs.
-        ways: the ways to the state of each log partition that were compared, with their digests.
+        findings: the problems with all details, including each key that differs.
+        ways: the ways in which the state of each log partition was computed for the comparison, with their digests.
     """
 
     def __init__(self) -> None:
@@ -81,14 +81,14 @@ def verify_store(
     missing: Iterable[DataLossError],
     control: Control,
 ) -> StoreVerification:
-    """Verifies the open partitions of a store that has `count` of them; commits and cleaning go on.
+    """Verifies the open partitions of a store that has `count` of them; commits and cleaning continue.
 
-    Each state is compared with a replay of the log, with a replay of what the cleaner would keep,
-    and with the snapshot and the log after it, all as of one log offset (docs/verify.md).  Nothing
-    is written.  It takes up to three times the memory of the largest partition's state.  The
-    control stops it soon.  `missing` are the errors of partitions whose directories are gone.
+    Each state is compared, at one log offset, with a replay of the log, with a replay of the records that the cleaner
+    would keep, and with the snapshot and the log after it (docs/verify.md).  Nothing is written.  The verification
+    needs up to three times the memory of the largest partition's state.  The control stops it soon.  `missing` has the
+    errors of partitions whose directories are missing.
 
-    If the disk cannot read a partition, that is a finding, and the others are still verified.
+    A partition that the disk cannot read gives a finding, and the others are still verified.
 
     Raises:
         StateError: a partition has failed, or is loading.
@@ -117,7 +117,7 @@ def verify_store(
 
 
 class _OpenPartitionCheck:
-    """The verification of one open partition."""
+    """Verifies one open partition."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class _OpenPartitionCheck:
         self.replay: Replay | None = None
 
     def run(self) -> None:
-        """Compares the state in memory with the state that the log leads to."""
+        """Compares the state in memory with the state after a replay of the log."""
         for left in reversed(range(CHECK_TRIES)):
             self.control.check()
             sums, end, view = cut(self.partition)
@@ -180,8 +180,8 @@ class _OpenPartitionCheck:
             self.ways.left_out("replay", "the log was cleaned faster than it could be read")
             return
         self.replay = replay
-        # These two read the log as it is now: if it was cleaned meanwhile, it may not lead to this
-        # cut any more.
+        # These two ways read the present log.  If it was cleaned meanwhile, its replay may no
+        # longer give the state of this cut.
         cleaned = self._replay_cleaned(end, view)
         snapshot = self._advance_snapshot(end)
         self.control.check()
@@ -201,7 +201,7 @@ class _OpenPartitionCheck:
                 self.ways.differ_replayed(way, "replay", state, replay)
 
     def _replay_cleaned(self, end: int, view: LogView) -> Replay | str:
-        """Returns the state after a cleaning now, or why that is unknown."""
+        """Returns the state after a cleaning now, or the reason why it is unknown."""
         replay = self._new_replay(view)
         try:
             return (
@@ -218,7 +218,7 @@ class _OpenPartitionCheck:
             return failure.message
 
     def _advance_snapshot(self, end: int) -> Snapshot | str:
-        """Returns the snapshot advanced by the log after it, or why it cannot be used."""
+        """Returns the state of the snapshot and the log after it, or the reason why the snapshot cannot be used."""
         directory = LogDirectory(self.directory.parent, self.fs)
         try:
             cleaned_to = directory.read_checkpoint(CLEANER_POINTS).get(
@@ -250,8 +250,8 @@ class _OpenPartitionCheck:
     # ----------------------------------------------------------------------------- read-only stores
 
     def _check_files(self, sums: Sums, end: int) -> None:
-        # Their owner may clean these files: then they no longer show what they held when they were
-        # opened.
+        # Their owner may clean these files, which then no longer have the contents that they had
+        # when they were opened.
         replay = self._new_replay(None)
         try:
             failures = replay_files(replay, segments_of(self.directory), until=end)
