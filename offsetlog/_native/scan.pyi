@@ -16,6 +16,7 @@ class Skim(NamedTuple):
     position: int
     next_offset: int
     first_offset: int
+    last_position: int
     batches: int
     max_timestamp: int
     marks: list[tuple[int, int]]

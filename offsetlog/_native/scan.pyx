@@ -73,7 +73,10 @@ _NUMBERS = {"commits": OL_VIEW_COMMITS, "records": OL_VIEW_RECORDS, "batches": O
 # --------------------------------------------------------------------------------------------------------------- headers
 
 
-Skim = namedtuple("Skim", ["position", "next_offset", "first_offset", "batches", "max_timestamp", "marks", "damage"])
+Skim = namedtuple(
+    "Skim",
+    ["position", "next_offset", "first_offset", "last_position", "batches", "max_timestamp", "marks", "damage"],
+)
 
 
 cdef object _failure(ol_error *error, bytes path, int64_t position):
@@ -120,8 +123,9 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
 
     Returns:
         Skim: `position` after the last batch that was walked, `next_offset` there (unchanged if there was none),
-        `first_offset`, `batches`, their `max_timestamp` (-1 without batches), `marks`: (position of a batch, a log
-        offset below which none of its records lies), and `damage`: the error that ended the walk.
+        `first_offset` (of the first batch) and `last_position` (in bytes, of the last one; both -1 without batches),
+        `batches`, their `max_timestamp` (-1 without batches), `marks`: (position of a batch, a log offset below which
+        none of its records lies), and `damage`: the error that ended the walk.
 
     Raises:
         StorageError: the file cannot be read.
@@ -131,7 +135,7 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
     cdef ol_file_scan scan
     cdef ol_batch batch
     cdef ol_error error
-    cdef int64_t at = position, first_offset = -1, newest = -1, next_mark = position
+    cdef int64_t at = position, first_offset = -1, last_position = -1, newest = -1, next_mark = position
     cdef int64_t batches = 0
     cdef int64_t begins = 0
     cdef bint judges = next_offset >= 0
@@ -167,6 +171,7 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
                     # The header of a wrapper of magic 0 or 1 names only its last message.
                     begins = batch.base_offset if batch.record_count >= 0 else max(next_offset, 0)
                     next_offset = ol_batch_next_offset(&batch)
+                    last_position = at
                     if first_offset < 0:
                         first_offset = batch.base_offset
                     if batch.max_timestamp > newest:
@@ -185,7 +190,7 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
             break
     finally:
         ol_file_scan_close(&scan)
-    return Skim(at, next_offset, first_offset, batches, newest, marks, damage)
+    return Skim(at, next_offset, first_offset, last_position, batches, newest, marks, damage)
 
 
 def batch_at(path, int64_t position, *, FileSystem file_system=None):

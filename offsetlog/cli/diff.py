@@ -1,32 +1,37 @@
-"""`offsetlog diff`: the changes between two moments."""
+"""`offsetlog diff`: the changes between two moments, or between two directories."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from datetime import datetime
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import typer
 
 import offsetlog
 from offsetlog.cli.arguments import OnlyGroup, OutputFormat, StorePath, Wide
 from offsetlog.cli.changes import COLUMNS, change_rows
-from offsetlog.cli.group_facts import complain_unknown, is_known, number_of
+from offsetlog.cli.group_facts import absent_partitions, complain_unknown, is_known, number_of
 from offsetlog.cli.help import MomentsCommand
 from offsetlog.cli.moments import MOMENTS
-from offsetlog.cli.output import Format, Output, complain
+from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.stores import PartitionCount
-from offsetlog.errors import InvalidArgumentError
+from offsetlog.errors import InvalidArgumentError, PartitionCountError
+from offsetlog.history.comparison import compare_group, compare_tables
 from offsetlog.moments import parse_moment
+from offsetlog.types import Change
 
-HELP = f"""Print what changed between two moments, by group, topic and partition.
+HELP = f"""Print what changed between two moments, or differs between two directories, by group, topic and partition.
 
-PATH is only read. B defaults to now. A position that was only committed again, with the same offset, leader
-epoch and metadata, has not changed.
+The directories are only read. B defaults to now. With --other, A is the moment of PATH and B that of the other
+directory, and both default to now. A position that was only committed again, with the same offset, leader epoch
+and metadata, is not printed.
 
 {MOMENTS} Log offsets need --group.
 
-Exit codes: 0 done, 1 there is no such group, the state of a moment was cleaned away, or damage was
-found, 2 could not be read.
+Exit codes: 0 done, and with --other nothing differs; 1 there is no such group, the state of a moment was cleaned
+away, or damage was found; 2 could not be read; 3 with --other, something differs.
 
 \b
 Examples:
@@ -34,17 +39,17 @@ Examples:
   offsetlog diff data 2026-03-01T02:30 2026-03-01T02:45
   offsetlog diff data -2h now --group billing --format json
   offsetlog diff data offset:1200 --group billing
+  offsetlog diff data --other /backup/data               whether a copy has the same positions
 """
 
 #: So that -2h is a moment, and not the options -2 and -h.
 COMMAND_CLASS = MomentsCommand
 
 
-def _is_known(store: offsetlog.OffsetStore, group: str, *moments: datetime | int | None) -> bool:
-    return is_known(store, group) or any(store.fetch(group, at=moment) for moment in moments)
+Moment = datetime | int | None
 
 
-def _is_later(first: datetime | int | None, second: datetime | int | None) -> bool:
+def _is_later(first: Moment, second: Moment) -> bool:
     if isinstance(first, datetime) and isinstance(second, datetime):
         return first > second
     if isinstance(first, int) and isinstance(second, int):
@@ -52,32 +57,93 @@ def _is_later(first: datetime | int | None, second: datetime | int | None) -> bo
     return first is None and second is not None
 
 
+#: Printed if there is no row: for two moments, for two directories.
+_NOTHING = ("nothing changed", "nothing differs")
+#: The exit code if two directories differ; 1 and 2 are for states that could not be compared.
+DIFFERENT = 3
+
+
+class _State(NamedTuple):
+    """A store and the moment of its state."""
+
+    store: offsetlog.OffsetStore
+    moment: Moment
+
+    def has(self, group: str) -> bool:
+        return is_known(self.store, group) or bool(self.store.fetch(group, at=self.moment))
+
+
+def _changes(before: _State, after: _State, group: str | None) -> list[Change]:
+    if before.store is after.store:
+        return before.store.diff(before.moment, after.moment, group)
+    if group is not None:
+        return compare_group(group, *(state.store.fetch(group, at=state.moment) for state in (before, after)))
+    return compare_tables(*(state.store.to_arrow(at=state.moment) for state in (before, after)))
+
+
+def _open_other(path: Path, partitions: int | None) -> offsetlog.OffsetStore:
+    """Opens the second directory, which may have another number of log partitions; `partitions` if none is recorded."""
+    try:
+        return offsetlog.open(path, read_only=True)
+    except PartitionCountError:
+        if partitions is None:
+            raise
+        return offsetlog.open(path, partitions, read_only=True)
+
+
+def _absent(store: offsetlog.OffsetStore, group: str | None) -> str | None:
+    """Returns a line about the log partitions that a broker's directory lacks, all of whose positions differ."""
+    absent = absent_partitions(store.path, store.partitions)
+    if group is not None:
+        absent = [number for number in absent if number == number_of(store, group)]
+    if not absent:
+        return None
+    return (
+        f"{store.path} lacks {count_text(len(absent), 'log partition')}, the first of them {absent[0]}: their "
+        "positions count as missing there; a broker has only the partitions that it replicates"
+    )
+
+
 def command(
     path: StorePath,
-    before: Annotated[str, typer.Argument(metavar="A", help="The first moment.", show_default=False)],
+    before: Annotated[str | None, typer.Argument(metavar="A", help="The first moment.", show_default=False)] = None,
     after: Annotated[str, typer.Argument(metavar="B", help="The second moment.")] = "now",
+    other: Annotated[
+        Path | None,
+        typer.Option("--other", metavar="DIRECTORY", help="Compare with the state of this log directory."),
+    ] = None,
     group: OnlyGroup = None,
     partitions: PartitionCount = None,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Prints the changes; returns the exit code."""
-    first, second = parse_moment(before), parse_moment(after)
-    for text, moment in ((before, first), (after, second)):
+    if before is None and other is None:
+        raise InvalidArgumentError("there is nothing to compare: give a moment, such as '2h ago', or --other DIRECTORY")
+    texts = ("now" if before is None else before, after)
+    moments = [parse_moment(text) for text in texts]
+    for text, moment in zip(texts, moments, strict=True):
         if group is None and isinstance(moment, int):
             raise InvalidArgumentError(f"{text} needs --group, since each log partition has offsets of its own")
-    if _is_later(first, second):
-        complain(f"{before} is later than {after}: `before` is the later state")
-    with offsetlog.open(path, partitions, read_only=True) as store:
-        changes = store.diff(first, second, group)
-        problems = store.problems()
-        number = None if group is None else number_of(store, group)
-        is_unknown = group is not None and not changes and not _is_known(store, group, first, second)
+    if other is None and _is_later(*moments):
+        complain(f"{texts[0]} is later than {texts[1]}: `before` is the later state")
+    with ExitStack() as opened:
+        stores = [opened.enter_context(offsetlog.open(path, partitions, read_only=True))]
+        if other is not None:
+            stores.append(opened.enter_context(_open_other(other, partitions)))
+        first, second = _State(stores[0], moments[0]), _State(stores[-1], moments[1])
+        changes = _changes(first, second, group)
+        problems = [problem for store in stores for problem in store.problems()]
+        absent = [_absent(each, group) for each in stores if other is not None]
+        number = None if group is None else number_of(first.store, group)
+        is_unknown = group is not None and not changes and not first.has(group) and not second.has(group)
     output = Output(form)
     if not is_unknown or not output.is_text:
-        output.rows(COLUMNS, change_rows(changes), "nothing changed", wide=wide)
+        output.rows(COLUMNS, change_rows(changes), _NOTHING[other is not None], wide=wide)
     if group is not None and is_unknown:
-        complain_unknown(group, path, number)
-    for problem in problems:
-        complain(str(problem))
-    return 1 if problems or is_unknown else 0
+        complain_unknown(group, path if other is None else f"{path} and {other}", number if other is None else None)
+    for problem in [*filter(None, absent), *map(str, problems)]:
+        complain(problem)
+    if problems or is_unknown:
+        return 1
+    return DIFFERENT if changes and other is not None else 0

@@ -316,7 +316,7 @@ def _uses(text: str) -> tuple[Use, ...]:
     return tuple(Use(name, int(rank or 0)) for name, _, rank in (each.partition(":") for each in text.split()))
 
 
-_POSITION = "group topic partition offset leader_epoch metadata commit_timestamp:1 expire_timestamp:2 topic_id:2"
+_POSITION = "group topic partition offset leader_epoch:2 metadata:1 commit_timestamp expire_timestamp:2 topic_id:2"
 _CHANGE = (
     "group topic partition offset_before offset_after step leader_epoch_before:2 leader_epoch_after:2 "
     "metadata_before:1 metadata_after:1 commit_timestamp_before:2 commit_timestamp_after:2 topic_id_before:2 "

@@ -85,7 +85,7 @@ def complain_unknown(group: str, path: Path | str, number: int | None = None) ->
         path: the log directory.
         number: the log partition of the group, None where the caller does not know it.
     """
-    if number is not None and _is_elsewhere(Path(path), number):
+    if number is not None and number in absent_partitions(Path(path), number + 1):
         complain(
             f"log partition {number} of group {name_text(group)} is not in {path}: a broker has only the partitions "
             "that it replicates; take the directory of a broker that has this one, or its other log directories"
@@ -95,10 +95,16 @@ def complain_unknown(group: str, path: Path | str, number: int | None = None) ->
     return 1
 
 
-def _is_elsewhere(path: Path, number: int) -> bool:
-    # A log partition that our own directory does not have yet has no group.
+def absent_partitions(path: Path, count: int) -> list[int]:
+    """Returns the log partitions below `count` that are missing from a broker's directory.
+
+    A directory of this project makes a partition when it is first written, so that none is missing there.
+    """
     directory = LogDirectory(path, FileSystem())
-    return directory.known_properties() is None and number not in directory.partition_numbers()
+    if directory.known_properties() is not None:
+        return []
+    present = {*directory.partition_numbers()}
+    return [number for number in range(count) if number not in present]
 
 
 def number_of(store: offsetlog.OffsetStore, group: str) -> int:

@@ -8,13 +8,20 @@ If no entry can be trusted, the segment is walked from its start.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from offsetlog._native.scan import SegmentScan, batch_at, next_batch, skim
 from offsetlog.directory.segments import SEGMENT
-from offsetlog.errors import CorruptionError, OffsetOutOfRangeError, StorageError, TornTailError
+from offsetlog.errors import (
+    CorruptionError,
+    InsideCommitError,
+    OffsetOutOfRangeError,
+    StorageError,
+    TornTailError,
+)
 from offsetlog.spark.scan.files import Files, PartitionListing, Segment
 from offsetlog.spark.scan.options import OFFSET_MAX
 
@@ -28,6 +35,17 @@ _NEAR_BYTES = 2**16
 _HEAD_SIZE = 12
 _NO_LENGTH = bytes(4)
 _NO_ENTRIES: Entries = np.empty((0, 2), np.int64)
+
+
+class _Walked(NamedTuple):
+    """The end of a walk: its position in bytes, the log offset there, and the position of the last batch before it.
+
+    `offset` and `last` are -1 if no batch was walked, `last` also if there is damage after that batch.
+    """
+
+    position: int
+    offset: int
+    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +241,7 @@ def horizon_at_offset(files: Files, listing: PartitionListing, now: Horizon, off
 
     Raises:
         OffsetOutOfRangeError: the log ends below the offset.
+        InsideCommitError: the offset is inside a commit, of which a state has all or nothing.
     """
     if offset > now.offset:
         raise OffsetOutOfRangeError(
@@ -235,9 +254,41 @@ def horizon_at_offset(files: Files, listing: PartitionListing, now: Horizon, off
     holding = [segment for segment in listing.segments if segment.base_offset <= offset]
     if not holding:
         return Horizon(offset, 0, 0, is_cut=True)
-    start = find_start(files, holding[-1], offset)
-    position = _walk(files, holding[-1], start, now.limit_of(holding[-1]), until=offset)[0]
-    return Horizon(offset, holding[-1].base_offset, position, is_cut=True)
+    segment, limit = holding[-1], now.limit_of(holding[-1])
+    walked = _walk(files, segment, find_start(files, segment, offset), limit, until=offset)
+    commit = _commit_around(files, segment, walked, limit, offset)
+    if commit is not None:
+        before, after = commit
+        raise InsideCommitError(
+            f"at: log offset {offset} of log partition {listing.number} lies inside a commit, which is never split; "
+            f"log offset {before} ends before this commit, {after} after it",
+            before=before,
+            after=after,
+            path=segment.path,
+            log_offset=offset,
+        )
+    return Horizon(offset, segment.base_offset, walked.position, is_cut=True)
+
+
+def _commit_around(
+    files: Files, segment: Segment, walked: _Walked, limit: int, offset: int
+) -> tuple[int, int] | None:
+    """Returns the log offsets before and after the commit that a log offset is inside, None if it is in none."""
+    if walked.last >= 0 and offset < walked.offset:
+        around = batch_at(segment.path, walked.last, file_system=files.native)
+        return None if around is None else (around[0], around[1] + 1)  # the task reports a damaged one
+    if walked.position >= (segment.size if limit < 0 else limit):
+        return None
+    # The header of a compressed set of magic 0 or 1 names only its last message, so the walk ended before the set.
+    columns = ["log_offset", "last_offset"]
+    with SegmentScan(segment.path, "records", columns, file_system=files.native, position=walked.position) as scan:
+        try:
+            first = scan.read(1)
+        except CorruptionError:
+            return None  # the task reports it
+    if first is None or first.num_rows == 0 or first.column("log_offset")[0].as_py() >= offset:
+        return None
+    return first.column("log_offset")[0].as_py(), first.column("last_offset")[0].as_py() + 1
 
 
 def horizon_at_time(files: Files, listing: PartitionListing, now: Horizon, timestamp: int) -> Horizon:
@@ -247,13 +298,13 @@ def horizon_at_time(files: Files, listing: PartitionListing, now: Horizon, times
         limit = now.limit_of(segment)
         size = segment.size if limit < 0 else limit
         start = _old_enough(files, segment, timestamp)
-        position, behind = _walk(files, segment, start, limit, until_timestamp=timestamp)
-        if behind < 0 < start[0]:
-            position, behind = _walk(files, segment, (0, segment.base_offset), limit, until_timestamp=timestamp)
-        if behind >= 0:
-            offset = behind
-        if position < size:
-            return Horizon(offset, segment.base_offset, position, is_cut=True)
+        walked = _walk(files, segment, start, limit, until_timestamp=timestamp)
+        if walked.offset < 0 < start[0]:
+            walked = _walk(files, segment, (0, segment.base_offset), limit, until_timestamp=timestamp)
+        if walked.offset >= 0:
+            offset = walked.offset
+        if walked.position < size:
+            return Horizon(offset, segment.base_offset, walked.position, is_cut=True)
     return Horizon(now.offset, now.base_offset, now.position, is_cut=True)
 
 
@@ -285,9 +336,9 @@ def _walk(
     *,
     until: int = OFFSET_MAX,
     until_timestamp: int = OFFSET_MAX,
-) -> tuple[int, int]:
-    """Walks over headers and skips damage; returns where the walk ended, and the log offset there (-1: none)."""
-    (position, begins), offset = start, -1
+) -> _Walked:
+    """Walks over headers and skips damage."""
+    (position, begins), offset, last = start, -1, -1
     fs = files.native
     while True:
         found = skim(
@@ -301,21 +352,22 @@ def _walk(
         )
         position = found.position
         if found.batches:
-            offset = max(found.next_offset, offset)
+            offset, last = max(found.next_offset, offset), found.last_position
         size = segment.size if limit < 0 else limit
         if position >= size:
-            return position, offset
+            return _Walked(position, offset, last)
         timestamp = _timestamp_at(files, segment, position)
         # A header may seem too young because it is damaged.
         if timestamp is not None and (found.damage is None or timestamp > until_timestamp):
-            return position, offset
+            return _Walked(position, offset, last)
+        last = -1
         follows = next_batch(segment.path, position, max(offset, 0), limit=limit, file_system=fs)
         if timestamp is not None:
             # Only the base offset is damaged, and the batch is old enough: its records are below those that follow.
             following = None if follows is None else batch_at(segment.path, follows, file_system=fs)
             offset = max(offset, begins) + 1 if following is None else max(offset, following[0])
         if follows is None:
-            return size, offset
+            return _Walked(size, offset, last)
         position = follows
 
 
