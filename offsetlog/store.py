@@ -479,10 +479,7 @@ class OffsetStore(OnePosition, StoreContext):
         return self._timeline.history(group, topic, partition)
 
     def group_history(self, group: str) -> dict[TopicPartition, History]:
-        """Returns the records of every position of a group that the log still holds, sorted by position.
-
-        A group that does not exist has none.  Raises as `history`.
-        """
+        """Returns the history of each position of a group, sorted by position.  Raises as `history`."""
         return self._timeline.group_history(group)
 
     def diff(
