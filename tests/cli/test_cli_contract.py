@@ -100,6 +100,7 @@ CALLS: dict[str, Callable[[Path], list[object]]] = {
     "delete": lambda path: ["delete", path, "billing", "orders:0", "--yes"],
     "delete --dry-run": lambda path: ["delete", path, "billing", "--dry-run"],
     "history": lambda path: ["history", path, "billing", "orders", "0"],
+    "history GROUP": lambda path: ["history", path, "billing"],
     "diff": lambda path: ["diff", path, "offset:1", "--group", "billing"],
     "rewinds": lambda path: ["rewinds", path],
     "restore": lambda path: ["restore", path, "billing", "--at", "offset:1", "--yes"],
@@ -203,7 +204,10 @@ def test_the_fields_of_every_command_are_those_of_the_table(data, capsys, name, 
 
 @pytest.mark.parametrize(
     "name",
-    ["offsets", "groups", "transactions", "dump", "verify", "fetch", "history", "diff", "rewinds", "undelete --list"],
+    [
+        "offsets", "groups", "transactions", "dump", "verify", "fetch", "history", "history GROUP", "diff", "rewinds",
+        "undelete --list",
+    ],
 )
 def test_every_format_has_the_same_values(data, capsys, name, monkeypatch):
     monkeypatch.setattr("offsetlog.directory.listing.wall_ms", lambda: 1_900_000_000_000)
@@ -254,6 +258,7 @@ NAMING = {
     "fetch of a topic": lambda path: ["fetch", path, "nobody", "orders:0"],
     "fetch at": lambda path: ["fetch", path, "nobody", "--at", "offset:1"],
     "history": lambda path: ["history", path, "nobody", "orders", "0"],
+    "history of a group": lambda path: ["history", path, "nobody"],
     "diff": lambda path: ["diff", path, "offset:1", "--group", "nobody"],
     "rewinds": lambda path: ["rewinds", path, "--group", "nobody"],
     "delete": lambda path: ["delete", path, "nobody", "--yes"],

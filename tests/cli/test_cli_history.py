@@ -97,8 +97,24 @@ def test_history_of_nothing(data, capsys):
     assert (code, out) == (1, "")
     assert err == "offsetlog: the log holds no record of orders:9 of group billing\n"
     assert rows(capsys, "history", data, "nobody", "orders", 0, code=1) == []
-    assert call(capsys, "history", data, "billing", "orders")[0] == 2
     assert call(capsys, "history", data.parent / "nowhere", "billing", "orders", 0)[0] == 2
+
+
+def test_history_of_a_group_and_of_a_topic(data, capsys):
+    """The rows of all positions in the order of the log, each as its own history shows it."""
+    with offsetlog.open(data, durability="process") as store:
+        store.commit("billing", {TopicPartition("bills", 3): 1, ORDERS[2]: 10})
+    found = rows(capsys, "history", data, "billing")
+    assert [row["log_offset"] for row in found] == sorted(row["log_offset"] for row in found)
+    places = {(row["topic"], row["partition"]) for row in found}
+    assert places == {("orders", 0), ("orders", 1), ("orders", 2), ("bills", 3)}
+    for topic, partition in places:
+        alone = rows(capsys, "history", data, "billing", topic, partition)
+        named = [{"topic": topic, "partition": partition, **row} for row in alone]
+        assert [row for row in found if (row["topic"], row["partition"]) == (topic, partition)] == named
+    assert rows(capsys, "history", data, "billing", "orders") == [row for row in found if row["topic"] == "orders"]
+    code, _, err = call(capsys, "history", data, "billing", "letters")
+    assert (code, err) == (1, "offsetlog: the log holds no record of topic letters of group billing\n")
 
 
 def test_history_on_a_terminal(data):
