@@ -258,7 +258,7 @@ def test_the_manual_has_the_signature_of_open():
 
 def test_the_calls_about_the_past_are_shown_with_their_arguments():
     shown = re.findall(r"^\| `(\w+\(.*?\))` \|", (ROOT / "docs/history.md").read_text(), re.MULTILINE)
-    names = ("history", "fetch", "to_arrow", "diff", "restore", "rewinds", "deletions", "undelete")
+    names = ("history", "group_history", "fetch", "to_arrow", "diff", "restore", "rewinds", "deletions", "undelete")
     assert shown == [call_of(getattr(offsetlog.OffsetStore, name)) for name in names]
 
 
