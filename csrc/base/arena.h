@@ -20,7 +20,7 @@ typedef struct ol_arena {
     size_t capacity;            /* bytes */
 } ol_arena;
 
-/* Makes room for `size` more bytes, all zero, and counts them as used.  OL_NO_MEMORY: nothing
+/* Extends the arena by `size` zeroed bytes and counts them as used.  OL_NO_MEMORY: nothing
  * changed. */
 int ol_arena_extend(ol_arena *arena, size_t size, ol_error *error) OL_NODISCARD;
 void ol_arena_free(ol_arena *arena);
@@ -28,8 +28,8 @@ void ol_arena_free(ol_arena *arena);
 /* Bytes of memory (not address space) that the arena holds. */
 uint64_t ol_arena_resident(const ol_arena *arena);
 
-/* For tests: makes the n-th next ol_arena_extend of the process, and every one after it, fail;
- * negative: never. */
+/* For tests: lets `calls` more calls of ol_arena_extend in this process succeed and makes every
+ * later one fail.  A negative number switches the failures off. */
 void ol_arena_fail_after(int64_t calls);
 
 #endif

@@ -1,9 +1,9 @@
 /* format/record_put: encodes one record of a batch of magic 2 (docs/format/batches.md §2.2).
  *
- * It is inline, since a commit per message is one record a batch. ol_record_put_start writes a
- * record up to and including the key length; then come the key, ol_record_put_value_size, the
- * value, and ol_record_put_headers.  Each returns the position after its output; the caller has
- * ensured the room.  Locks: none.
+ * The functions are inline, because an application that commits after each message writes one
+ * record per batch. ol_record_put_start writes a record up to and including the key length; then
+ * come the key, ol_record_put_value_size, the value, and ol_record_put_headers.  Each returns the
+ * position after its output; the caller has checked that it fits.  Locks: none.
  */
 #ifndef OL_FORMAT_RECORD_PUT_H
 #define OL_FORMAT_RECORD_PUT_H
@@ -13,8 +13,8 @@
 #include "base/base.h"
 #include "base/bytes.h"
 
-/* Size of a record after its length; key_size and value_size are -1 for null, headers_size is that
- * of the encoded headers without their count. */
+/* Returns the size of a record without its length field. key_size and value_size are -1 for null;
+ * headers_size is the size of the encoded headers without their count. */
 static inline size_t ol_record_body_size(int64_t timestamp_delta, int32_t offset_delta,
                                          int64_t key_size, int64_t value_size, int32_t header_count,
                                          size_t headers_size) {
