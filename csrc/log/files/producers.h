@@ -55,7 +55,8 @@ typedef struct ol_producers {
 void ol_producers_free(ol_producers *producers);
 void ol_producers_clear(ol_producers *producers);
 
-/* Makes room for `additional` producers, so that as many applied batches cannot fail for memory. */
+/* Reserves memory for `additional` producers, so that applying as many batches cannot fail for lack
+ * of memory. */
 int ol_producers_reserve(ol_producers *producers, size_t additional, ol_error *error) OL_NODISCARD;
 
 /* O(1); NULL when unknown.  Valid until the next change. */
@@ -70,9 +71,9 @@ typedef struct ol_producers_change {
     ol_aborted_transaction transaction;
 } ol_producers_change;
 
-/* Applies the next batch of the log; it decodes a marker by itself.  Batches without a producer id,
- * markers of other types and emptied control batches change nothing. `change` may be NULL.
- * OL_CORRUPT when a marker does not decode, OL_NO_MEMORY; nothing changed then. */
+/* Applies the next batch of the log; if it is a marker, decodes it.  Batches without a producer id,
+ * markers of other types and emptied control batches change nothing.  `change` may be NULL.  Fails
+ * with OL_CORRUPT when a marker does not decode, or with OL_NO_MEMORY; nothing has changed then. */
 int ol_producers_apply(ol_producers *producers, const ol_batch *batch, ol_producers_change *change,
                        ol_error *error) OL_NODISCARD;
 
@@ -81,15 +82,16 @@ int ol_producers_apply_marker(ol_producers *producers, const ol_batch *batch, ol
                               int32_t coordinator_epoch, ol_producers_change *change,
                               ol_error *error) OL_NODISCARD;
 
-/* Highest producer id seen since the state was empty or decoded (a snapshot holds only those that
- * had not expired), -1 none. */
+/* Returns the highest producer id seen since the state was empty or decoded (a snapshot holds only
+ * producers that had not expired), -1 none. */
 int64_t ol_producers_highest_id(const ol_producers *producers);
 
-/* First offset of the oldest open transaction, -1 when none is open: the last stable offset is
- * this, else the watermark. */
+/* Returns the first offset of the oldest open transaction, which is the last stable offset. -1:
+ * none is open, and the last stable offset is the watermark. */
 int64_t ol_producers_first_open_offset(const ol_producers *producers);
 
-/* Returns whether one more producer would make the map grow: the time to expire some. */
+/* Returns whether one more producer would make the map grow; the caller should expire some
+ * first. */
 bool ol_producers_is_full(const ol_producers *producers);
 
 /* Removes the producers without an open transaction whose timestamp lies `expiration_ms` or more
@@ -97,7 +99,7 @@ bool ol_producers_is_full(const ol_producers *producers);
 size_t ol_producers_expire(ol_producers *producers, int64_t now_ms, int64_t expiration_ms,
                            int64_t kept_id);
 
-/* Adds a producer that the map lacks and for which room was made.  Its open transaction, if it has
+/* Adds a producer that the map lacks, after ol_producers_reserve.  Its open transaction, if it has
  * one, is put last; the caller sorts.  For the decoder of snapshots only. */
 void ol_producers_restore(ol_producers *producers, const ol_producer *entry);
 
@@ -109,9 +111,9 @@ int ol_producers_encode(const ol_producers *producers, uint8_t **bytes, size_t *
  * negative producer id or one that appears twice; OL_UNSUPPORTED for another version. */
 int ol_producers_decode(ol_producers *producers, ol_slice bytes, ol_error *error) OL_NODISCARD;
 
-/* The snapshot file at `path` (its name: log/files/names.h).  A crash may leave a cut file, which
- * its CRC shows; `flush` makes it durable before the call returns (the caller flushes the
- * directory). */
+/* Load and store the snapshot file at `path` (its name: log/files/names.h).  A crash may leave a
+ * truncated file, which the CRC detects.  `flush` makes the file durable before the call returns;
+ * the caller flushes the directory. */
 int ol_producers_load(ol_producers *producers, ol_fs *fs, const char *path,
                       ol_error *error) OL_NODISCARD;
 int ol_producers_store(const ol_producers *producers, ol_fs *fs, const char *path, bool flush,
