@@ -452,12 +452,13 @@ int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, si
                                int64_t producer_id, int16_t producer_epoch,
                                ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
-/* Makes the partition OL_FAILED: every later call is refused, and every waiting one is woken with
- * that. */
+/* Makes the partition OL_FAILED: every later call is refused, and every waiting one returns
+ * OL_FAILED. */
 void ol_partition_fail(ol_partition *partition);
 
-/* The greatest timestamp of a batch that was loaded or written.  A clock that shows an earlier time
- * is wrong, or was then.  0 where there is no batch.  Takes the writer lock. */
+/* The greatest timestamp of a batch that was loaded or written.  If a clock shows an earlier time,
+ * it is wrong now, or was wrong when that batch was written. 0 if there is no batch.  Takes the
+ * writer lock. */
 int64_t ol_partition_newest_timestamp(ol_partition *partition);
 
 #endif

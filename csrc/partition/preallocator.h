@@ -9,10 +9,10 @@
  * written during one interval and one flush, or two flushes if one was running when the next was
  * due.
  *
- * Locks: list_lock covers the list of partitions, wake_lock the sleep.  Each is held for moments
- * only and no lock is taken under it, so that adding a partition or kicking the thread never waits
- * for a file; removing a partition waits while that one is prepared.  After fork the child has no
- * such thread: it calls ol_preallocator_abandon.
+ * Locks: list_lock covers the list of partitions, wake_lock the sleep.  Each is held only briefly,
+ * and no lock is taken under it, so adding a partition or kicking the thread never waits for a
+ * file; removing a partition waits while that one is prepared.  After fork the child has no such
+ * thread: it calls ol_preallocator_abandon.
  */
 #ifndef OL_PARTITION_PREALLOCATOR_H
 #define OL_PARTITION_PREALLOCATOR_H
@@ -24,9 +24,9 @@ enum { OL_PREALLOCATOR_POLL_MS = 2, OL_PREALLOCATOR_IDLE_POLLS = 64 };
 
 typedef struct ol_preallocator ol_preallocator;
 
-/* `flusher` (may be NULL) flushes the logs that want it (ol_log_wants_flush), and every
- * `flush_interval_ms` (0: never) those with something unflushed; it is stopped after the
- * preallocator. */
+/* Starts the thread.  `flusher` (may be NULL) flushes the logs that want it (ol_log_wants_flush)
+ * and, every `flush_interval_ms` (0: never), those with something unflushed.  Stop the flusher
+ * after the preallocator. */
 int ol_preallocator_start(ol_preallocator **preallocator, ol_flusher *flusher,
                           int64_t flush_interval_ms, ol_error *error) OL_NODISCARD;
 

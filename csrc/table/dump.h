@@ -30,14 +30,14 @@ enum { OL_TABLE_SECTIONS = 21, OL_TABLE_NUMBERS_SIZE = 228 * 8 };
 /* The name of each section, by index. */
 const char *ol_table_section_name(int index);
 
-/* The arenas, always in the same order.  In a table just created they are empty: the caller fills
- * them, or lets them adopt a mapping. */
+/* Returns the arenas, always in the same order.  In a table just created they are empty: the caller
+ * fills them, or lets them adopt a mapping. */
 void ol_table_sections(ol_table *table, ol_table_section sections[OL_TABLE_SECTIONS]);
 
 void ol_table_put_numbers(const ol_table *table, uint8_t numbers[OL_TABLE_NUMBERS_SIZE]);
 
-/* The other direction, for a table whose arenas are filled; nothing is validated.  False: a number
- * does not fit its field. */
+/* Sets the numbers of a table whose arenas are filled, without validating anything.  False: a
+ * number does not fit its field. */
 bool ol_table_take_numbers(ol_table *table, const uint8_t numbers[OL_TABLE_NUMBERS_SIZE]);
 
 /* Takes a table into use after its arenas were filled: sets the numbers and validates everything

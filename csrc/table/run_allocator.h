@@ -2,7 +2,7 @@
  *
  * Units lie in pages of 128, each with a bitmap of its free units, so neighbouring holes join by
  * themselves.  A page is listed by its longest free run; a run of n comes from the page whose
- * longest hole fits it best.
+ * longest free run fits it best.
  *
  * There are two kinds.  Free runs have 1 to 32 units and lie anywhere in a page.  Aligned runs have
  * 1, 2 or 4 units and lie at a multiple of their length.  Units are left over only beside a live
@@ -52,8 +52,8 @@ void ol_run_allocator_free(ol_run_allocator *run_allocator, uint32_t index, unsi
 
 uint64_t ol_run_allocator_resident(const ol_run_allocator *run_allocator);
 
-/* Asserts that lists and bitmaps agree.  The second says whether a unit is free, for the owner's
- * own checks. */
+/* The first function asserts that lists and bitmaps agree.  The second returns whether a unit is
+ * free, for the owner's own checks. */
 void ol_run_allocator_verify(const ol_run_allocator *run_allocator);
 bool ol_run_allocator_is_free(const ol_run_allocator *run_allocator, uint32_t index);
 

@@ -98,7 +98,7 @@ static inline uint32_t ol_table_find_pair(const ol_table *table, const ol_pair_n
 /* First pair of a group, or 0. */
 uint32_t ol_table_find_group(const ol_table *table, ol_slice group, uint64_t group_hash);
 
-/* The number of ones in a chunk's bitmap: sixteen answers of four bits. */
+/* Returns the number of ones in a chunk's bitmap, from a constant of sixteen 4-bit answers. */
 static inline unsigned ol_table_ones(uint32_t bitmap) {
     return 0x4332322132212110u >> (bitmap * 4) & 7;
 }
@@ -135,8 +135,8 @@ static inline bool ol_table_has_id(const ol_table *table, uint32_t string,
     return own != NULL && memcmp(own, topic_id, OL_STRING_ID_SIZE) == 0;
 }
 
-/* Whether the cell can take the value by plain stores; *metadata is then its last field's new
- * value. */
+/* Returns whether the cell can take the value by plain stores; *metadata is then the new value of
+ * its last field. */
 static inline bool ol_table_is_plain(const ol_table *table, uint32_t pair, const ol_cell *cell,
                                      const ol_position_value *value, uint32_t *metadata) {
     uint32_t string = cell->metadata & OL_CELL_METADATA;
@@ -157,7 +157,8 @@ static inline bool ol_table_is_plain(const ol_table *table, uint32_t pair, const
 /* table/copy.c */
 void ol_table_mark_page(ol_table *table, const ol_cell *cell);
 
-/* Before or after each change of a cell, or of cells of one run: these lie in one page. */
+/* Called before or after each change of a cell, or of cells of one run, which are all in one
+ * page. */
 static inline void ol_table_mark(ol_table *table, const ol_cell *cell) {
     if (OL_UNLIKELY(table->copied_pages != 0)) ol_table_mark_page(table, cell);
 }
@@ -174,7 +175,7 @@ static inline void ol_table_store_plain(ol_table *table, ol_cell *cell,
 
 /* ------------------------------------------------------------------------------ pairs and cells */
 
-/* Derives the seeds of all its hashes from one. */
+/* Derives the seeds of all hashes of the table from one seed. */
 void ol_table_set_seed(ol_table *table, uint64_t seed);
 
 /* Adds a pair that does not exist yet, without cells: the caller adds one or frees the pair. */
@@ -183,13 +184,13 @@ int ol_table_add_pair(ol_table *table, const ol_pair_name *name, uint32_t *pair,
 void ol_table_free_pair(ol_table *table, uint32_t pair);
 void ol_table_init_pairs(ol_table *table);
 
-/* Adds an absent cell at a place without a cell. */
+/* Adds an absent cell for a partition that has no cell. */
 int ol_table_add_cell(ol_table *table, uint32_t pair, int32_t partition, ol_cell **cell,
                       ol_error *error) OL_NODISCARD;
 /* Frees an absent cell, and the pair with its last one. */
 void ol_table_free_cell(ol_table *table, uint32_t pair, int32_t partition);
 
-/* ol_table_put for a pair that was looked up; 0: there is none. */
+/* Does what ol_table_put does, for a pair that was looked up (0: there is none). */
 int ol_table_put_at(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition,
                     const ol_position_value *value, ol_error *error) OL_NODISCARD;
 /* Frees a pair if it has no cell; returns whether it did. */

@@ -105,11 +105,11 @@ void ol_fault_disk_flush_all_names(ol_fault_disk *disk);
 /* Records a write to [from, to), so that the next flush stores its pages. */
 void ol_fault_node_touch(ol_fault_node *node, size_t from, size_t to);
 void ol_fault_node_cut(ol_fault_node *node, size_t size);
-/* Whether the blocks of [0, to) are allocated; ol_fault_node_allocate allocates them. */
+/* Returns whether the blocks of [0, to) are allocated; ol_fault_node_allocate allocates them. */
 bool ol_fault_node_is_allocated(const ol_fault_node *node, size_t to);
 void ol_fault_node_allocate(ol_fault_node *node, size_t to);
 int ol_fault_node_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error *error) OL_NODISCARD;
-/* Makes the pages of [from, to) durable, and a pending size no further than they reach. */
+/* Makes the pages of [from, to) durable, and a pending size only as far as these pages reach. */
 int ol_fault_node_flush_range(ol_fault_disk *disk, ol_fault_node *node, size_t from, size_t to,
                               ol_error *error) OL_NODISCARD;
 /* Records a failed flush: dirty pages become clean without being durable. */

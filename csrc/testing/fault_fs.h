@@ -16,11 +16,11 @@
  * - A page of 4 KiB that was written since the last flush holds its new or its old content, each
  *   page for itself, or a content that ol_fault_fs_write_back let through in between.
  * - An unflushed change of size is kept or lost.  If it is lost, so are the pages after the old
- *   size; if a file was cut and has grown again, the cut bytes come back only if the cut itself is
- *   lost.
- * - Names live in a journal: of the creates, renames and removes that no flush of their directory
- *   covers, a prefix (in the order of the calls) survives. A file whose name is lost is lost with
- *   all its bytes, flushed or not.
+ *   size; if a file was truncated and has grown again, the removed bytes come back only if the
+ *   truncation itself is lost.
+ * - Names are kept in a journal of the creates, renames and removes that no flush of their
+ *   directory covers; a prefix of it (in the order of the calls) survives.  A file whose name is
+ *   lost is lost with all its bytes, flushed or not.
  * - A flush of a range makes its pages durable, and a pending growth no further than the range.
  * - Times of files are those of the real ones, and are not materialized.
  * - After a failed flush the dirty pages count as clean, as in Linux: a later successful flush
@@ -71,26 +71,26 @@ void ol_fault_fs_fill(ol_fs *fs, int64_t operation);
 /* Whether the next operation meets a full disk. */
 bool ol_fault_fs_is_full(ol_fs *fs);
 
-/* The number of reads so far.  The read with that number fails once with `sys_errno`, and reads
- * nothing; 0 cancels the order. */
+/* The first function returns the number of reads so far.  The second makes the read with a given
+ * number fail once with `sys_errno` and read nothing; 0 cancels the order. */
 int64_t ol_fault_fs_reads(ol_fs *fs);
 void ol_fault_fs_fail_read(ol_fs *fs, int64_t read, int sys_errno);
 
-/* The same for calls that fault in pages before a store. */
+/* The same two functions for calls that fault in pages before a store. */
 int64_t ol_fault_fs_populates(ol_fs *fs);
 void ol_fault_fs_fail_populate(ol_fs *fs, int64_t populate, int sys_errno);
 
-/* The disk cannot read [from, to) of the file that has this name now, until it is given an empty
- * range: a read returns the bytes before them and fails with EIO.  Writes and flushes work. */
+/* Makes [from, to) of the file that has this name now unreadable, until it is called with an empty
+ * range: a read returns the bytes before the range and fails with EIO.  Writes and flushes work. */
 int ol_fault_fs_spoil(ol_fs *fs, const char *path, int64_t from, int64_t to, ol_error *error)
     OL_NODISCARD;
 
-/* Cuts the file that has this name, as another program would, even while it is open. */
+/* Truncates the file that has this name, as another program would, even while it is open. */
 int ol_fault_fs_shrink(ol_fs *fs, const char *path, int64_t size, ol_error *error) OL_NODISCARD;
 
 /* Lets the kernel write back by itself: each dirty page becomes durable as it is now, or not, by a
- * draw from `seed`; sizes and names stay pending.  Gives crash states in which a page is older than
- * its newest content and newer than its last flush. */
+ * draw from `seed`; sizes and names stay pending.  This gives crash states in which a page is older
+ * than its newest content and newer than its last flush. */
 int ol_fault_fs_write_back(ol_fs *fs, uint64_t seed, ol_error *error) OL_NODISCARD;
 
 /* Writes into `target` (an existing, empty directory outside the root) one state that the disk
@@ -99,7 +99,7 @@ int ol_fault_fs_write_back(ol_fs *fs, uint64_t seed, ol_error *error) OL_NODISCA
 int ol_fault_fs_materialize(ol_fs *fs, const char *target, uint64_t seed, ol_error *error)
     OL_NODISCARD;
 
-/* The same after a kill of the process: the state has everything that reached the page cache. */
+/* Writes the state after a kill of the process: it has everything that reached the page cache. */
 int ol_fault_fs_materialize_all(ol_fs *fs, const char *target, ol_error *error) OL_NODISCARD;
 
 #endif

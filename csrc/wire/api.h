@@ -1,6 +1,6 @@
 /* wire/api: the requests of Kafka's protocol that the server knows, and the schemas of both sides.
  *
- * All is constant.  Locks: none.
+ * Everything here is constant.  Locks: none.
  */
 #ifndef OL_WIRE_API_H
 #define OL_WIRE_API_H
