@@ -16,7 +16,7 @@ static size_t next(const ol_int64_map *map, size_t at) {
     return (at + 1) & (map->capacity - 1);
 }
 
-/* The place of the key, or the free place where it would be put. */
+/* Returns the place of the key, or the free place where it would be put. */
 static size_t find(const ol_int64_map *map, uint64_t key) {
     size_t at = home_of(map, key);
     while (map->entries[at].value != 0 && map->entries[at].key != key) at = next(map, at);

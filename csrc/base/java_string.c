@@ -97,7 +97,8 @@ static OL_NOINLINE uint32_t hash_any(uint32_t hash, const uint8_t *p, size_t lef
 
 static uint32_t hash_short(const uint8_t *p, size_t size) {
     if (size < 4) return hash_any(0, p, size);
-    /* Two overlapping halves; the bytes in both land on the same place. */
+    /* The word is joined from two halves, which may overlap; bytes that are in both get the same
+     * position. */
     uint64_t word = read32(p + size - 4) << 32 | read32(p) << (8 * (8 - size));
     return OL_LIKELY((word & ASCII_MASK) == 0) ? hash_eight(word) : hash_any(0, p, size);
 }

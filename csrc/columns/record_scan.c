@@ -7,8 +7,8 @@
 #include "columns/usual_commits.h"
 #include "log/batch_rules.h"
 
-/* The fast path has a fixed cost for each column, which a batch with fewer records does not earn
- * back (docs/evidence.md, the scan by itself). */
+/* The fast path has a fixed cost for each column, which pays off only with this many records per
+ * column (docs/evidence.md, the scan by itself). */
 enum { COLUMNS_PER_RECORD = 5 };
 
 /* ----------------------------------------------------------------------------------------- text */
@@ -276,7 +276,7 @@ static int64_t first_offset(ol_records walk) {
     return is_empty ? walk.batch.base_offset : record.offset;
 }
 
-/* Where all rows of the batch have room in the block, the walk that makes them checks as well. */
+/* If all rows of the batch fit the block, the walk that makes the rows also does the check. */
 static int check_unless_it_fits(ol_record_scan *scan, const ol_record_block *block,
                                 ol_error *error) {
     int32_t count = scan->records.batch.record_count;
@@ -353,8 +353,8 @@ static void take_back(ol_record_scan *scan, ol_record_block *block) {
     ol_record_scan_close(scan);
 }
 
-/* Called before rows are returned of a batch that has records left: checks the rest of it.  Damage
- * drops the rows and takes precedence over `status`. */
+/* Called before rows of a batch that has records left are returned: checks the rest of the batch.
+ * Damage drops the rows and takes precedence over `status`. */
 static int check_rest(ol_record_scan *scan, ol_record_block *block, int status, bool *refused,
                       ol_error *error) {
     ol_error damage;
@@ -377,8 +377,8 @@ static bool is_asked_commit(const void *scan, const ol_usual_commit *commit) {
     return is_asked(scan, &key);
 }
 
-/* Puts records of the open batch while they have the usual form.  Where that ends, and where their
- * rows have no room, the records after are taken one at a time. */
+/* Puts records of the open batch while they have the usual form.  When that form ends, or their
+ * rows do not fit, the following records are taken one at a time. */
 static void report_many(ol_record_scan *scan, ol_record_block *block) {
     ol_usual_commits commits;
     ol_usual_rows rows = {.outcome = scan->outcome,
@@ -419,8 +419,7 @@ static int report_records(ol_record_scan *scan, ol_record_block *block, bool *re
         if (record.offset < scan->first || record.offset >= scan->until) continue;
         status = report_any(scan, block, &record, refused, error);
         if (status == OL_LIMIT && block->count > 0) {
-            /* The block has no room for these bytes: the record becomes the first of the next
-             * block. */
+            /* These bytes do not fit the block: the record becomes the first of the next block. */
             scan->records.cursor = cursor;
             scan->records.previous_offset = previous_offset;
             scan->records.remaining = remaining;
@@ -432,8 +431,7 @@ static int report_records(ol_record_scan *scan, ol_record_block *block, bool *re
     return check_rest(scan, block, OL_OK, refused, error);
 }
 
-/* Returns whether the batches before the next one reach to `first`: those that end below it do not
- * matter. */
+/* Returns whether the walk has reached `first`; batches that end below it do not matter. */
 static bool is_entered(const ol_record_scan *scan) {
     return scan->next_offset >= scan->first;
 }
@@ -455,8 +453,8 @@ static int judge_order(ol_record_scan *scan, ol_batch *batch, ol_error *error) {
     return status == OL_OK ? ol_batch_check_follows(batch, scan->next_offset, error) : status;
 }
 
-/* No CRC covers the base offset, and a wrong one may end the scan or have the batch left out.
- * OL_END: *batch and what follows lie at or above `until`. */
+/* No CRC covers the base offset, and a wrong one could end the scan or make it skip the batch.
+ * OL_END: *batch and everything that follows are at or above `until`. */
 static int judge(ol_record_scan *scan, ol_batch *batch, ol_error *error) {
     ol_batch_bounds bounds = {.next_offset = scan->next_offset,
                               .limit = scan->segment_limit > 0 ? scan->segment_limit : INT64_MAX,
@@ -498,7 +496,7 @@ static int next_batch(ol_record_scan *scan, ol_record_block *block, ol_error *er
 int ol_record_scan_fill(ol_record_scan *scan, ol_record_block *block, bool *refused,
                         ol_error *error) {
     *refused = false;
-    /* The previous block may have had no room for strings. */
+    /* The strings may not have fit the previous block. */
     if (scan->is_open && block->count == 0) scan->takes_many = takes_many(scan, block);
     while (block->count < block->capacity) {
         int status = OL_OK;

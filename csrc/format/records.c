@@ -145,7 +145,7 @@ static OL_NOINLINE int check_headers(const ol_records *records, const uint8_t *p
     for (int32_t i = 0; i < count; i++) {
         ol_slice key, value;
         const uint8_t *start = p;
-        /* OL_END comes when the bytes end before the count is reached. */
+        /* OL_END is returned when the bytes end before the count is reached. */
         if (ol_record_header_next(&p, end, &key, &value, error) != OL_OK) {
             return refuse(records, start, error, "a header of a record is cut", i);
         }
@@ -232,7 +232,8 @@ bool ol_records_sole(const ol_batch *batch, ol_record *record) {
     const uint8_t *p = batch->data + OL_BATCH_AT_RECORDS, *end = batch->data + batch->size;
     int32_t length, header_count;
     p = read_size(p, end, &length);
-    /* Attributes, the two deltas, of one byte each, and at least as many for the key. */
+    /* The record has attributes, the two deltas of one byte each, and at least one byte for the
+     * key's size. */
     if (p == NULL || length != end - p || length < 4 || p[1] >= 0x80 || p[2] != 0) return false;
     record->attributes = (int8_t)p[0];
     record->timestamp = batch->attributes & OL_ATTRIBUTE_LOG_APPEND_TIME

@@ -155,8 +155,8 @@ static int decode_array(decoder *d, const ol_field *field, int depth) {
 static int decode_field(decoder *d, const ol_field *field, int depth) {
     if (field->kind == OL_FIELD_ARRAY) return decode_array(d, field, depth);
     if (field->kind == OL_FIELD_STRUCT && field->nullable) {
-        /* A struct that may be null begins with a byte: negative means null in the struct's place,
-         * 0 means null in a tag. */
+        /* A struct that may be null begins with a byte.  Null is a negative byte in an untagged
+         * struct and 0 in a tagged one. */
         if (left(d) < 1) return refuse(d, field, "is cut");
         int8_t presence = (int8_t)*d->p++;
         if (field->tagged ? presence == 0 : presence < 0) return REPORT(d, null_value, field);

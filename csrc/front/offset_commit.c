@@ -28,7 +28,7 @@ static bool reserve_items(ol_front *front, size_t count) {
     return true;
 }
 
-/* The topic, which no other part of the request has named. */
+/* Returns the topic, unless another part of the request has already named it. */
 static ol_known_topic *topic_of(reading *work, const ol_value *topic) {
     ol_front *front = work->front;
     ol_known_topic *known =

@@ -310,7 +310,8 @@ static int consider_live(live_comparison *work, ol_difference *at, const ol_comp
     return at->right.is_there ? OL_OK : add(work->found, at, error);
 }
 
-/* Positions group by group, since only that walk can go on after the table has changed. */
+/* Compares positions group by group, because only that walk can continue after the table has
+ * changed. */
 static int compare_live_groups(live_comparison *work, const ol_state *live, ol_table_cursor *groups,
                                bool *more, ol_error *error) {
     int status = OL_OK;
@@ -333,8 +334,8 @@ static int compare_live_groups(live_comparison *work, const ol_state *live, ol_t
     return status;
 }
 
-/* Group records.  A record keeps its number as long as it exists, so the walk skips none when
- * others come and go between two holds. */
+/* Compares group records.  A record keeps its number as long as it exists, so the walk skips none
+ * when others are added and removed between two holds of the lock. */
 static int compare_live_records(live_comparison *work, const ol_state *live, size_t *records,
                                 bool *more, ol_error *error) {
     ol_group_record record;
@@ -352,8 +353,8 @@ static int compare_live_records(live_comparison *work, const ol_state *live, siz
     return status;
 }
 
-/* Takes the writer lock, so that the state, the positions and the end of the log stand still;
- * readers of the state go on.  After a failure the lock is not held. */
+/* Takes the writer lock, so that the state, the positions and the log end do not change; reads of
+ * the state continue.  After a failure the lock is not held. */
 static int freeze(ol_partition *live, const ol_state **state, ol_log_view **view, ol_error *error) {
     if (view != NULL) *view = NULL;
     ol_partition_view ignored;
@@ -408,7 +409,7 @@ int ol_state_diff_live(ol_partition *live, const ol_state *replayed, int64_t cut
             const ol_state *state;
             status = ol_partition_lock_state(live, &state, error);
             if (status != OL_OK) break;
-            /* A string may have been released, and another one may lie at its address. */
+            /* A string may have been released, and another one may now be at its address. */
             work.live_names.is_filled = work.replayed_names.is_filled = false;
             if (step == 0) status = compare_replayed(&work, state, &replayed_walk, &more, error);
             if (step == 1) status = compare_live_groups(&work, state, &groups, &more, error);

@@ -37,8 +37,8 @@ int ol_partition_snapshot_copy(ol_partition *partition, const atomic_bool *stop,
                                ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
 /* Replaces the partition's snapshot by the file that was written and flushed as `temporary`, and
- * flushes the directory.  OL_WOULD_BLOCK: the log was truncated since the snapshot was begun.  If
- * the call fails, it removes the temporary file. */
+ * flushes the directory.  OL_WOULD_BLOCK: the log was truncated since the snapshot was begun.  A
+ * file that cannot be put there is removed. */
 int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *snapshot,
                                   const char *temporary, ol_error *error) OL_NODISCARD;
 

@@ -29,8 +29,8 @@ typedef struct ol_unapplied {
 void ol_unapplied_keep(ol_unapplied *unapplied, const uint8_t *batch, size_t size,
                        int64_t base_offset, int64_t next_offset);
 
-/* Returns the whole batches of [offset, to), borrowed until the next call; an empty slice if some
- * of them are not here. */
+/* Returns the whole batches from `offset` to the end of the cache, borrowed until the next call; an
+ * empty slice if a part of [offset, to) is not here. */
 ol_slice ol_unapplied_find(const ol_unapplied *unapplied, int64_t offset, int64_t to);
 
 /* Drops the batches below `offset`. */

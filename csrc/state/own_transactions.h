@@ -1,7 +1,8 @@
 /* state/own_transactions: producer ids of our own open transactions.
  *
- * An own transaction is a commit that is larger than one batch (docs/architecture.md §2.3); only a
- * few are open at a time.  Zeroed memory is an empty set.  Locks: none; the owner serialises.
+ * An own transaction holds one group's items of a commit that did not fit one batch
+ * (docs/architecture.md §2.3); only a few are open at a time.  Zeroed memory is an empty set.
+ * Locks: none; the owner serialises.
  */
 #ifndef OL_STATE_OWN_TRANSACTIONS_H
 #define OL_STATE_OWN_TRANSACTIONS_H

@@ -36,9 +36,9 @@ static bool is_white(uint8_t byte) {
     return byte == ' ' || (byte >= '\t' && byte <= '\r');
 }
 
-/* Splits at runs of white space into exactly `count` fields.  White space in front makes an empty
- * field in Kafka's reader, which is refused there and here; after the last field it is passed
- * over. */
+/* Splits at runs of white space into exactly `count` fields.  Leading white space makes an empty
+ * field in Kafka's reader, which is refused there and here; white space after the last field is
+ * skipped. */
 static bool split_fields(ol_slice line, ol_slice *fields, size_t count) {
     size_t at = 0;
     for (size_t i = 0; i < count; i++) {
@@ -240,8 +240,8 @@ static int compare_keys_indirect(const void *a, const void *b) {
                         *(const ol_checkpoint_entry *const *)b);
 }
 
-/* A key that appears twice is refused: choosing one would be a guess.  Sorted, so that a hostile
- * file of many lines does not cost the square of their number. */
+/* A key that appears twice is refused, because choosing one would be a guess.  The keys are sorted
+ * first, so that a hostile file of many lines does not cost the square of their number. */
 static int refuse_duplicates(const ol_offset_checkpoint *checkpoint, ol_error *error) {
     int status = OL_OK;
     if (checkpoint->count < 2) return OL_OK;
