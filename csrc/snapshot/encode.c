@@ -207,7 +207,7 @@ static int take_lists(ol_snapshot *snapshot, const uint8_t *p, uint32_t epoch_co
     return status;
 }
 
-/* False: they are out of order, or not below the offset. */
+/* Takes the witnesses.  False: they are out of order, or not below the offset. */
 static bool take_witnesses(ol_snapshot *snapshot, const uint8_t **p, uint32_t count) {
     int64_t next_offset = 0;
     for (uint32_t i = 0; i < count; i++) {

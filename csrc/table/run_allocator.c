@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* A page's bitmap as one number, so that runs cross the middle of a page like any other place. */
+/* A page's bitmap as one number, so that runs can cross the middle of a page. */
 typedef unsigned __int128 page_bits;
 
 static ol_run_allocator_page *page_at(const ol_run_allocator *run_allocator, uint32_t page) {

@@ -5,8 +5,8 @@
 
 #include "testing/fault_disk.h"
 
-/* One draw for the whole state: the chance that a page is kept, in quarters.  All and nothing come
- * up often, since mistakes of order show in those states. */
+/* One draw for the whole state: the chance that a page is kept, in quarters.  "All pages" and "no
+ * page" are drawn often, because mistakes of order show in those states. */
 static unsigned draw_keep_quarters(uint64_t *random) {
     return (unsigned)(ol_fault_random(random) % 5);
 }
@@ -37,7 +37,7 @@ static void draw_content(const ol_fault_node *node, uint64_t *random, unsigned k
     if (was_cut && !cut_kept) *size = durable->size;
     else if (was_cut) *size = growth_kept ? current->size : floor;
     else *size = growth_kept || current->size < durable->size ? current->size : durable->size;
-    /* While the cut is lost, no block after it was freed or written again. */
+    /* If the truncation is lost, no block after it was freed or rewritten. */
     size_t drawn_end = was_cut && !cut_kept ? floor : current->capacity;
     for (size_t at = 0; at < capacity; at += OL_FAULT_PAGE) {
         uint8_t newer[OL_FAULT_PAGE];

@@ -3,8 +3,8 @@
 #include "format/schema_put.h"
 #include "wire/message.h"
 
-/* A message in progress.  A function that reads takes the position and returns the next one; NULL:
- * it failed, with `status`.  The limit is narrowed while a tag is read. */
+/* A message that is being read.  A function that reads takes the position and returns the next one;
+ * NULL: it failed, with `status`.  The limit is narrowed while a tag is read. */
 typedef struct reader {
     const ol_form *form;
     ol_value_pool *pool;
@@ -13,7 +13,7 @@ typedef struct reader {
     ol_error *error;
 } reader;
 
-/* A field that is being read: a step, and the struct in whose table it stands. */
+/* A field that is being read: a step, and the struct whose table has the field. */
 typedef struct field_at {
     const ol_struct_form *of;
     const ol_step *step;
@@ -151,8 +151,8 @@ static const uint8_t *read_array(reader *r, field_at at, const uint8_t *p, ol_va
     return read_elements(r, at, (size_t)count, value->values, p);
 }
 
-/* A struct that may be null begins with a byte: negative means null in the struct's place, 0 means
- * null in a tag. */
+/* A struct that may be null begins with a byte.  Null is a negative byte in an untagged struct and
+ * 0 in a tagged one. */
 static const uint8_t *read_inner(reader *r, field_at at, const uint8_t *p, ol_value *value) {
     const ol_field *field = &at.of->fields[at.step->place];
     if (field->nullable) {

@@ -62,7 +62,7 @@ static int decode(int16_t type, ol_slice value, group_facts *facts, ol_error *er
     return status == OL_END ? OL_OK : status;
 }
 
-/* The latest written record of a key. */
+/* Finds the latest written record of a key. */
 static bool find_latest(const ol_partition *partition, ol_slice key, ol_group_record *record) {
     const ol_in_flight *inflight = &partition->inflight;
     if (inflight->active) {
@@ -81,7 +81,7 @@ static int read_group(const ol_partition *partition, int16_t type, ol_slice grou
     return *found ? decode(type, record.value, facts, error) : OL_OK;
 }
 
-/* Whether a record of the type is among those of the group that are the latest. */
+/* Returns whether the group's latest records include one of the type. */
 static bool has_record(const ol_partition *partition, const ol_group_records *records,
                        ol_slice group, int16_t type) {
     size_t cursor = 0;
@@ -121,7 +121,8 @@ int ol_commit_check_generation(const ol_partition *partition, const ol_item *ite
     int status = read_facts(partition, item->group, &result->found, &is_modern, &facts, error);
     if (status != OL_OK) return status;
     result->found_offset = facts.generation;
-    /* Records of groups in flight have no log offsets here: all that is written settles them. */
+    /* Group records in flight have no log offsets here, so only everything written so far settles
+     * them. */
     int64_t end = ol_log_end(partition->log);
     result->rests_on = partition->inflight.active && partition->watermark < end ? end : -1;
     if (item->expected < 0) {
@@ -135,7 +136,7 @@ int ol_commit_check_generation(const ol_partition *partition, const ol_item *ite
                    (long long)facts.generation, (long long)item->expected);
 }
 
-/* A string as versions below 4 have it; the caller gave room. */
+/* Puts a string as versions below 4 have it; the caller has checked that it fits. */
 static uint8_t *put_string(uint8_t *p, ol_slice text) {
     ol_store_i16(p, (int16_t)text.size);
     if (text.size > 0) memcpy(p + 2, text.data, text.size);
