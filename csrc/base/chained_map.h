@@ -1,6 +1,6 @@
 /* base/chained_map: a hash table of entries that carry their own links.
  *
- * It serves side structures whose entries have keys of several parts and are removed one by one.
+ * The map is for side structures with keys of several parts, whose entries are removed one by one.
  * The owner embeds ol_chained_entry as the first member of its entry, keeps the keys and compares
  * them:
  *

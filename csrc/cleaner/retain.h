@@ -5,7 +5,7 @@
  * key is and whatever bytes follow in the key.  The slot of any other record, and of every record
  * of a topic, is its whole key.  A record that apply would refuse supersedes nothing.
  *
- * Both passes read records into rows, OL_CLEAN_ROWS at a time, and decide about all of them
+ * Passes A and B read records into rows, OL_CLEAN_ROWS at a time, and decide about all of them
  * together, so that the cache misses of the key map overlap.  No locks, except where
  * ol_clean_ask_table takes the partition's table lock. */
 #ifndef OL_CLEANER_RETAIN_H

@@ -245,7 +245,7 @@ int ol_clean_read_control(const ol_batch *batch, ol_control *first, int32_t *cou
  * The log itself says which transactions were aborted: one walk from the first transactional batch
  * of the dirty part to E.
  *
- * A transaction that is still open at E is not decided, whether its marker lies above E or does not
+ * A transaction that is still open at E is not decided, whether its marker is above E or does not
  * exist: in the state at E its values are pending.  They stay and supersede nothing in this run,
  * and the next run begins before them. */
 

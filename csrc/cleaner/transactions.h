@@ -6,7 +6,8 @@
  * checksum.  The *open* transactions of a walk are those whose data it has met since their last
  * marker.  They decide whether a marker still has something to end.
  *
- * Both are built from batches only.  The caller owns them; one thread uses them. */
+ * Fates and open transactions are built from batches only.  The caller owns them; one thread uses
+ * them. */
 #ifndef OL_CLEANER_TRANSACTIONS_H
 #define OL_CLEANER_TRANSACTIONS_H
 

@@ -436,8 +436,8 @@ static bool is_entered(const ol_record_scan *scan) {
     return scan->next_offset >= scan->first;
 }
 
-/* A batch whose base offset is below that of the one before it still lies after it in the file.  It
- * may hold wanted records unless the next batch begins at or below `first`. */
+/* A batch with a lower base offset than the one before it is still after it in the file.  It may
+ * hold wanted records unless the next batch begins at or below `first`. */
 static int judge_order(ol_record_scan *scan, ol_batch *batch, ol_error *error) {
     if (OL_LIKELY(batch->base_offset >= scan->next_offset)) return OL_OK;
     bool concerns = is_entered(scan);

@@ -24,7 +24,7 @@ typedef struct ol_usual_commits {
     const uint8_t *cursor;      /* where the walk continues after them */
 } ol_usual_commits;
 
-/* The same for all rows of a batch. */
+/* Values that are the same for all rows of a batch. */
 typedef struct ol_usual_rows {
     const char *outcome;
     int64_t marker_offset;      /* -1: none */

@@ -1,9 +1,9 @@
 /* format/batch: record batches of magic 2 and message sets of magic 0 and 1 in a .log file.
  *
- * Their format is docs/format/batches.md §2.  Reading: ol_batch_parse finds the next batch (for
- * magic 0/1: the next message, perhaps a compressed wrapper) and checks every size before it is
- * used; ol_batch_check_crc checks the bytes; ol_records walks the records, whatever the magic, the
- * codec or the gaps.  Writing: format/batch_write.h.
+ * docs/format/batches.md §2 describes the format.  Reading: ol_batch_parse finds the next batch
+ * (for magic 0/1: the next message, perhaps a compressed wrapper) and checks every size before it
+ * is used; ol_batch_check_crc checks the bytes; ol_records walks the records, whatever the magic,
+ * the codec or the gaps.  Writing: format/batch_write.h.
  *
  * Ownership: nothing here owns the bytes it points to.  An ol_batch and its records borrow from the
  * caller's buffer, records of a compressed batch from the open ol_records.  Locks: none; many
@@ -177,7 +177,7 @@ int ol_records_open(ol_records *records, const ol_batch *batch, const ol_decompr
 
 /* Returns OL_OK with the next record, or OL_END after the last one if recordCount records filled
  * the area exactly.  OL_CORRUPT: they did not, or a record breaks a rule of docs/format/batches.md
- * §2.2 (offsets must grow and lie within the batch).  In log-append-time batches every timestamp is
+ * §2.2 (offsets must grow and be within the batch).  In log-append-time batches every timestamp is
  * the batch's. */
 int ol_records_next(ol_records *records, ol_record *record, ol_error *error) OL_NODISCARD;
 

@@ -58,7 +58,7 @@ typedef struct ol_change_feed {
     int32_t marker_epoch;
 } ol_change_feed;
 
-/* Prepares a feed of all groups (NULL), or of these.  OL_NO_MEMORY: nothing to free. */
+/* Prepares a feed of the given groups (NULL: all groups).  OL_NO_MEMORY: nothing to free. */
 int ol_change_feed_create(ol_change_feed *feed, int32_t log_partition, const ol_slice *groups,
                           size_t group_count, ol_error *error) OL_NODISCARD;
 void ol_change_feed_free(ol_change_feed *feed);     /* zeroed memory is fine */

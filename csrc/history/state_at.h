@@ -2,8 +2,8 @@
  * (docs/architecture.md §2.1).
  *
  * A past is the state of the records below a log offset, its `cut`; a transaction counts if its
- * marker lies below the cut.  One walk makes several pasts.  A past holds only the positions that
- * the filter asks for.
+ * marker is below the cut.  One walk makes several pasts.  A past holds only the positions that the
+ * filter asks for.
  *
  * A past belongs to the caller: plain memory, no lock.  Calls that take a partition fail as
  * ol_timeline_walk does, or with OL_NO_MEMORY. */
@@ -26,8 +26,8 @@ typedef struct ol_state_at_tombstones {
 } ol_state_at_tombstones;
 
 /* Fills the states of pasts[0, count), whose cuts are set, in one walk.  The caller destroys all of
- * them (ol_state_destroy), also after a failure.  `tombstones` may be NULL; it gets those below the
- * cut of pasts[0]. */
+ * them (ol_state_destroy), also after a failure.  `tombstones` may be NULL; it receives those below
+ * the cut of pasts[0]. */
 int ol_state_at_make(ol_partition *partition, const ol_timeline_filter *filter, ol_state_at *pasts,
                      size_t count, const ol_state_at_tombstones *tombstones,
                      ol_timeline_facts *facts, ol_error *error) OL_NODISCARD;

@@ -1,4 +1,4 @@
-/* Compares two states key by key, in one call or while commits go on. */
+/* Compares two states key by key, in one call or while commits continue. */
 #include "history/state_diff.h"
 
 #include <stdlib.h>

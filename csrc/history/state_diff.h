@@ -5,7 +5,7 @@
  * differ; `physical` compares log offsets, too, and the timestamps of group records.
  *
  * Two states of the caller are compared in one call.  A live partition is compared with a replay of
- * its log while commits go on, in three steps:
+ * its log while commits continue, in three steps:
  *
  *   1. ol_state_diff_live finds keys that may differ.  It locks the table for some hundred keys
  *      at a time; commits wait while it walks the pending values.

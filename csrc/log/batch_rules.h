@@ -19,7 +19,7 @@
 
 /* ------------------------------------------------------------ the offsets of one batch */
 
-/* Where the next batch of a segment may lie. */
+/* The offsets that the next batch of a segment may have. */
 typedef struct ol_batch_bounds {
     int64_t next_offset;        /* where the batch before it ended, or where reading began */
     int64_t offset_max;         /* the greatest offset that `limit` and the segment allow */

@@ -5,8 +5,8 @@
  * batch, and batches whose CRC or offsets cannot be right (log/batch_rules.h).  A load is a walk
  * with a reporter, so all walks leave out the same bytes.
  *
- * Bytes that the disk cannot read, or that are missing because another process cut the file short,
- * are treated differently, since the next attempt may find them.  A walk without a reporter fails
+ * Bytes that the disk cannot read, or that are missing because another process truncated the file,
+ * are treated differently, because the next attempt may find them.  A walk without a reporter fails
  * with OL_IO.  A walk with a reporter reports them as damage and continues: a load serves the rest,
  * and the partition is read-only.
  *

@@ -149,7 +149,7 @@ typedef struct segment_end {
     bool is_whole;              /* right batches to the end of the file, perhaps none */
 } segment_end;
 
-/* Where the batches of a segment may lie. */
+/* The offsets that the batches of a segment may have. */
 typedef struct segment_rule {
     const ol_manifest *manifest;    /* refuses gaps; NULL: any gap is legal */
     int64_t below;                  /* no batch reaches beyond */

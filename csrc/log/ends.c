@@ -1,11 +1,11 @@
 /* Space for the ends of open transactions: a marker in the active segment and an entry in its
  * transaction index for each, kept from the transaction's first batch on.
  *
- * The log only counts ends: they are all alike, and each marker uses one share.  The space that is
- * kept lies in the active segment.  Other batches leave it alone: they roll, or meet the full disk,
- * before they use it.  A roll reserves the space in the next segment before it frees that in the
- * old one.  So a marker needs no roll; if a roll is due but a full disk refuses it, the marker is
- * written without one. */
+ * The log only counts ends: they are all alike, and each marker uses one share.  The space is kept
+ * in the active segment.  Other batches leave it alone: they roll, or meet the full disk, before
+ * they use it.  A roll reserves the space in the next segment before it frees that in the old one.
+ * So a marker needs no roll; if a roll is due but a full disk refuses it, the marker is written
+ * without one. */
 #include "log/batch_rules.h"
 #include "log/log_impl.h"
 

@@ -30,8 +30,8 @@ typedef struct ol_file_scan {
     size_t buffer_size;
     int64_t budget;             /* bytes whose CRC may still be computed in vain; a caller with
                                    many scans carries it from one to the next */
-    int64_t claimed_end;        /* a batch found below it lies in bytes that a bad batch claims
-                                   as its own; -1 none */
+    int64_t claimed_end;        /* a batch found below it is in bytes that a bad batch claims as its
+                                   own; -1 none */
 } ol_file_scan;
 
 /* CRCs over hostile lengths could make a search quadratic; after this many bytes without a hit the
@@ -54,11 +54,11 @@ void ol_file_scan_start(ol_file_scan *scan, ol_fs *fs, ol_file *file, bool owns,
  * OL_IO and OL_NO_MEMORY. */
 int ol_file_scan_next(ol_file_scan *scan, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* Moves past the bad batch at `position` to the next right one, whose CRC holds and whose offsets
- * lie in [offset_min, offset_max]; scan->position is then that of the batch found.  OL_END: there
- * is none.  OL_IO: the disk cannot read some bytes.  With scan->passes_unreadable the search
- * continues after such bytes instead, in steps that double until something can be read, because
- * every attempt may take seconds.
+/* Moves past the bad batch at `position` to the next right one: its CRC holds, and its offsets are
+ * in [offset_min, offset_max]; scan->position is then that of the batch found.  OL_END: there is
+ * none.  OL_IO: the disk cannot read some bytes.  With scan->passes_unreadable the search continues
+ * after such bytes instead, in steps that double until something can be read, because every attempt
+ * may take seconds.
  *
  * The bytes of a record may hold whole batches, which must not be found.  So the length of the bad
  * batch is believed if it leads to a batch, right or wrong, or to the end of the written bytes.

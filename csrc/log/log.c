@@ -464,8 +464,8 @@ static void free_log(ol_log *log) {
     free(log);
 }
 
-/* A rolled segment stays in use until it is flushed; the active one, and one whose swap failed
- * after the point of no return, stay in use until now. */
+/* A rolled segment stays in use until it is flushed.  The active one, and one with a swap that
+ * failed after the point of no return, stay in use until the close. */
 static bool is_used_by_log(const ol_log *log, const ol_segment *segment) {
     return segment == log->tail.active || segment->flush_needed || segment->held;
 }

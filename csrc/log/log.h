@@ -117,7 +117,7 @@ typedef struct ol_log_options {
 typedef struct ol_log_loss {
     int64_t from;
     int64_t below;                      /* INT64_MAX: unknown */
-    bool proven;                        /* acknowledged batches are gone; false: a witness is
+    bool proven;                        /* acknowledged batches are lost; false: a witness is
                                            missing, or another program wrote here */
     ol_error error;                     /* OL_CORRUPT; path, reason, and `from` as its offset */
 } ol_log_loss;
@@ -139,8 +139,8 @@ typedef struct ol_log_recovery {
     int64_t swaps_finished;
     int64_t rewritten_bytes;            /* of [flushed, end), made dirty again before the first
                                            flush (docs/architecture.md §2.2) */
-    bool corrupt;                       /* a bad batch lies below the flushed bound: the log is
-                                           open read-only; `corruption` says where */
+    bool corrupt;                       /* a bad batch is below the flushed bound: the log is open
+                                           read-only; `corruption` says where */
     ol_error corruption;
     int64_t corruption_below;           /* no right batch follows the corruption up to this log
                                            offset, which was flushed; -1: one does */
@@ -448,8 +448,8 @@ void ol_log_reader_close(ol_log_reader *reader);
 int ol_log_read(ol_log *log, int64_t offset, int64_t end, uint8_t *buffer, size_t capacity,
                 size_t *size, ol_error *error) OL_NODISCARD;
 
-/* The bytes that ol_log_read would read, as a range of a file for sendfile.  It begins with the
- * batch that holds `offset`, lies in one segment, and may end in the middle of a batch other than
+/* The bytes that ol_log_read would read, as a range of a file for sendfile.  The range begins with
+ * the batch that holds `offset`, is in one segment, and may end in the middle of a batch other than
  * the first. */
 typedef struct ol_file_range {
     char path[OL_ERROR_PATH_MAX];

@@ -8,8 +8,8 @@
  * in place of others), segment_info (facts about segment files), segment_checksum, reader, view
  * (the segments of one moment), transaction_spans (where transactions began and ended),
  * offset_for_time, open (the order of opening), repair (accepted loss), recover (torn or corrupt),
- * settled (what an open need not read), recover_aside (copies of what is cut), rebuild (indexes and
- * producer state from the log).
+ * settled (what an open need not read), recover_aside (copies of truncated bytes), rebuild (indexes
+ * and producer state from the log).
  *
  * On failure a call leaves the log as it was, unless it says otherwise; *error says why.
  */
@@ -140,8 +140,8 @@ struct ol_log {
         bool leftovers;                 /* some .cleaned or .swap files could not be removed */
     } swap;
 
-    /* One flush at a time.  A truncation and a close hold the lock, so that no flush reports bytes
-     * that are gone. */
+    /* One flush runs at a time.  A truncation and a close hold the lock, so that no flush reports
+     * removed bytes. */
     struct {
         pthread_mutex_t lock;
         ol_flush_sidecar sidecar;

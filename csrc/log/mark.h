@@ -20,7 +20,7 @@ typedef struct ol_log_mark {
     int64_t max_timestamp_offset;
     uint32_t checksum;          /* log/segment_checksum.h */
     uint32_t aborted_count;     /* entries of its transaction index */
-    uint32_t aborted_crc;       /* CRC-32C of them, as they lie in the file */
+    uint32_t aborted_crc;       /* CRC-32C of these entries, as they are in the file */
     uint32_t producers_size;
     uint8_t *producers;         /* as a producer snapshot has them (log/files/producers.h) */
 } ol_log_mark;

@@ -20,7 +20,7 @@ enum {
     READER_TRIES = 3,
     WALK_AHEAD = 2048,
     FIRST_READ_BYTES = 64 << 10,
-    SEARCH_READ_BYTES = 16 << 10,       /* more than lies between two entries of an index */
+    SEARCH_READ_BYTES = 16 << 10,       /* more than there is between two entries of an index */
 };
 
 struct ol_log_reader {

@@ -12,7 +12,7 @@
 
 enum { REWRITE_CHUNK = 1 << 20 };
 
-/* Where the first bad batch lies. */
+/* Where the first bad batch is. */
 typedef struct bad_place {
     size_t index;               /* of the segment */
     int64_t position;

@@ -5,11 +5,11 @@
  * used by a reader, a view, the flush, or the log itself while it writes to it.  A file in use is
  * never shortened below the bytes that a user may read (ol_log_truncate replaces it instead).
  *
- * All reading is done with pread.  A page of a mapping can be evicted; a bad sector, or a file that
- * another process cut short, then ends the process.  So only the file that is appended to is
- * mapped, and only the writer reads through that mapping, and only bytes that it has just stored.
- * On a file system that does not keep the pages of a file in place, no file is mapped: `data` is
- * then memory in which a batch is assembled before it is written (is_written).
+ * All reading is done with pread.  A page of a mapping can be evicted; reading it again ends the
+ * process if the sector is bad or another process has truncated the file.  So only the file that is
+ * appended to is mapped, only the writer reads through that mapping, and it reads only bytes that
+ * it has just stored.  On a file system that does not keep the pages of a file in place, no file is
+ * mapped: `data` is then memory in which a batch is assembled before it is written (is_written).
  *
  * A process has a few thousand descriptors at most, and a log may have more segments.  So a segment
  * keeps its file open only while it is written to, or if it leaves the log while in use, because
@@ -124,9 +124,9 @@ int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *e
  * the file is open. */
 int ol_segment_check_length(ol_segment *segment, int64_t length, ol_error *error) OL_NODISCARD;
 
-/* As ol_segment_check_length, for everything that the file was extended to: if that is gone, a
- * store into the mapping would end the process.  Does nothing for a segment whose batches are
- * written.  Only the writer calls it. */
+/* Like ol_segment_check_length, up to the end of the extension: without those bytes, a store into
+ * the mapping would end the process.  Does nothing for a segment with is_written.  Only the writer
+ * calls it. */
 int ol_segment_check_mapping(ol_segment *segment, ol_error *error) OL_NODISCARD;
 
 /* Only the writer calls it.  Writes the batch of `size` bytes at `position` of `data` to the file,

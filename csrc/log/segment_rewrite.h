@@ -47,7 +47,7 @@ int64_t ol_segment_rewrite_size(const ol_segment_rewrite *cleaned);     /* bytes
  * Frees the rewrite in any case.
  *
  * OL_WOULD_BLOCK (the error says which): the log was truncated since `cuts`, or the segments are
- * not flushed yet.  OL_INVALID: they are not neighbours in the log, not closed, or a batch reaches
+ * not flushed yet.  OL_INVALID: they are not adjacent in the log or not closed, or a batch reaches
  * into the segment after them.  After these, and after OL_NO_MEMORY, OL_IO and OL_DISK_FULL,
  * nothing has changed and the files are removed.  If the disk fails after the point of no return,
  * the error is returned and the log has failed (ol_log_has_failed); opening it again finishes the

@@ -3,15 +3,14 @@
  * After each file operation a recovery of the directory, ours or Kafka's, finds the old segments or
  * the new one (docs/format/recovery.md §9.1):
  *
- *   1. The files lie as `.cleaned`, complete and durable: a recovery removes them.
- *   2. They are renamed to `.swap`, `<base>.log` as the last.  As long as one `.cleaned` is left,
- *      the lowest of them all, every `.swap` is condemned: that rename is the point of no return.
- *      The directory is flushed.
- *   3. In memory the new segment takes its place.  From here a recovery removes the old files
- *      itself: everything with a number from the base to the end of the `.log.swap`.  That range
- *      ends before the last old segment does if all batches of that one were dropped; then an empty
- *      `.swap` with the number of the last one is renamed with the others: it reaches up to there,
- *      and takes its place.
+ *   1. The files have names in `.cleaned`, complete and durable: a recovery removes them.
+ *   2. They are renamed to `.swap`, `<base>.log` as the last one.  While a `.cleaned` is left, which
+ *      is the lowest of them all, a recovery removes every `.swap`: so the last rename is the point
+ *      of no return.  The directory is flushed.
+ *   3. In memory the new segment replaces the old ones.  From here on a recovery finishes the swap:
+ *      it removes every old file with a number from the base to the end of the `.log.swap`.  If all
+ *      batches of the last old segment were dropped, that range ends too early.  Then an empty
+ *      `.swap` with the number of that segment is renamed with the others, and replaces it.
  *   4. The old files are removed, the last one first, then the empty ones; each `.swap` is renamed
  *      to its final name, `.log` first; the directory is flushed.
  *
@@ -37,7 +36,7 @@ typedef struct swap {
     ol_segment **replaced;
     int64_t next_base;          /* of the segment after them */
     bool has_transactions;      /* the new segment has a .txnindex */
-    bool has_tail;              /* an empty segment stands for the last of the old ones */
+    bool has_tail;              /* an empty segment replaces the last of the old ones */
 } swap;
 
 static int64_t first_base(const swap *s) { return s->bases[0]; }
@@ -188,8 +187,8 @@ static int announce(swap *s, ol_error *error) {
 }
 
 /* The `.swap` files are removed before the `.cleaned` ones that condemn them; under swap.lock.  If
- * one cannot be removed the rest stays, and nothing is cleaned or cut until it is removed: a rename
- * may have taken place although it was reported as failed. */
+ * one cannot be removed, the others stay, too, and nothing is cleaned or truncated until it is
+ * removed: a rename may have taken place although it was reported as failed. */
 static void undo(ol_log *log, const int64_t *bases, size_t count) {
     static const char *const endings[] = {".swap", ".cleaned"};
     ol_error ignored;

@@ -90,7 +90,7 @@ bool ol_partition_is_read_only(const ol_partition *partition);
 typedef enum ol_problem_kind {
     OL_PROBLEM_DAMAGE,          /* bytes that cannot be read; the log offsets in them are lost */
     OL_PROBLEM_LOSS,            /* acknowledged batches that are not there */
-    OL_PROBLEM_DOUBT,           /* no witness proves that these batches exist; commits go on */
+    OL_PROBLEM_DOUBT,           /* no witness proves that these batches exist; commits continue */
 } ol_problem_kind;
 
 typedef struct ol_problem {

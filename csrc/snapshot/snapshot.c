@@ -264,7 +264,7 @@ int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state,
     return OL_OK;
 }
 
-/* ---------------------------------------------------------------- a state that goes on changing */
+/* -------------------------------------------------------------- a state that keeps on changing */
 
 bool ol_snapshot_is_copied(const ol_snapshot *snapshot) { return snapshot->copied; }
 

@@ -2,7 +2,7 @@
  * restart replays only the batches at and above S (docs/maintenance.md).
  *
  * The file is a cache: any doubt discards it.  This room knows a log and a state;
- * partition/snapshot_take.h takes snapshots of a partition and puts them in their place.
+ * partition/snapshot_take.h takes snapshots of a partition and publishes them.
  *
  * The file.  It has sections, each with a size and a checksum: facts (the log it belongs to),
  * numbers, pending values, group records, and the arenas of the table as they are in memory.  A

@@ -1,7 +1,7 @@
 /* state/group_records: the latest value of every record that is not an offset commit, by key bytes.
  *
- * These are group metadata and the records of the modern groups.  Values are kept as bytes: this
- * room knows the group of a key and nothing about the value.
+ * Such records are group metadata and the records of the modern groups.  Values are kept as bytes:
+ * this room knows the group of a key and nothing about the value.
  *
  * Locks and ownership as table/table: a change needs the partition's writer and table locks, a
  * reader either of them.  A call that fails changes nothing.

@@ -1,10 +1,10 @@
 /* state/in_flight: the overlay of a replicated leader over [W, log end).
  *
- * It holds the records that are written and not yet applied (docs/architecture.md §4 step 5).
- * Conditions compare with the latest written value: first the overlay, then the table.  Values of
- * open transactions do not count until their COMMIT marker is written; from then on they count by
- * the rule of docs/format/loading.md §6.4.  Memory that the table will need when W passes is held
- * as reservations until then.
+ * The overlay holds the records that are written and not yet applied (docs/architecture.md §4 step
+ * 5).  Conditions compare with the latest written value: first the overlay, then the table.  Values
+ * of open transactions do not count until their COMMIT marker is written; from then on they count
+ * by the rule of docs/format/loading.md §6.4.  Memory that the table will need when W passes is
+ * held as reservations until then.
  *
  * Locks: the partition's writer lock around every call; ol_in_flight_release and ol_in_flight_reset
  * give memory of the table back, so that they need the table lock as well.  In a lone store the

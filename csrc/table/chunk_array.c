@@ -1,4 +1,4 @@
-/* table/chunk_array.c: arrays of chunks, dense or sorted, and the memory they lie in. */
+/* table/chunk_array.c: arrays of chunks, dense or sorted, and their memory. */
 #include "table/chunk_array_impl.h"
 
 #include <string.h>

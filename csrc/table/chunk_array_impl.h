@@ -1,4 +1,4 @@
-/* table/chunk_array_impl: one array of chunks, and the memory that arrays lie in.
+/* table/chunk_array_impl: one array of chunks, and the memory of arrays.
  *
  * Shared by chunk_tree.c, which joins arrays to trees, partition_map.c and their checks.  The rules
  * of table/partition_map.h apply.  The name of an array says where it is; a pointer to an array is

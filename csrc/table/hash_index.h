@@ -1,10 +1,10 @@
 /* table/hash_index: a hash of 32-bit item numbers.
  *
- * The owner keeps the items, their keys and their hashes.  A line is one cache line: 15 slots, and
- * a count of the items that found it full and continued to a later line.  A slot is an item number,
- * with as many bits of its hash above it as fit (5 for 27-bit numbers), so a wrong item is hardly
- * ever inspected.  A removal clears the item's slot and decrements the counts of the lines it had
- * passed: no item moves and no marker stays.
+ * The owner keeps the items, their keys and their hashes.  A line is one cache line of 15 slots,
+ * with a count of the items that found the line full and continued to a later one.  A slot holds an
+ * item number and, above it, as many bits of the item's hash as fit (5 for 27-bit numbers), so a
+ * wrong item is hardly ever inspected.  A removal clears the item's slot and decrements the counts
+ * of the lines it had passed: no item moves and no marker stays.
  *
  * Lines belong to pieces of 1 to 6 units of 1 KiB.  A full piece gets one more unit; a full piece
  * of six units is split in two of four along the next bit of the hash.  So slots cost 4.7 to 6.3

@@ -82,7 +82,7 @@ typedef struct ol_partition_map {
 void ol_partition_map_init(ol_partition_map *partition_map);
 void ol_partition_map_free_all(ol_partition_map *partition_map);
 
-/* Adds a chunk that does not exist yet.  `root` is the pair's; it may not lie in memory of the map.
+/* Adds a chunk that does not exist yet.  `root` is the pair's; it may not be in memory of the map.
  * Fails with OL_NO_MEMORY, or with OL_LIMIT if the map's memory, or the depth of a tree that came
  * from a file, would exceed its limit. */
 int ol_partition_map_add(ol_partition_map *partition_map, ol_chunk *root, uint32_t number,

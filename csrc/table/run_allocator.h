@@ -1,13 +1,13 @@
 /* table/run_allocator: runs of neighbouring units of one size, without lasting holes.
  *
- * Units lie in pages of 128, each with a bitmap of its free units, so neighbouring holes join by
+ * Units are in pages of 128, each with a bitmap of its free units, so neighbouring holes join by
  * themselves.  A page is listed by its longest free run; a run of n comes from the page whose
  * longest free run fits it best.
  *
- * There are two kinds.  Free runs have 1 to 32 units and lie anywhere in a page.  Aligned runs have
- * 1, 2 or 4 units and lie at a multiple of their length.  Units are left over only beside a live
- * run smaller than 4, so the loss is bounded by the live runs, whatever was allocated and freed
- * before.  Cells are aligned, because they are nearly all of a table's memory.
+ * Runs are of two kinds.  Free runs have 1 to 32 units and begin anywhere in a page.  Aligned runs
+ * have 1, 2 or 4 units and begin at a multiple of their length.  Units are left over only beside a
+ * live run smaller than 4, so the loss is bounded by the live runs, whatever was allocated and
+ * freed before.  Cells are aligned, because they are nearly all of a table's memory.
  *
  * Ownership: the allocator owns the units.  Locks: none.  Calls that fail change nothing.
  */

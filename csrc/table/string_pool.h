@@ -1,4 +1,4 @@
-/* table/string_pool: byte strings of up to 32,767 bytes, counted, each stored once.
+/* table/string_pool: reference-counted byte strings of up to 32,767 bytes, each stored once.
  *
  * A string is named by its position in one arena, in units of 4 bytes, so 30 bits reach 4 GiB.  A
  * count of references and the length, together 6 bytes, precede the bytes.  A string can carry a
@@ -6,8 +6,8 @@
  * string without a topic id is number 0 and takes no space.  Strings never move while they live; a
  * freed one is reused for a string of the same size.
  *
- * Ownership: a number stands for one counted reference.  Locks: none.  Calls that fail change
- * nothing.
+ * Ownership: each number that is held counts as one reference.  Locks: none.  Calls that fail
+ * change nothing.
  */
 #ifndef OL_TABLE_STRING_POOL_H
 #define OL_TABLE_STRING_POOL_H

@@ -3,11 +3,11 @@
  * Each (group, topic, partition) maps to a cell.  Shape (docs/table.md says why): a *pair* is one
  * (group, topic), found by one probe of a hash of pairs.  A pair's partitions are divided into
  * chunks of 4 consecutive numbers; a chunk is a bitmap and a packed, aligned run of 32-byte cells.
- * So cells of neighbouring partitions lie side by side, in whatever order they were added, and
- * missing numbers cost nothing.  All addresses are 32-bit indices into growing arenas, never
- * pointers, so the arenas can be written to a file and used from a mapping of it.  Arenas grow by
- * an eighth at most, in place (mremap), and ask for huge pages once they are large; the hash of
- * pairs grows in small independent pieces.  Growth never copies the whole table.
+ * So cells of neighbouring partitions are adjacent, in whatever order they were added, and missing
+ * numbers cost nothing.  All addresses are 32-bit indices into growing arenas, never pointers, so
+ * the arenas can be written to a file and used from a mapping of it.  Arenas grow by an eighth at
+ * most, in place (mremap), and ask for huge pages once they are large; the hash of pairs grows in
+ * small independent pieces.  Growth never copies the whole table.
  *
  * Ownership: the table owns every byte it holds.  Slices given to it are copied; slices taken from
  * it are borrowed and valid until the next call that changes the table.

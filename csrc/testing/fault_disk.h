@@ -1,8 +1,8 @@
 /* testing/fault_disk: the durable content of a disk beside the content that programs see.
  *
- * It is the model of the disk for testing/fault_fs, whose header states its rules.  For every file
- * it keeps the durable bytes and a way to read the current ones.  It keeps two sets of names,
- * current and durable, and the journal of the changes between them.
+ * This is the model of the disk for testing/fault_fs, whose header states the rules of the model.
+ * For every file the disk keeps the durable bytes, and a file to read the current ones from.  It
+ * keeps two sets of names, current and durable, and the journal of the changes between them.
  *
  * Ownership: the disk owns its nodes and contents.  Locks: none; testing/fault_fs's mutex covers
  * it.  Missing memory ends the process: this is a tool for tests.
@@ -27,7 +27,7 @@ typedef struct ol_fault_content {
 /* A file or a directory under any name. */
 typedef struct ol_fault_node {
     struct ol_fault_node *next;
-    ol_file *reader;  /* sees the current bytes; NULL for a directory and once the file is gone */
+    ol_file *reader;  /* sees the current bytes; NULL for a directory, and for a removed file */
     ol_fault_content durable;
     ol_fault_content current;   /* filled by ol_fault_disk_capture, and when the file is removed */
     size_t floor;               /* smallest size since the last flush */

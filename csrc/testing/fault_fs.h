@@ -1,8 +1,9 @@
 /* testing/fault_fs: a file system for tests that stops the machine and loses unflushed bytes.
  *
- * It works on a real directory (the root) and keeps beside it the durable state: for every file the
- * bytes and the size at its last successful flush, for every name the last flush of its directory.
- * Flushes are modelled, not made, so a run is fast; mapped stores are found by reading the file.
+ * The file system works on a real directory (the root).  In addition it keeps the durable state:
+ * the bytes and the size of every file at its last successful flush, and the names at the last
+ * flush of their directory.  Flushes are modelled, not made, so a run is fast; mapped stores are
+ * found by reading the file.
  *
  * Operations are numbered from 1: creating opens (and locks that create their file), write,
  * truncate, extend, keep_space, flush, rename, remove, make_directory and remove_directory that
@@ -68,7 +69,7 @@ void ol_fault_fs_fail_flush(ol_fs *fs, int64_t flush, int sys_errno);
  * operation that needs a block that its file does not have, fail with ENOSPC.  Blocks that are
  * freed are not available either, as if other programs took them at once. */
 void ol_fault_fs_fill(ol_fs *fs, int64_t operation);
-/* Whether the next operation meets a full disk. */
+/* Returns whether the next operation meets a full disk. */
 bool ol_fault_fs_is_full(ol_fs *fs);
 
 /* The first function returns the number of reads so far.  The second makes the read with a given

@@ -1,12 +1,12 @@
 /* topic/topic_log: the log of one partition of an ordinary topic, which producers append to
  * and consumers read (docs/format/topics.md §17).
  *
- * It owns the log (log/log.h) and the recent batches of producers, which the log does not keep.
- * Records are bytes here: nothing is decompressed on the way in or out.
+ * A topic log owns its log (log/log.h) and the recent batches of producers, which the log does not
+ * keep.  Records are opaque bytes here: nothing is decompressed, neither on append nor on read.
  *
- * Locks: one writer's lock, which appends, rolls and the close take; it is held for work in memory
- * and, when a segment ends, while the files of the next one are made.  Reading and flushing take no
- * lock of this room.  Every call may be made from any thread between open and close.
+ * Locks: a single writer's lock, taken by appends, rolls and the close; it is held for work in
+ * memory and, when a segment ends, while the files of the next one are made.  Reading and flushing
+ * take no lock of this room.  Every call may be made from any thread between open and close.
  */
 #ifndef OL_TOPIC_TOPIC_LOG_H
 #define OL_TOPIC_TOPIC_LOG_H

@@ -115,7 +115,7 @@ static int read_frame(line_reader *reader, size_t *count, bool *empty, ol_error 
     return OL_OK;
 }
 
-/* Calls `take` with the fields of every line, whose number is the count's. */
+/* Calls `take` with the fields of every line; there must be as many lines as the count says. */
 static int read_entries(ol_slice text, size_t field_count,
                         int (*take)(void *context, const ol_slice *fields,
                                     const line_reader *reader, ol_error *error),

@@ -38,8 +38,8 @@ int ol_leader_epochs_assign(ol_leader_epochs *epochs, int32_t epoch, int64_t sta
  * the list changed. */
 bool ol_leader_epochs_truncate_from_end(ol_leader_epochs *epochs, int64_t end_offset);
 
-/* The log now starts at `start_offset`: drops the entries that start below it, but the last of them
- * stays, starting there, unless the next one starts exactly there. */
+/* The log now starts at `start_offset`: drops the entries that start below it.  The last of these
+ * stays and now starts at `start_offset`, unless the next entry starts exactly there. */
 bool ol_leader_epochs_truncate_from_start(ol_leader_epochs *epochs, int64_t start_offset);
 
 /* Finds where the largest known epoch <= `epoch` ends, and sets the two results to

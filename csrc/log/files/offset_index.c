@@ -1,4 +1,4 @@
-/* Both indexes are an array of entries in a file, with a block of new ones in memory. */
+/* Each index is an array of entries in a file, with a block of new entries in memory. */
 #include "log/files/offset_index.h"
 
 #include <stdlib.h>

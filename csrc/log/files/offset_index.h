@@ -120,8 +120,8 @@ int ol_offset_index_lookup(const ol_index *index, int64_t target, int64_t *offse
 
 /* Adds an entry: the segment's greatest timestamp so far is `timestamp`, first found in the batch
  * that ends with `offset`.  Does nothing when the timestamp is not above the last entry's.
- * `at_roll` uses the slot that is kept for the roll.  OL_INVALID if the offset goes back, OL_LIMIT
- * when full. */
+ * `at_roll` uses the slot that is kept for the roll.  OL_INVALID if the offset decreases, OL_LIMIT
+ * when the index is full. */
 int ol_time_index_append(ol_index *index, int64_t timestamp, int64_t offset, bool at_roll,
                          ol_error *error) OL_NODISCARD;
 

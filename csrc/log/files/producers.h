@@ -66,8 +66,7 @@ const ol_producer *ol_producers_find(const ol_producers *producers, int64_t prod
 typedef struct ol_producers_change {
     bool completed;                     /* a marker ended a transaction that was open;
                                            `transaction` is filled */
-    bool aborted;                       /* and it was an ABORT: `transaction` goes into the
-                                           transaction index */
+    bool aborted;  /* and it was an ABORT: `transaction` must be added to the transaction index */
     ol_aborted_transaction transaction;
 } ol_producers_change;
 
@@ -94,8 +93,8 @@ int64_t ol_producers_first_open_offset(const ol_producers *producers);
  * first. */
 bool ol_producers_is_full(const ol_producers *producers);
 
-/* Removes the producers without an open transaction whose timestamp lies `expiration_ms` or more
- * before `now_ms`, but not `kept_id` (-1: none); returns how many. */
+/* Removes the producers that have no open transaction and a timestamp `expiration_ms` or more
+ * before `now_ms`, but not `kept_id` (-1: none).  Returns how many. */
 size_t ol_producers_expire(ol_producers *producers, int64_t now_ms, int64_t expiration_ms,
                            int64_t kept_id);
 

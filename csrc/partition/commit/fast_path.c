@@ -227,7 +227,7 @@ static int publish(ol_commit *work, const gathered *of, uint8_t *start, size_t s
     return OL_OK;
 }
 
-/* Bytes that the headers add to the first record, whose length field may grow, too. */
+/* Returns the bytes that the headers add to the first record; its length field may grow, too. */
 static size_t headers_cost(const ol_commit *work, const gathered *of) {
     int64_t key_size = (int64_t)of->runs[0].key_size,
             value_size = (int64_t)ol_offset_value_3_size(of->rows[0].value.metadata);

@@ -39,8 +39,8 @@ static inline int ol_ownership_bits_create(ol_ownership_bits *bits, uint64_t cou
 
 static inline void ol_ownership_bits_free(ol_ownership_bits *bits) { free(bits->words); }
 
-/* Marks units as taken; returns false if they do not exist or are taken already.  A run aligned to
- * its length of 1, 2 or 4 lies in one word. */
+/* Marks units as taken; returns false if they do not exist or are taken already.  A run that is
+ * aligned to its length of 1, 2 or 4 is in one word. */
 static inline bool ol_ownership_take_aligned(ol_ownership_bits *bits, uint64_t first,
                                              unsigned length) {
     if (OL_UNLIKELY(first >= bits->count || length > bits->count - first)) return false;
