@@ -1,9 +1,9 @@
 /* base/arena: a run of zeroed memory that grows at its end and is addressed by offsets.
  *
  * A small arena is a block of the heap, so that a store with many small tables stays small.  A
- * larger one is its own mapping, which the kernel grows in place or moves without copying (mremap),
- * an eighth at a time; its unused part is address space, not memory.  Very large ones ask for huge
- * pages and stay aligned to them.
+ * larger one is its own mapping.  It grows by an eighth at a time; the kernel grows it in place or
+ * moves it without copying (mremap).  Its unused part is address space, not memory.  Very large
+ * ones ask for huge pages and stay aligned to them.
  *
  * Ownership: the arena owns its memory; zeroed memory is an empty arena.  Growth moves it, so a
  * pointer into it is valid until the next ol_arena_extend.  Locks: none.

@@ -1,13 +1,13 @@
 /* cleaner/cleaner: drops superseded records from the closed segments of a partition, or of a topic
  * (docs/format/cleaner.md §8, docs/maintenance.md).
  *
- * One run cleans the segments that lie wholly below an end E.  Nothing can undo the log below E: E
- * is not above the flushed bound, W, the start of any open transaction or `end_max`, and it is
+ * One run cleans the segments that lie wholly below an end E.  Nothing can undo the log below E.  E
+ * is the lowest of the flushed bound, W, the start of the oldest open transaction and `end_max`,
  * rounded down to the start of a segment.  A record is live when no later record of its slot is
  * below E.  The slot of an offset record is (group, topic, partition), whatever the version of its
  * key; the slot of any other record is the bytes of its key.  A replay of the log gives the same
- * state and the same digests as before, at every moment of the run, because groups of segments are
- * replaced in ascending order, each by one swap (log/segment_rewrite.h).
+ * state and the same digests as before, at every moment of the run.  For that, groups of segments
+ * are replaced in ascending order, each by one swap (log/segment_rewrite.h).
  *
  * A run reads twice.  Pass A walks the dirty part [first_dirty, E) and keeps the last offset of
  * every key in a map of fixed size (cleaner/key_map.h); pass B rewrites all segments below E.  If
@@ -16,7 +16,7 @@
  * table, and the map holds only the others.
  *
  * Damage does not end a run.  A batch with a wrong checksum or structure, or one that cannot be
- * inflated, quarantines its segment: the segment stays as it is and is reported, and the run cleans
+ * inflated, quarantines its segment: the segment stays as it is and is reported.  The run cleans
  * everything else.  No tombstone and no transaction marker above the segment's base is dropped
  * while the segment exists.  A batch that cannot be compressed again stays whole, and no tombstone
  * above it is dropped in that run.
@@ -33,9 +33,9 @@
  * The log of a topic is cleaned likewise (ol_cleaner_run_topic).  Its keys are arbitrary bytes, all
  * records of an aborted transaction are dropped, and there is neither a table nor a hold.
  *
- * Locks: a run takes the partition's writer lock to find E, the table lock for a few hundred keys
- * at a time (with `use_table`), and the gate of loads while it replaces a segment.  The caller
- * holds none of them.  A partition has one run at a time; commits, reads, rolls and flushes
+ * Locks: a run takes the partition's writer lock to find E, and the gate of loads while it replaces
+ * a segment.  With `use_table` it takes the table lock for a few hundred keys at a time.  The
+ * caller holds none of these.  A partition has one run at a time; commits, reads, rolls and flushes
  * continue during it.  The partition outlives the run. */
 #ifndef OL_CLEANER_CLEANER_H
 #define OL_CLEANER_CLEANER_H

@@ -3,9 +3,9 @@
  *
  * The caller chooses the records to drop.  A batch of magic 2 keeps its base and last offset,
  * producer, sequence and framing, whatever is dropped.  With magic 0 and 1 every message is a batch
- * of its own, and a compressed wrapper that loses messages is written uncompressed, as Kafka's
- * first cleaner did (docs/format/brokers.md §15.2), so that the engine need not compress in a
- * format that only old brokers write.  No locks. */
+ * by itself.  A compressed wrapper that loses messages is written uncompressed, as Kafka's first
+ * cleaner did (docs/format/brokers.md §15.2).  So the engine need not compress in a format that
+ * only old brokers write.  No locks. */
 #ifndef OL_CLEANER_REBUILD_BATCH_H
 #define OL_CLEANER_REBUILD_BATCH_H
 

@@ -1,11 +1,11 @@
 /* cleaner/survey: the bytes and records that a clean would free, counted by group and by reason,
  * while nothing is changed (docs/maintenance.md).
  *
- * A survey is a run of the cleaner that writes nothing.  It decides every record of the log by the
- * same code as a clean, so it needs no rules of its own: passes A and B report their outcomes, and
- * everything that a clean leaves alone (above E, and quarantined segments) is walked after them.
- * The cleaner does not decide whether a record is *live*, that is, whether the present state comes
- * from it; the partition's table, group records and pending values say so.
+ * A survey is a run of the cleaner that writes nothing.  The same code as in a clean decides every
+ * record of the log, so a survey needs no rules of its own.  Passes A and B report their outcomes.
+ * Everything that a clean leaves alone (above E, and quarantined segments) is walked after them.  A
+ * record is *live* if the present state comes from it.  The cleaner does not decide that; the
+ * partition's table, group records and pending values do.
  *
  * Bytes are those of the batches.  A batch that loses records frees the difference between its size
  * and its rebuilt size.  The bytes of a batch, and those that it frees, are divided among its
@@ -52,8 +52,8 @@ void ol_clean_survey_free(ol_clean_survey *survey);
  * The report is that of a run with a sink.  If it is not `complete`, the keys did not fit map_bytes
  * and the survey is useless; the same holds if the run was stopped or the log was truncated.  Like
  * a load, the survey skips damage; it reports the damaged segment as quarantined.  Fails as
- * ol_cleaner_run does, and with OL_CHANGED if pass B found other bytes than pass A: another process
- * replaced or truncated the file, and a survey after a new load may succeed. */
+ * ol_cleaner_run does.  OL_CHANGED: pass B found other bytes than pass A, because another process
+ * replaced or truncated the file; a survey after a new load may succeed. */
 int ol_cleaner_survey(ol_partition *partition, const ol_clean_options *options, bool closes_active,
                       ol_clean_survey *survey, ol_clean_report *report, ol_error *error)
     OL_NODISCARD;

@@ -1,7 +1,7 @@
 /* columns/record_scan: the records of a .log file as rows, within bounds of log offsets.
  *
  * A scan starts at a file position and needs only the batches from there on: no other part of the
- * log, no table and no state.  A damaged batch never leaves half of its rows: the structure of a
+ * log, no table and no state.  A damaged batch never leaves half of its rows.  The structure of a
  * batch is checked before a block with its first row is returned, even if its rows fill several
  * blocks.
  *

@@ -1,9 +1,9 @@
 /* columns/usual_commits: many commits of one batch as rows, column by column.
  *
  * The fast path of columns/record_scan: commits in the form of format/usual_commit are read first,
- * then each wanted column is filled for all of them.  The rows, and the position of the walk after
- * them, are the same as those of the path that reads one record at a time; every doubtful record is
- * left to that path.
+ * then each wanted column is filled for all of them.  The path that reads one record at a time
+ * would give the same rows and the same position afterwards.  Every doubtful record is left to that
+ * path.
  *
  * Ownership: nothing is kept.  Locks: none, one thread.
  */

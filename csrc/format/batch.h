@@ -1,9 +1,9 @@
 /* format/batch: record batches of magic 2 and message sets of magic 0 and 1 in a .log file.
  *
- * docs/format/batches.md §2 describes the format.  Reading: ol_batch_parse finds the next batch
- * (for magic 0/1: the next message, perhaps a compressed wrapper) and checks every size before it
- * is used; ol_batch_check_crc checks the bytes; ol_records walks the records, whatever the magic,
- * the codec or the gaps.  Writing: format/batch_write.h.
+ * docs/format/batches.md §2 describes the format.  Reading: ol_batch_parse finds the next batch and
+ * checks every size before it is used.  With magic 0 and 1 that is the next message, perhaps a
+ * compressed wrapper. ol_batch_check_crc checks the bytes. ol_records walks the records, whatever
+ * the magic, the codec or the gaps.  Writing: format/batch_write.h.
  *
  * Ownership: nothing here owns the bytes it points to.  An ol_batch and its records borrow from the
  * caller's buffer, records of a compressed batch from the open ol_records.  Locks: none; many
@@ -121,8 +121,8 @@ static inline int64_t ol_batch_next_offset(const ol_batch *batch) {
 }
 
 /* Returns whether all offsets of a batch are at or above `until` (INT64_MAX: no bound).
- * `next_offset` is the end of the batch before it: the header of a wrapper of magic 0 or 1 names
- * only its last message, and the first may be below `until`. */
+ * `next_offset` is the end of the batch before it.  It matters for a wrapper of magic 0 or 1: the
+ * header names only the last message, and the first may be below `until`. */
 static inline bool ol_batch_is_after(const ol_batch *batch, int64_t next_offset, int64_t until) {
     return until != INT64_MAX && batch->base_offset >= until &&
            (batch->record_count >= 0 || next_offset >= until);

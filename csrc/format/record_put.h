@@ -1,9 +1,10 @@
 /* format/record_put: encodes one record of a batch of magic 2 (docs/format/batches.md §2.2).
  *
  * The functions are inline, because an application that commits after each message writes one
- * record per batch. ol_record_put_start writes a record up to and including the key length; then
- * come the key, ol_record_put_value_size, the value, and ol_record_put_headers.  Each returns the
- * position after its output; the caller has checked that it fits.  Locks: none.
+ * record per batch.  To put a record, call ol_record_put_start, which writes everything up to and
+ * including the key length, and put the key.  Then call ol_record_put_value_size, put the value,
+ * and call ol_record_put_headers.  Each function returns the position after its output; the caller
+ * has checked that it fits.  Locks: none.
  */
 #ifndef OL_FORMAT_RECORD_PUT_H
 #define OL_FORMAT_RECORD_PUT_H

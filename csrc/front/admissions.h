@@ -2,9 +2,9 @@
  *
  * The coordinator checks a request in full.  Its decision holds until the group changes.  So the
  * coordinator stores an admission here for exactly this (group, generation, member id, instance
- * id), and it revokes all admissions of a group before it handles anything that may change the
- * group.  A request that finds its admission is answered without the coordinator; every other
- * request goes to the coordinator.
+ * id).  It revokes all admissions of a group before it handles anything that may change the group.
+ * A request that finds its admission is answered without the coordinator; every other request goes
+ * to the coordinator.
  *
  * The coordinator does not see the requests that are answered here.  A revocation therefore reports
  * when each member was last heard from, and the coordinator extends the members' sessions

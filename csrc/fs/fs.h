@@ -2,9 +2,9 @@
  * disk.
  *
  * There are two implementations. ol_fs_posix is the real one, a shared immutable object.
- * testing/fault_fs is for tests: it counts operations, stops the machine at a chosen one, and
- * writes out a state that the disk could hold then, with unflushed 4 KiB pages kept or lost by a
- * seeded draw.
+ * testing/fault_fs is for tests: it counts operations and stops the machine at a chosen one.  Then
+ * it writes out a state that the disk could hold, in which a seeded draw decides whether each
+ * unflushed 4 KiB page is kept or lost.
  *
  * Many threads can use an ol_fs.  Many threads may read, write and flush an ol_file at once; one
  * thread closes it after all these calls.
@@ -76,9 +76,10 @@ struct ol_fs {
      * ends the process, so the engine reads nothing through a mapping. */
     int (*map)(ol_file *file, size_t size, void **data, ol_error *error);
     void (*unmap)(ol_fs *fs, void *data, size_t size);
-    /* Sets *keeps to whether a faulted-in page of a mapping can be stored to until it is unmapped,
-     * because the blocks of the file stay in place and are not shared with another file.  False on
-     * copy-on-write and network file systems, and if the kind of file system is unknown. */
+    /* Sets *keeps to whether a faulted-in page of a mapping can be stored to until it is unmapped.
+     * That holds if the blocks of the file stay in place and are not shared with another file.
+     * False on copy-on-write and network file systems, and if the kind of file system is
+     * unknown. */
     int (*keeps_pages)(ol_file *file, bool *keeps, ol_error *error);
     /* Faults in [from, to) of a mapping for writing, without changing a byte, so that the next
      * store there neither waits nor fails.  OL_DISK_FULL or OL_IO: a store would end the process.

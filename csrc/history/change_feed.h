@@ -7,9 +7,9 @@
  *
  * Nothing is left out silently.  Log offsets that the log lacks (it was cleaned, or begins above
  * them), and batches and records that cannot be read, form a *gap*.  A read reports a gap before it
- * continues after it.  Gaps below the start of a feed are reported, too, down to where the oldest
- * transaction that was open at the start began, because they may make the values of that
- * transaction incomplete.
+ * continues after it.  Gaps below the start of a feed are reported, too, because they may make the
+ * values of a transaction that was open at the start incomplete.  That applies down to where the
+ * oldest such transaction began.
  *
  * Between reads a feed holds copies only, nothing of the log: the partition may be cleaned,
  * truncated and closed.  After a truncation (ol_change_feed_is_current) the owner starts it again.
@@ -71,10 +71,10 @@ int ol_change_feed_start(ol_change_feed *feed, int64_t offset, int32_t epoch, in
                          ol_error *error) OL_NODISCARD;
 
 /* Adds rows to `block` until it is full (OL_OK), a gap is met (OL_OK, feed->gap is set; the rows
- * come before it) or W is reached (OL_END).  If feed->is_installing is true afterwards, only part
- * of one marker's rows was returned, and feed->offset does not cover them yet; the read that
- * returns the last of them ends after them (OL_OK).  A reported gap counts as known; the owner may
- * extend it by raising feed->known_below.
+ * come before it) or W is reached (OL_END).  If feed->is_installing is true afterwards, only a part
+ * of one marker's rows was returned, and feed->offset does not cover them yet.  The read that
+ * returns the last of these rows ends after them (OL_OK).  A reported gap counts as known; the
+ * owner may extend it by raising feed->known_below.
  *
  * After a failure (OL_IO, OL_NO_MEMORY, OL_OUT_OF_RANGE, OL_LIMIT) the block may hold rows that
  * feed->offset does not cover: the owner drops them and starts again at its last offset. */

@@ -125,8 +125,8 @@ static inline bool ol_bad_offsets_are_disputed(const ol_bad_offsets *place) {
 bool ol_bad_offsets_are_flushed(const ol_bad_offsets *place, int64_t bound);
 
 /* Returns whether unreadable bytes at `offset` are the tail of a log that another process writes,
- * not damage: they were never flushed, and either no right batch follows or the log was found to
- * end there. */
+ * and not damage.  They are if they were never flushed, and if no right batch follows or the log
+ * was found to end there. */
 static inline bool ol_bad_bytes_are_tail(int64_t offset, int64_t flushed, int64_t log_end,
                                          bool is_followed) {
     return offset >= flushed && (offset >= log_end || !is_followed);

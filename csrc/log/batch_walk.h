@@ -51,17 +51,17 @@ typedef struct ol_batch_walk {
 } ol_batch_walk;
 
 /* Walks from the batch that holds `from`, or the first one after it, to the last one that begins
- * below `until`.  (A compressed message set of magic 0 or 1, of which only the end is known, is
- * returned if the batch before it ends below `until`.)  Without `checks_crc` only headers are read,
+ * below `until`.  Only the end of a compressed message set of magic 0 or 1 is known, so it is
+ * returned if the batch before it ends below `until`.  Without `checks_crc` only headers are read,
  * and the caller checks the batches that matter.  Nothing to close after a failure. */
 int ol_batch_walk_open(ol_batch_walk *walk, ol_log *log, int64_t from, int64_t until,
                        bool checks_crc, ol_error *error) OL_NODISCARD;
 
 /* Walks everything from `from` on and verifies the CRCs; `from` must be in the log.
  * ol_batch_walk_next returns OL_END at the current log end; a later call continues with the batches
- * appended since.  This walk is stricter than ol_batch_walk_open, whose log may be cleaned or
- * truncated meanwhile: a batch that repeats offsets is damage, and so is one that reaches above the
- * end of our own log.  `reporter` must live as long as the walk. */
+ * appended since.  During such a walk the log is not cleaned or truncated, so the walk is stricter
+ * than one from ol_batch_walk_open.  A batch that repeats offsets is damage, and so is one that
+ * reaches above the end of our own log.  `reporter` must live as long as the walk. */
 int ol_batch_walk_open_reported(ol_batch_walk *walk, ol_log *log, int64_t from,
                                 const ol_batch_walk_reporter *reporter,
                                 ol_error *error) OL_NODISCARD;

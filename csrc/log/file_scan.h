@@ -5,8 +5,8 @@
  * when all of its bytes are there and its sizes hold.
  *
  * If the disk cannot read some bytes, the bytes before them can still be read: every call returns
- * what it can, and the call that needs the unreadable bytes fails with OL_IO, which names the first
- * of them. */
+ * what it can.  The call that needs the unreadable bytes fails with OL_IO, and the error names the
+ * first of them. */
 #ifndef OL_LOG_FILE_SCAN_H
 #define OL_LOG_FILE_SCAN_H
 

@@ -199,9 +199,9 @@ int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t 
                    uint8_t **start, int64_t *base_offset, ol_error *error) OL_NODISCARD;
 
 /* The ends of transactions.  A full disk must not keep a transaction open, so space for the end of
- * each is kept from its first batch on: ol_log_reserve_transactional keeps it, ol_log_reserve_end
- * uses it, everything else leaves it alone.  Space is kept for as many ends as fit a twelfth of a
- * segment.  Ends beyond that number, and those for which there was no space when the log was
+ * each is kept from its first batch on. ol_log_reserve_transactional keeps it, ol_log_reserve_end
+ * uses it, and everything else leaves it alone.  Space is kept for as many ends as fit a twelfth of
+ * a segment.  Ends beyond that number, and those for which there was no space when the log was
  * opened, are written like other batches. */
 
 /* [writer] Does what ol_log_reserve does, for a batch of a transaction, and keeps space for the end
@@ -240,8 +240,8 @@ int ol_log_publish(ol_log *log, const ol_batch_fields *fields, size_t size, ol_e
 
 /* [writer] Ensures that `size` more bytes in batches of at most `batch_size_max` can be appended
  * without meeting a full disk.  If they fit one segment, their space is the rest of the active one
- * or, after a roll now, the next one.  Otherwise the rest of the active segment and as many spare
- * segments as needed are allocated, which the next rolls use; such a roll may still meet a full
+ * or, after a roll now, the next one.  Otherwise the rest of the active segment is allocated, and
+ * as many spare segments as needed, which the next rolls use.  Such a roll may still meet a full
  * disk, because it creates files.  A call that fails frees what it allocated. */
 int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max,
                          ol_error *error) OL_NODISCARD;

@@ -1,15 +1,25 @@
 /* log/log_impl: the private struct of the log, and the calls that its files share; nothing outside
  * log/ includes it.
  *
- * Files: keep_manifest (the log's manifest), completeness (whether anything is missing), log
- * (positions, epochs, producers, close), append (the hot path), ends (space for the ends of
- * transactions), roll (extension, spares, the next segment), flush, truncate, delete_below (removes
- * segments at the start), segment_rewrite (writes a cleaned segment aside), segment_swap (puts it
- * in place of others), segment_info (facts about segment files), segment_checksum, reader, view
- * (the segments of one moment), transaction_spans (where transactions began and ended),
- * offset_for_time, open (the order of opening), repair (accepted loss), recover (torn or corrupt),
- * settled (what an open need not read), recover_aside (copies of truncated bytes), rebuild (indexes
- * and producer state from the log).
+ *   log             positions, epochs, producers, close
+ *   append          the hot path
+ *   ends            space for the ends of transactions
+ *   roll            extension, spares, the next segment
+ *   flush, truncate
+ *   delete_below    removes segments at the start
+ *   keep_manifest   the log's manifest
+ *   reader, read    walks the log; reads into a caller's buffer
+ *   view            the segments of one moment
+ *   offset_for_time, transaction_spans   the offset of a time; where transactions began and ended
+ *   segment_rewrite, segment_swap        writes a cleaned segment aside; puts it in place of others
+ *   segment_info, segment_checksum       facts about segment files
+ *   open            the order of opening
+ *   settled         what an open need not read
+ *   recover         torn or corrupt
+ *   recover_aside   copies of truncated bytes
+ *   repair          accepted loss
+ *   rebuild         indexes and producer state from the log
+ *   completeness    whether anything is missing
  *
  * On failure a call leaves the log as it was, unless it says otherwise; *error says why.
  */

@@ -3,11 +3,11 @@
  *
  * A replay of a log that is cleaned meanwhile must not mix segments from before a swap with
  * segments from after it: the older ones may hold a value whose tombstone, or ABORT marker, is
- * missing from the newer ones.  A view is one state of the log's list.  A replay of it up to
- * `offset` gives the state below `offset` for every offset that had been applied when the view was
- * opened, or is applied later: nothing in it was cleaned because of records above.  A view holds
- * the bytes that were below the log end when it was opened, and those appended to its last segment
- * since then.
+ * missing from the newer ones.  A view is one state of the log's list.  A replay of the view up to
+ * an offset gives the state below that offset, if the offset had been applied when the view was
+ * opened, or was applied later.  Nothing in the view was cleaned because of records above the
+ * offset.  A view holds the bytes that were below the log end when it was opened, and those
+ * appended to its last segment since then.
  *
  * A view keeps no file descriptors, because a log may have more segments than a process has
  * descriptors.  A scan opens the file by its name, and a segment that leaves the log keeps its file

@@ -7,13 +7,13 @@
  * invisible to reads.  Only the code that moves W applies, strictly in log order.  Always: written
  * (log end) >= flushed, written >= W >= applied.
  *
- * Locks.  The writer lock serialises everything that appends, applies or changes the role; the
- * table lock keeps readers of the state out while a batch is applied (their order, and all other
- * locks: partition/partition_impl.h).  Every change of an active partition's state is made under
- * both, so the holder of either may read it.  A call takes what it needs itself unless it says
- * otherwise; no call takes or needs Python's GIL, and none holds a lock while it waits for W or for
- * the flush of a commit.  Work on files may flush under the writer lock: a truncation, a new epoch,
- * and a roll after OL_UNFLUSHED_MAX others that no flush has covered.
+ * Locks.  The writer lock serialises everything that appends, applies or changes the role.  The
+ * table lock keeps readers of the state out while a batch is applied. partition/partition_impl.h
+ * gives their order and all other locks.  Every change of an active partition's state is made under
+ * both, so the holder of either may read it.  A call takes the locks that it needs itself, unless
+ * its comment says otherwise.  No call takes or needs Python's GIL, and none holds a lock while it
+ * waits for W or for the flush of a commit.  Work on files may flush under the writer lock: a
+ * truncation, a new epoch, and a roll after OL_UNFLUSHED_MAX others that no flush has covered.
  *
  * Memory.  The caller that opens a partition owns it and closes or abandons it.  Slices and rows
  * that are passed in are borrowed until the call returns.
@@ -120,10 +120,10 @@ typedef struct ol_load_progress {
 int ol_partition_load(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
 /* Loads as ol_partition_load does, but starts from the state of a snapshot that was read from a
- * file and checked (partition/snapshot_take.h).  The call takes over the snapshot in any case.  At
- * the first sign at or above S that something may be missing (a gap, a batch that was cleaned, no
- * batch up to the log end), it drops that state and loads everything from the log: see
- * ol_partition_snapshot_discarded. */
+ * file and checked (partition/snapshot_take.h).  The call takes over the snapshot in any case.
+ * Signs that something may be missing at or above S are a gap, a batch that was cleaned, and no
+ * batch up to the log end.  At the first one the call drops that state and loads everything from
+ * the log: see ol_partition_snapshot_discarded. */
 int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot,
                            ol_error *error) OL_NODISCARD;
 void ol_partition_progress(const ol_partition *partition, ol_load_progress *progress);
@@ -186,7 +186,7 @@ typedef struct ol_commit_result {
 
 /* Writes all items or none (docs/architecture.md §2.3, §4), in their order, in one batch.  Items
  * that do not fit one batch are sorted by group and written as batches of whole groups, each atomic
- * by itself; a group that does not fit one batch is written as an own transaction.  If tombstones
+ * by itself.  A group that does not fit one batch is written as an own transaction.  If tombstones
  * or group records are among such items, the call is refused with OL_TOO_LARGE.  Space for
  * everything is allocated first.  If writing fails nevertheless (OL_IO, or OL_DISK_FULL of a roll
  * within a commit that is larger than a segment), the groups before the failure are written, each
@@ -334,11 +334,11 @@ size_t ol_partition_scratch_bytes(ol_partition *partition);
 
 /* Starts leadership at an epoch: OL_FENCED_LEADER_EPOCH unless it is above the newest one known, or
  * that of this leader already.  The partition stays loading until it is loaded, W has reached the
- * log end of this moment, and own transactions that an earlier leader left open are closed with
- * ABORT; then it is active.  A partition that a load finds damaged does not become active, since it
- * cannot read all that it would have to answer.  The partition need not be loaded yet: plain
- * commits are appended from now on, and the load applies them.  `alone`: there is no other replica,
- * W follows the log end by itself, and commits are applied as in a lone store.
+ * present log end, and own transactions that an earlier leader left open are closed with ABORT.
+ * Then it is active.  A partition that a load finds damaged does not become active, since it cannot
+ * read all that it would have to answer.  The partition need not be loaded yet: plain commits are
+ * appended from now on, and the load applies them.  `alone`: there is no other replica, W follows
+ * the log end by itself, and commits are applied as in a lone store.
  *
  * A refusal changes nothing: OL_FENCED_LEADER_EPOCH, OL_READ_ONLY, OL_INVALID.  An election that
  * fails ends the leadership before it, and the replica follows in the epoch that it knew, as after
@@ -431,9 +431,9 @@ typedef struct ol_partition_view {
 void ol_partition_lock_writer(ol_partition *partition, ol_partition_view *view);
 void ol_partition_unlock_writer(ol_partition *partition);
 
-/* Keeps loads from beginning while the caller replaces segments of the log: a load that read a
- * value in an old segment must not continue in a new one from which the value's tombstone is gone.
- * OL_LOADING: a load runs, and nothing is held.  Takes the writer lock briefly. */
+/* Keeps loads from beginning while the caller replaces segments of the log.  Otherwise a load could
+ * read a value in an old segment and continue in a new one from which the value's tombstone was
+ * removed.  OL_LOADING: a load runs, and nothing is held.  Takes the writer lock briefly. */
 int ol_partition_hold_loads(ol_partition *partition, ol_error *error) OL_NODISCARD;
 void ol_partition_release_loads(ol_partition *partition);
 

@@ -143,9 +143,9 @@ static inline bool ol_partition_is_loaded(const ol_partition *partition) {
     return partition->role != OL_ROLE_UNLOADED && !partition->load_runs;
 }
 
-/* partition/batch_pass.c.  Under writer, so that the log does not change meanwhile: calls
- * `function`, in order, for each batch that overlaps [from, to) and does not reach above it, until
- * `function` returns OL_END. */
+/* partition/batch_pass.c.  Calls `function`, in order, for each batch that overlaps [from, to) and
+ * does not reach above it, until `function` returns OL_END.  Under writer, so that the log does not
+ * change meanwhile. */
 typedef int (*ol_batch_function)(ol_partition *partition, const ol_batch *batch, void *context,
                                  ol_error *error);
 int ol_partition_for_each_batch(ol_partition *partition, int64_t from, int64_t to,

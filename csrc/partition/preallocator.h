@@ -1,12 +1,13 @@
 /* partition/preallocator: the background thread of a store that extends and touches the active
  * segments ahead of need (ol_log_prepare), and queues flushes that no caller waits for.
  *
- * While there is work it polls every OL_PREALLOCATOR_POLL_MS; after OL_PREALLOCATOR_IDLE_POLLS idle
- * polls it sleeps until a commit that found its pages not prepared kicks it, or until the next
- * flush is due.  So an idle store costs one check of its positions per interval, or nothing.
+ * While there is work, the thread polls every OL_PREALLOCATOR_POLL_MS.  After
+ * OL_PREALLOCATOR_IDLE_POLLS idle polls it sleeps until the next flush is due, or until a commit
+ * that found its pages not prepared kicks it.  So an idle store costs one check of its positions
+ * per interval, or nothing.
  *
- * Everything written when a flush is due is on disk after it: a power loss takes at most what was
- * written during one interval and one flush, or two flushes if one was running when the next was
+ * A flush that is due covers everything written up to then.  So a power loss takes at most what was
+ * written during one interval and one flush; or two flushes, if one was running when the next was
  * due.
  *
  * Locks: list_lock covers the list of partitions, wake_lock the sleep.  Each is held only briefly,

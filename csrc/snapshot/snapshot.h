@@ -137,8 +137,8 @@ int ol_snapshot_file_mark(ol_fs *fs, const char *path, ol_log_mark *mark,
                           ol_error *error) OL_NODISCARD;
 
 /* Checks that the snapshot belongs to this log as it is now; the log must be undamaged.  The number
- * of the log partition, the topic id, the leader epochs and the log start must agree; S must not be
- * below `cleaned_to`, the offset up to which another program cleaned the log (-1: unknown); and the
+ * of the log partition, the topic id, the leader epochs and the log start must agree.  S must not
+ * be below `cleaned_to`, the offset up to which another program cleaned the log (-1: unknown).  The
  * last batches below S must be in the log as they were appended.  Batches below `cleaned_to` may
  * look as a cleaner leaves them; if the last batch is one of these, the newest positions must be in
  * the log.  OL_INVALID with the reason.  The load checks what is at and above S

@@ -1,9 +1,11 @@
 /* snapshot/snapshot_impl: the structure of a snapshot and the calls that the files of this room
  * share.
  *
- * Files: snapshot (its life, and the log it belongs to), witness (the proof that it belongs to that
- * log), encode (facts, pending values and group records as bytes), open (sections, and a state from
- * a file), blocks (checksums and reading).
+ *   snapshot   its life, and the log it belongs to
+ *   witness    the proof that it belongs to that log
+ *   encode     facts, pending values and group records as bytes
+ *   open       sections, and a state from a file
+ *   blocks     checksums and reading
  */
 #ifndef OL_SNAPSHOT_SNAPSHOT_IMPL_H
 #define OL_SNAPSHOT_SNAPSHOT_IMPL_H

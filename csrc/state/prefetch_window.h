@@ -1,9 +1,9 @@
 /* state/prefetch_window: positions decoded and not yet applied, so that cache misses overlap.
  *
  * Plain positions, which are nearly all records of every log, are gathered as runs of rows of one
- * (group, topic) and applied together in log order: while one run is put, the slot, pair, chunk and
- * cell of later ones are prefetched.  The caller applies every other record itself, after applying
- * the window.  So log order is kept, and no pair is freed while a hint names it.
+ * (group, topic) and applied together in log order.  While one run is put, the slot, pair, chunk
+ * and cell of later ones are prefetched.  The caller applies every other record itself, after
+ * applying the window.  So log order is kept, and no pair is freed while a hint names it.
  *
  * Ownership: rows borrow from the bytes of their records until they are applied or taken back.
  * Locks: none, one thread.

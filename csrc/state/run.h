@@ -2,10 +2,11 @@
  * joined.
  *
  * Runs of one log can be applied side by side and joined afterwards: the result is the state of the
- * whole.  Besides the values that it leaves, a run remembers what it did to the state before it:
- * which positions and group records it removed, and how the first transaction of each producer,
- * which may have begun earlier, ended (docs/format/loading.md §6.4).  Every record of the later run
- * comes after every record of the earlier one, so whatever the later run has or removed wins.
+ * whole.  Besides the values that it leaves, a run remembers its effects on the state before it:
+ * the positions and group records that it removed, and the end of each producer's first
+ * transaction, which may have begun earlier (docs/format/loading.md §6.4).  Every record of the
+ * later run comes after every record of the earlier one, so whatever the later run has or removed
+ * wins.
  *
  * Ownership and locks as state/state.
  */

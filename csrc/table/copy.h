@@ -1,7 +1,7 @@
 /* table/copy: a copy of a table that its owner keeps changing.
  *
  * Cells are nine tenths of a table.  They are copied in steps of some tens of microseconds, between
- * which the table changes; the table marks the pages of cells that change after their step
+ * which the table changes.  The table marks the pages of cells that change after their step
  * (ol_table_mark), and these are copied once more.  The last step copies the marked pages and
  * everything but the cells at once, so the copy is the table of that moment, byte for byte.
  *

@@ -61,9 +61,9 @@ struct ol_table {
     uint32_t last_pair;         /* which is this one; 0: none */
     uint32_t free_pair;
     uint32_t free_pair_count;
-    /* While a copy is made (table/copy.h): a bit for each page of cells, set if the page has
-     * changed since it was copied; the number of these pages; and the number of pages copied so
-     * far. */
+    /* While a copy is made (table/copy.h): one bit for each page of cells, set if the page has
+     * changed since it was copied.  Then the number of these pages, and the number of pages copied
+     * so far. */
     uint64_t *marks;
     uint32_t marked_count;
     uint32_t copied_pages;

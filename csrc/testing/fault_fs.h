@@ -9,9 +9,9 @@
  * truncate, extend, keep_space, flush, rename, remove, make_directory and remove_directory that
  * change something, flush_directory, set_modified, and each report of a mapped store.  Reads are
  * counted apart: opens of what exists, size, read, list, exists, modified and keeps_pages.  When
- * the machine stops at operation N, N is not performed (a reported store is in memory already, and
- * stays), the state is captured at that moment, and N and every later call return OL_CRASHED until
- * ol_fault_fs_restart; close and unmap still work, so that the engine can unwind.
+ * the machine stops at operation N, N is not performed; only a reported store is already in memory,
+ * and stays.  The state is captured at that moment.  N and every later call return OL_CRASHED until
+ * ol_fault_fs_restart, except close and unmap, so that the engine can unwind.
  *
  * The model of the disk, from which materialize draws:
  * - A page of 4 KiB that was written since the last flush holds its new or its old content, each

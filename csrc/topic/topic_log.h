@@ -20,8 +20,8 @@ typedef struct ol_topic_log ol_topic_log;
 #define OL_GIVEN_PRODUCER_ID_MAX (((int64_t)1 << 62) - 1)
 
 /* Opens the log, as ol_log_open does, and begins the leader epoch `leader_epoch`, unless the log
- * has it or a later one; after a crash, begins an epoch later than all in the log.  Fails as
- * ol_log_open and ol_log_assign_epoch do. */
+ * has it or a later one.  After a crash it begins an epoch that is later than all in the log.
+ * Fails as ol_log_open and ol_log_assign_epoch do. */
 int ol_topic_log_open(const ol_log_options *options, int32_t leader_epoch, ol_topic_log **opened,
                       ol_log_recovery *recovery, ol_error *error) OL_NODISCARD;
 

@@ -1,8 +1,8 @@
 /* wire/form: a message in one of its versions, prepared to be read and written again and again.
  *
- * The tables (format/schema) describe all versions at once.  A form holds what the tables say about
- * one version: its fields as steps in the order of the bytes, the defaults of fields that the
- * version does not have, and the sizes that follow from both.
+ * The tables (format/schema) describe all versions at once.  A form holds what they say about one
+ * version.  It has the version's fields as steps in the order of the bytes, the defaults of fields
+ * that the version does not have, and the sizes that follow from both.
  *
  * Ownership: ol_forms owns its forms, which do not move until it is freed; zeroed memory with a
  * schema has no forms yet.  Locks: none; forms are constant once made, and ol_forms belongs to one

@@ -4,7 +4,7 @@
  * log dir ("topic partition offset") and the leader-epoch-checkpoint of a partition ("epoch
  * startOffset").  An empty file and one with only the version line hold nothing.  Any other
  * deviation from Kafka's form is OL_CORRUPT, with the line in the reason, and the whole file is
- * refused: a caller treats a bad checkpoint as absent and never guesses its contents.
+ * refused.  A caller treats a bad checkpoint as absent and never guesses its contents.
  *
  * The structures own their memory and have no lock.
  */

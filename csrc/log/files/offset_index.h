@@ -4,8 +4,8 @@
  * An index only makes a scan of the .log shorter.  Missing entries make a lookup slower, never
  * wrong.  Therefore an append whose bytes cannot be written is dropped and counted, and the next
  * flush or trim reports the failure.  An append costs a store into a block in memory, which is
- * written when it is full.  The file is not extended in advance (it is not mapped, so a crash
- * leaves no zeros after the entries), but it counts as full at the same entry as Kafka's.
+ * written when it is full.  Unlike Kafka's, the file is not mapped and not extended in advance, so
+ * a crash leaves no zeros after the entries; but it counts as full at the same entry as Kafka's.
  *
  * The segment decides when an entry is due (docs/format/directory.md §1.3): when the bytes appended
  * since the last entry, not counting the new batch, exceed the interval.  Both indexes get an entry
@@ -15,8 +15,8 @@
  * first, later ones write the last, and a cleaner writes the last offset of a run of batches.  In
  * each case the batch that holds the target is not before the found position, and the reader scans
  * forward from there.  Positions come from a file and may be wrong: the reader bounds them by the
- * log's size, and starts over at 0 if no batch begins there or if the batch there is beyond the
- * target.
+ * log's size.  If no batch begins at a position, or if the batch there is beyond the target, the
+ * reader starts over at 0.
  *
  * Calls on one index exclude each other by the caller's lock, except that lookups may run
  * concurrently.
@@ -103,8 +103,9 @@ int ol_index_flush(ol_index *index, ol_error *error) OL_NODISCARD;
 /* Drops every entry, for a rebuild. */
 int ol_index_reset(ol_index *index, ol_error *error) OL_NODISCARD;
 
-/* Drops the entries that name `offset` or above, and those of an offset index that point at or past
- * `log_size` (an entry may name the first offset of a batch that is removed as a whole). */
+/* Drops the entries that name `offset` or above.  An entry of an offset index that points at or
+ * past `log_size` is dropped, too, because it may name the first offset of a batch that is removed
+ * as a whole. */
 int ol_index_truncate(ol_index *index, int64_t offset, int64_t log_size,
                       ol_error *error) OL_NODISCARD;
 
