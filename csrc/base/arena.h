@@ -25,7 +25,7 @@ typedef struct ol_arena {
 int ol_arena_extend(ol_arena *arena, size_t size, ol_error *error) OL_NODISCARD;
 void ol_arena_free(ol_arena *arena);
 
-/* Bytes of memory (not address space) that the arena holds. */
+/* Returns how many bytes of memory (not of address space) the arena holds. */
 uint64_t ol_arena_resident(const ol_arena *arena);
 
 /* For tests: lets `calls` more calls of ol_arena_extend in this process succeed and makes every

@@ -9,20 +9,20 @@
 
 #include "base/base.h"
 
-/* CRC of a whole run: ASCII "123456789" gives e3069283. */
+/* Returns the CRC of a whole run: ASCII "123456789" gives e3069283. */
 uint32_t ol_crc32c(const void *data, size_t size);
 
 /* Continues the CRC of preceding bytes: ol_crc32c_extend(ol_crc32c(a), b) is the CRC of a followed
  * by b. */
 uint32_t ol_crc32c_extend(uint32_t crc, const void *data, size_t size);
 
-/* Name of the implementation in use: "sse4.2", "armv8" or "tables".  The second function, for
- * tests, finds an implementation by name (NULL if this processor lacks it). */
+/* The first function returns the name of the implementation in use: "sse4.2", "armv8" or "tables".
+ * The second one, for tests, finds an implementation by name (NULL if this processor lacks it). */
 const char *ol_crc32c_implementation(void);
 typedef uint32_t (*ol_crc32c_function)(uint32_t crc, const void *data, size_t size);
 ol_crc32c_function ol_crc32c_by_name(const char *name);
 
-/* CRC-32 (IEEE): ASCII "123456789" gives cbf43926. */
+/* Returns the CRC-32 (IEEE): ASCII "123456789" gives cbf43926. */
 uint32_t ol_crc32(const void *data, size_t size);
 
 #endif

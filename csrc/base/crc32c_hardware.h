@@ -10,11 +10,11 @@
 
 #include "base/crc32c.h"
 
-/* The implementation for this processor and its name, or NULL.  Call it once, before the functions
- * it returns. */
+/* Returns the implementation for this processor and its name, or NULL.  Call it once, before the
+ * function that it returns. */
 ol_crc32c_function ol_crc32c_hardware(const char **name);
 
-/* Arithmetic modulo the Castagnoli polynomial, reflected: the product of two values, and x^bits. */
+/* Calculate modulo the Castagnoli polynomial, reflected: the product of two values, and x^bits. */
 uint32_t ol_crc32c_multiply(uint32_t a, uint32_t b);
 uint32_t ol_crc32c_power(uint64_t bits);
 

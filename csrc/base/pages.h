@@ -16,7 +16,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* Zeroed memory for at least `size` bytes, or NULL. */
+/* Returns zeroed memory for at least `size` bytes, or NULL. */
 void *ol_pages_allocate(size_t size) OL_NODISCARD;
 
 /* Like ol_pages_allocate, for memory that is mostly unused at any one time.  A forked child does

@@ -71,7 +71,7 @@ void ol_error_clear(ol_error *error);
  * position, offset and item are cleared; set them afterwards with the calls below. */
 int ol_fail(ol_error *error, int status, const char *format, ...) OL_PRINTF(3, 4);
 
-/* As ol_fail, for a failed system call: OL_DISK_FULL for ENOSPC and EDQUOT, OL_NO_SUCH_FILE for
+/* Like ol_fail, for a failed system call: OL_DISK_FULL for ENOSPC and EDQUOT, OL_NO_SUCH_FILE for
  * ENOENT, OL_NO_MEMORY for ENOMEM, otherwise OL_IO.  `operation` is the call's name, `path` may be
  * NULL. */
 int ol_fail_errno(ol_error *error, int sys_errno, const char *operation, const char *path);

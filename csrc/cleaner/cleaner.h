@@ -163,7 +163,7 @@ typedef struct ol_clean_report {
 int ol_cleaner_run(ol_partition *partition, const ol_clean_options *options,
                    ol_clean_report *report, ol_error *error) OL_NODISCARD;
 
-/* As ol_cleaner_run, for the log of a topic; `use_table` and the holds are ignored.  The caller
+/* Like ol_cleaner_run, for the log of a topic; `use_table` and the holds are ignored.  The caller
  * must not call ol_log_delete_below during the run, and the topic must outlive the run.  Fails with
  * OL_FAILED, OL_READ_ONLY, OL_IO, OL_DISK_FULL, OL_NO_MEMORY, or the status of raise_floor. */
 int ol_cleaner_run_topic(ol_topic_log *topic, const ol_clean_options *options,

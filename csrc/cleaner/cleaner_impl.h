@@ -301,7 +301,7 @@ static inline ol_clean_row *ol_clean_next_row(ol_clean_rows *rows, const ol_clea
 int ol_clean_log(const ol_clean_scope *scope, const ol_clean_options *options,
                  ol_clean_report *report, ol_error *error) OL_NODISCARD;
 
-/* As ol_clean_log, on a partition; `surveyor` may be NULL. */
+/* Like ol_clean_log, on a partition; `surveyor` may be NULL. */
 int ol_clean_partition(ol_partition *partition, const ol_clean_options *options,
                        ol_clean_surveyor *surveyor, ol_clean_report *report, ol_error *error)
     OL_NODISCARD;
@@ -333,7 +333,7 @@ int ol_clean_survey_rows(ol_clean_surveyor *surveyor, ol_partition *partition,
 void ol_clean_survey_batch(ol_clean_surveyor *surveyor, const ol_batch *batch, int64_t segment_base,
                            size_t record_count, int64_t bytes_after, bool is_whole);
 
-/* As ol_clean_survey_batch, for a control batch. */
+/* Like ol_clean_survey_batch, for a control batch. */
 void ol_clean_survey_markers(ol_clean_surveyor *surveyor, const ol_batch *batch,
                              int64_t segment_base, int32_t count, bool are_dropped,
                              int64_t bytes_after);

@@ -120,7 +120,7 @@ static inline void ol_key_map_prefetch(const ol_key_map *map, ol_hash128 key) {
 bool ol_key_map_put(ol_key_map *map, ol_hash128 key, int64_t offset, int64_t *previous)
     OL_NODISCARD;
 
-/* The key's offset, or -1. */
+/* Returns the key's offset, or -1. */
 static inline int64_t ol_key_map_get(const ol_key_map *map, ol_hash128 key) {
     const ol_key_entry *entry = map->entries + ol_key_map_slot(map, key);
     /* The last entry of all stays empty, so that every search ends. */

@@ -71,7 +71,7 @@ typedef struct ol_clean_verdict {
 
 /* ----------------------------------------------------------------------------- reading a record */
 
-/* The lowest end of the holds that match a group, INT64_MAX for none. */
+/* Returns the lowest end of the holds that match a group, INT64_MAX for none. */
 int64_t ol_clean_hold_end(const ol_clean_hold *holds, size_t count, ol_slice group);
 
 /* Returns OL_CLEAN_HELD, OL_CLEAN_WATCHED or 0 for a record in a batch that ends at `last_offset`;
@@ -83,7 +83,7 @@ uint32_t ol_clean_hold_flags(const ol_clean_options *options, ol_slice group, in
 uint32_t ol_clean_read_other(const ol_key_hasher *hasher, const ol_clean_options *options,
                              const ol_record *record, int64_t last_offset, ol_clean_row *row);
 
-/* The slow part of ol_clean_is_accepted, which decodes the value. */
+/* Decodes the value: the slow part of ol_clean_is_accepted. */
 bool ol_clean_can_decode(const ol_record *record);
 
 /* Fills *row and, for an offset record, *name. */

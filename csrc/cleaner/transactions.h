@@ -82,7 +82,8 @@ int ol_clean_fates_add(ol_clean_fates *fates, const ol_batch *batch, bool may_op
  * uncertain. */
 void ol_clean_fates_add_damage(ol_clean_fates *fates);
 
-/* No more batches come.  Transactions that are still open become uncertain.  OL_NO_MEMORY. */
+/* Called after the last batch.  Transactions that are still open become uncertain.
+ * OL_NO_MEMORY. */
 int ol_clean_fates_seal(ol_clean_fates *fates, ol_error *error) OL_NODISCARD;
 
 /* Returns the fate of the data batch at `offset`. */

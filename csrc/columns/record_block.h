@@ -146,7 +146,8 @@ static inline void ol_record_block_put_null(ol_record_block *block, ol_column co
     if (block->arrays[column].wanted) ol_record_block_set_null(block, column);
 }
 
-/* OL_NO_MEMORY, or OL_LIMIT where the column's bytes would exceed OL_RECORD_BLOCK_BYTES_MAX. */
+/* Puts a string.  Fails with OL_NO_MEMORY, or with OL_LIMIT if the column's bytes would exceed
+ * OL_RECORD_BLOCK_BYTES_MAX. */
 OL_NODISCARD static inline int ol_record_block_put_string(ol_record_block *block, ol_column column,
                                                           ol_slice value, ol_error *error) {
     if (!block->arrays[column].wanted) return OL_OK;

@@ -37,12 +37,12 @@ int ol_transaction_outcomes_record(ol_transaction_outcomes *outcomes, const ol_b
                                    const ol_decompressor *decompressor, bool is_asked,
                                    ol_error *error) OL_NODISCARD;
 
-/* The number of asked-for transactions that have not ended yet. */
+/* Returns the number of asked-for transactions that have not ended yet. */
 static inline size_t ol_transaction_outcomes_open(const ol_transaction_outcomes *outcomes) {
     return outcomes->open.count;
 }
 
-/* Call it once after the last batch. */
+/* Sorts the markers; call it once after the last batch. */
 void ol_transaction_outcomes_sort(ol_transaction_outcomes *outcomes);
 
 /* Returns the marker that ended the transaction in which a producer wrote at a log offset; NULL if

@@ -109,8 +109,8 @@ static inline bool ol_batch_has_horizon(const ol_batch *batch) {
  * error->position is relative to `data`.  Reads nothing past `size`. */
 int ol_batch_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* OL_OK, or OL_CORRUPT with both checksums in the reason.  CRC-32C from the attributes on (magic
- * 2), CRC-32 from the magic on (magic 0 and 1). */
+/* Verifies the checksum, and returns OL_OK, or OL_CORRUPT with both checksums in the reason.  With
+ * magic 2 it is a CRC-32C from the attributes on; with magic 0 and 1 a CRC-32 from the magic on. */
 int ol_batch_check_crc(const ol_batch *batch, ol_error *error) OL_NODISCARD;
 
 /* Returns the offset after the last one of the batch.  A last offset of INT64_MAX, which is

@@ -25,8 +25,8 @@ typedef struct ol_batch_fields {
     int16_t attributes;
 } ol_batch_fields;
 
-/* A plain coordinator batch (docs/format/batches.md §2.5, docs/format/traps.md trap 6): producer
- * -1/-1, baseSequence 0, leader epoch -1, no attributes. */
+/* Sets the fields of a plain coordinator batch (docs/format/batches.md §2.5, docs/format/traps.md
+ * trap 6): producer -1/-1, baseSequence 0, leader epoch -1, no attributes. */
 void ol_batch_fields_init(ol_batch_fields *fields, int64_t base_offset, int64_t timestamp);
 
 /* Puts one record for a key and a value that already are bytes and returns the position after it.

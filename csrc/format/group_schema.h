@@ -13,7 +13,8 @@
 const ol_schema *ol_schema_of_key(int16_t key_type);
 const ol_schema *ol_schema_of_value(int16_t key_type);
 
-/* The subscription and assignment bytes that a consumer puts into a member of GroupMetadata. */
+/* Return the schemas of the subscription and the assignment that a consumer puts into a member of
+ * GroupMetadata. */
 const ol_schema *ol_schema_of_subscription(void);
 const ol_schema *ol_schema_of_assignment(void);
 

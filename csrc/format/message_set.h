@@ -17,7 +17,7 @@ enum {
     OL_MESSAGE_AT_BODY_MAGIC_1 = 26,
 };
 
-/* The length field of a message with null key and null value. */
+/* Returns the length field of a message with null key and null value. */
 static inline int32_t ol_message_least_length(int8_t magic) { return magic == 0 ? 14 : 22; }
 
 /* Fills `batch` from the message whose `size` bytes are at `data`; magic and length were

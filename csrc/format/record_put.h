@@ -29,7 +29,7 @@ static inline size_t ol_record_body_size(int64_t timestamp_delta, int32_t offset
     return size;
 }
 
-/* The size of the record with its length field. */
+/* Returns the size of the record with its length field. */
 static inline size_t ol_record_size(int64_t timestamp_delta, int32_t offset_delta, int64_t key_size,
                                     int64_t value_size, int32_t header_count, size_t headers_size) {
     size_t body = ol_record_body_size(timestamp_delta, offset_delta, key_size, value_size,

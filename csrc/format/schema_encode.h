@@ -54,7 +54,7 @@ int ol_schema_put_unknown_tag(void *writer, uint32_t tag, ol_slice value, ol_err
 /* Ends the output and sets *size to its size.  OL_INVALID: a struct or an array is still open. */
 int ol_schema_writer_finish(ol_schema_writer *writer, size_t *size, ol_error *error) OL_NODISCARD;
 
-/* A visitor that writes the events it receives. */
+/* Returns a visitor that writes the events it receives. */
 ol_schema_visitor ol_schema_writer_visitor(ol_schema_writer *writer);
 
 #endif

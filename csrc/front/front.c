@@ -214,7 +214,7 @@ static bool reserve(ol_answers *answers, size_t size) {
     return true;
 }
 
-/* As ol_front_write, into the present buffer; 0: it is too small. */
+/* Like ol_front_write, into the present buffer; 0: it is too small. */
 static size_t write_answer(const ol_form *form, const ol_request_header *header,
                            const ol_value *answer, const ol_answers *answers) {
     size_t room = answers->capacity - answers->size, size;

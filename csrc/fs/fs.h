@@ -60,9 +60,9 @@ struct ol_fs {
      * cannot meet a full disk.  If the file system cannot do that, nothing is allocated.
      * Truncating the file frees the blocks after its end. */
     int (*keep_space)(ol_file *file, int64_t to, ol_error *error);
-    /* fdatasync: data, and the metadata needed to read it */
+    /* Makes the data durable, and the metadata needed to read it (fdatasync). */
     int (*flush)(ol_file *file, ol_error *error);
-    /* As flush, for the stores in [from, to) through `data`, a writable mapping from the file's
+    /* Like flush, for the stores in [from, to) through `data`, a writable mapping from the file's
      * start (msync).  Dirty pages elsewhere stay dirty and writable: a store to a flushed page has
      * to fault first, which is expensive while flushes run. */
     int (*flush_range)(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error);
@@ -90,9 +90,9 @@ struct ol_fs {
     int (*stored)(ol_file *file, int64_t position, size_t size, ol_error *error);
 
     int (*rename)(ol_fs *fs, const char *source, const char *target, ol_error *error);
-    /* a file; OL_NO_SUCH_FILE when missing */
+    /* Removes a file; OL_NO_SUCH_FILE when it is missing. */
     int (*remove)(ol_fs *fs, const char *path, ol_error *error);
-    /* OL_OK when it exists already */
+    /* Makes a directory; OL_OK when it exists already. */
     int (*make_directory)(ol_fs *fs, const char *path, ol_error *error);
     int (*remove_directory)(ol_fs *fs, const char *path, ol_error *error);
     int (*flush_directory)(ol_fs *fs, const char *path, ol_error *error);
@@ -101,8 +101,8 @@ struct ol_fs {
     int (*list)(ol_fs *fs, const char *path, int (*visit)(void *context, const char *name),
                 void *context, ol_error *error);
     int (*exists)(ol_fs *fs, const char *path, bool *exists, ol_error *error);
-    /* The time of the last change of a file's content, in ms since 1970; the second call sets it,
-     * but not durably. */
+    /* The first call returns the time of the last change of a file's content, in ms since 1970; the
+     * second one sets it, but not durably. */
     int (*modified)(ol_fs *fs, const char *path, int64_t *modified_ms, ol_error *error);
     int (*set_modified)(ol_fs *fs, const char *path, int64_t modified_ms, ol_error *error);
     /* Takes the exclusive lock of a file, which is created when missing (F_OFD_SETLK, which
@@ -111,7 +111,7 @@ struct ol_fs {
     int (*lock)(ol_fs *fs, const char *path, ol_file **file, ol_error *error);
 };
 
-/* The real file system.  Never freed. */
+/* Returns the real file system, which is never freed. */
 ol_fs *ol_fs_posix(void);
 
 /* --------------------------------------------------------- compositions, for any implementation */

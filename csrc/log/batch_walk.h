@@ -21,11 +21,11 @@
 
 /* A walk calls these from within ol_batch_walk_next. */
 typedef struct ol_batch_walk_reporter {
-    /* The bytes of the batches returned so far are about to be released.  A failure is returned
-     * from ol_batch_walk_next. */
+    /* Called when the bytes of the batches returned so far are about to be released.  A failure is
+     * returned from ol_batch_walk_next. */
     int (*release)(void *context, ol_error *error);
-    /* Damage, or bytes that cannot be read (OL_IO), were skipped; the next batch begins at
-     * `below`, or the log ends there.  Not called for the unfinished tail of a log that another
+    /* Called when damage, or bytes that cannot be read (OL_IO), were skipped; the next batch begins
+     * at `below`, or the log ends there.  Not called for the unfinished tail of a log that another
      * process writes. */
     void (*damaged)(void *context, const ol_error *damage, int64_t below);
     void *context;

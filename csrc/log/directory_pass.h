@@ -9,7 +9,7 @@
 #include "fs/fs.h"
 #include "log/swap_plan.h"
 
-/* The names in a directory, malloc'ed; ol_directory_free_names frees them. */
+/* Lists the names in a directory, malloc'ed; ol_directory_free_names frees them. */
 int ol_directory_list(ol_fs *fs, const char *directory, char ***names, size_t *count,
                       ol_error *error) OL_NODISCARD;
 void ol_directory_free_names(char **names, size_t count);

@@ -38,13 +38,14 @@ typedef struct ol_file_scan {
  * rest counts as lost. */
 #define OL_FILE_SCAN_BUDGET ((int64_t)1 << 32)
 
-/* `path` must exist; limit -1: the whole file as it is now.  Nothing to close after a failure. */
+/* Opens a scan of the file `path`, which must exist; limit -1: of the whole file as it is now.
+ * After a failure there is nothing to close. */
 int ol_file_scan_open(ol_file_scan *scan, ol_fs *fs, const char *path, int64_t position,
                       int64_t limit, ol_error *error) OL_NODISCARD;
 void ol_file_scan_close(ol_file_scan *scan);
 
-/* As ol_file_scan_open, for an open file, whose first `limit` bytes count.  If the scan `owns` the
- * file, it closes it; otherwise the caller keeps it open at least as long as the scan. */
+/* Like ol_file_scan_open, for an open file, whose first `limit` bytes count.  If the scan `owns`
+ * the file, it closes it; otherwise the caller keeps it open at least as long as the scan. */
 void ol_file_scan_start(ol_file_scan *scan, ol_fs *fs, ol_file *file, bool owns, int64_t position,
                         int64_t limit);
 

@@ -69,7 +69,7 @@ typedef struct ol_log_config {
     ol_append append;
 } ol_log_config;
 
-/* Kafka's defaults for the offsets topic; 64 KiB and 8 MiB steps. */
+/* Sets Kafka's defaults for the offsets topic, and steps of 64 KiB to 8 MiB. */
 void ol_log_config_init(ol_log_config *config);
 
 typedef struct ol_log_options {
@@ -159,10 +159,10 @@ typedef struct ol_log_recovery {
 int ol_log_open(const ol_log_options *options, ol_log **log, ol_log_recovery *recovery,
                 ol_error *error) OL_NODISCARD;
 
-/* [writer] Clean close: trims the active segment and its indexes to their true sizes, writes the
- * producer snapshot, flushes every file it changed and the directory.  The log is freed in any
- * case; a failure means that the directory is not cleanly closed (so no clean-shutdown marker may
- * be written), nothing more. */
+/* [writer] Closes the log cleanly: trims the active segment and its indexes to their true sizes,
+ * writes the producer snapshot, and flushes every file that it changed and the directory.  The log
+ * is freed in any case.  A failure only means that the directory is not cleanly closed, so no
+ * clean-shutdown marker may be written. */
 int ol_log_close(ol_log *log, ol_error *error) OL_NODISCARD;
 
 /* Frees the log without writing a byte: after a failure, or in a forked child (where it only drops
@@ -178,7 +178,7 @@ void ol_log_record_end(ol_log *log, int64_t end);
 bool ol_log_is_writable(const ol_log *log);
 bool ol_log_has_failed(const ol_log *log);
 int32_t ol_log_leader_epoch(const ol_log *log); /* newest epoch, -1 none */
-/* The id in partition.metadata; false: none. */
+/* Returns the id in partition.metadata; false: none. */
 bool ol_log_topic_id(const ol_log *log, uint8_t topic_id[16]);
 int64_t ol_log_size_bytes(const ol_log *log);   /* of all segments, true sizes */
 /* [writer] Fills in the file port, directory, settings and decompressor of the log, which live as
@@ -223,7 +223,8 @@ int ol_log_keep_ends(ol_log *log, ol_error *error) OL_NODISCARD;
  * it fetches. */
 void ol_log_release_ends(ol_log *log);
 
-/* The largest batch that always fits a segment beside the ends that are kept. */
+/* Returns the size of the largest batch that always fits a segment beside the ends that are
+ * kept. */
 size_t ol_log_batch_bytes_max(const ol_log_config *config);
 
 /* [writer] Returns whether the next batch, of at most `size` bytes, needs no roll, no page fault,
@@ -275,7 +276,8 @@ int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
  * the new bound.  Callers arrange that one call serves every thread that waits, but concurrent
  * calls are allowed.  Returns at once when nothing is new. */
 int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
-/* As ol_log_flush, for a flush that no thread waits for: later appends cost no more than before. */
+/* Like ol_log_flush, for a flush that no thread waits for: later appends cost no more than
+ * before. */
 int ol_log_flush_unasked(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
 /* Begins to write what a flush would write, and returns.  So the disk can work on several logs at a
  * time, while their flushes wait for each other.  Does nothing while a flush, a truncation or a
@@ -299,18 +301,18 @@ bool ol_log_prepare(ol_log *log);
  * segment is empty.  Fails as a reservation does. */
 int ol_log_roll_active(ol_log *log, ol_error *error) OL_NODISCARD;
 
-/* A counter that changes before and after each truncation.  If it changed, bytes that were read
- * earlier may differ from those in the log. */
+/* Returns a counter that changes before and after each truncation.  If it changed, bytes that were
+ * read earlier may differ from those in the log. */
 uint64_t ol_log_cuts(const ol_log *log);
 
-/* [writer] The flushed bound to be written into the next batch's `ol.flushed` header, or -1 if a
- * batch that carries it was published since the last flush.  A bound that was taken for a batch
- * that could not be appended is returned again. */
+/* [writer] Returns the flushed bound to be written into the next batch's `ol.flushed` header, or -1
+ * if a batch that carries it was published since the last flush.  A bound that was taken for a
+ * batch that could not be appended is returned again. */
 int64_t ol_log_take_flushed_record(ol_log *log);
 /* [writer] Returns whether ol_log_take_flushed_record would return a bound. */
 bool ol_log_has_flushed_record(const ol_log *log);
 
-/* [writer] The greatest timestamp in the active segment, in ms; -1 none. */
+/* [writer] Returns the greatest timestamp in the active segment, in ms; -1 none. */
 int64_t ol_log_active_timestamp(const ol_log *log);
 
 /* [writer] Applies new values of segment_bytes, segment_ms, index_interval_bytes,
@@ -382,12 +384,12 @@ int ol_log_collect_aborted(ol_log *log, int64_t from, int64_t up_to,
                            int (*visit)(void *context, const ol_aborted_transaction *transaction),
                            void *context, ol_error *error) OL_NODISCARD;
 
-/* The endOffsetFor of docs/format/directory.md §1.5 and docs/format/leader-epochs.md §12: (-1, -1)
- * when unknown. */
+/* Finds Kafka's endOffsetFor (docs/format/directory.md §1.5, docs/format/leader-epochs.md §12):
+ * (-1, -1) when unknown. */
 void ol_log_end_for_epoch(const ol_log *log, int32_t epoch, int32_t *found_epoch,
                           int64_t *end_offset);
 
-/* The epoch that wrote the record at `offset`; -1 when unknown. */
+/* Returns the epoch that wrote the record at `offset`; -1 when unknown. */
 int32_t ol_log_epoch_at(const ol_log *log, int64_t offset);
 
 /* Fills in the epochs that begin below `offset`, ascending, but at most `capacity` of them, and
@@ -434,7 +436,7 @@ int ol_log_reader_retry(ol_log_reader *reader, int64_t position, ol_log_piece *p
 int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end,
                        ol_error *error) OL_NODISCARD;
 
-/* Every batch below this offset was returned or skipped. */
+/* Returns the offset below which every batch was returned or skipped. */
 int64_t ol_log_reader_offset(const ol_log_reader *reader);
 
 void ol_log_reader_close(ol_log_reader *reader);

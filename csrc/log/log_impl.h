@@ -312,9 +312,9 @@ int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int
                       int64_t producer_id, int32_t leader_epoch, size_t size,
                       ol_error *error) OL_NODISCARD;
 
-/* log/flush.c; the caller holds flush.lock */
+/* log/flush.c: flushes the log; the caller holds flush.lock. */
 int ol_log_flush_locked(ol_log *log, ol_error *error) OL_NODISCARD;
-/* The number of rolled segments that no flush has covered.  Takes list.lock; needs no
+/* Returns the number of rolled segments that no flush has covered.  Takes list.lock; does not need
  * flush.lock. */
 size_t ol_log_count_unflushed(ol_log *log);
 int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lower,
@@ -362,7 +362,7 @@ int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count
 void ol_log_remove_aside(ol_log *log, int64_t base_offset);
 /* Removes the leftovers.  Takes swap.lock. */
 int ol_log_clear_leftovers(ol_log *log, ol_error *error) OL_NODISCARD;
-/* As ol_log_clear_leftovers, for a caller that holds swap.lock. */
+/* Like ol_log_clear_leftovers, for a caller that holds swap.lock. */
 int ol_log_clear_leftovers_locked(ol_log *log, ol_error *error) OL_NODISCARD;
 
 /* log/recover.c: one .log file of the directory while the log is opened. */

@@ -81,7 +81,7 @@ typedef struct ol_segment {
     bool has_checksum;                  /* false: some batches were never read */
 } ol_segment;
 
-/* A new object with one reference and no user; the file is not touched. */
+/* Creates an object with one reference and no user; the file is not touched. */
 int ol_segment_create(ol_fs *fs, const char *directory, const char *path, int64_t base_offset,
                       int64_t size, ol_segment **segment, ol_error *error) OL_NODISCARD;
 void ol_segment_reference(ol_segment *segment);
@@ -154,7 +154,7 @@ int ol_segment_open_indexes(ol_segment *segment, size_t index_bytes_max,
  * it is stored (ol_transaction_index_store). */
 int ol_segment_open_indexes_emptied(ol_segment *segment, size_t index_bytes_max,
                                  ol_error *error) OL_NODISCARD;
-/* As ol_segment_open_indexes, for index files with `ending` (".cleaned") appended to their
+/* Like ol_segment_open_indexes, for index files with `ending` (".cleaned") appended to their
  * names. */
 int ol_segment_open_indexes_aside(ol_segment *segment, size_t index_bytes_max, const char *ending,
                                   ol_error *error) OL_NODISCARD;

@@ -31,12 +31,12 @@ typedef struct ol_log_view_segment {
                                    now */
 } ol_log_view_segment;
 
-/* The log must have been opened for writing, otherwise OL_READ_ONLY: another process may truncate
- * the files of a read-only log.  Fails with OL_FAILED after a truncation that failed,
- * OL_NO_MEMORY. */
+/* Opens a view of a log that is open for writing.  OL_READ_ONLY for any other, because another
+ * process may truncate the files of a read-only log.  Fails with OL_FAILED after a truncation that
+ * failed, OL_NO_MEMORY. */
 int ol_log_view_open(ol_log *log, ol_log_view **view, ol_error *error) OL_NODISCARD;
 
-/* The segments, ascending; index from 0; false after the last. */
+/* Returns the segment at `index`, from 0 on, in ascending order; false after the last. */
 bool ol_log_view_at(const ol_log_view *view, size_t index, ol_log_view_segment *segment);
 
 /* Scans all bytes of the segment at `index`, which must be there, from a position on; the view

@@ -60,8 +60,8 @@ typedef struct ol_partition_options {
                                    below need not be read (log/settled.c) */
     bool write_value_v4;        /* value v4 for a topic id; else only when the log has v4 already */
     int64_t (*clock_ms)(void *context);     /* the wall clock; NULL: the system's; tests set it */
-    int64_t (*steady_ms)(void *context);    /* its reference (ol_batch_clock); NULL: the
-                                               system's, or nothing if clock_ms is given */
+    int64_t (*steady_ms)(void *context);    /* the clock that checks clock_ms (ol_batch_clock);
+                                               NULL: the system's, or none if clock_ms is given */
     void *clock_context;
 } ol_partition_options;
 
@@ -259,8 +259,8 @@ int ol_partition_check_producer(ol_partition *partition, int64_t producer_id,
  * or not. */
 int ol_partition_roll(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
-/* Open transactions by their first offset, index from 0; false after the last.  Waits for the
- * writer lock. */
+/* Returns the open transaction at `index`, counted from 0 by first offset; false after the last.
+ * Waits for the writer lock. */
 bool ol_partition_transaction_at(ol_partition *partition, size_t index,
                                  ol_log_transaction *transaction);
 
@@ -280,7 +280,7 @@ typedef enum ol_wait_for { OL_WAIT_FLUSHED, OL_WAIT_WATERMARK } ol_wait_for;
 int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term, ol_wait_for what,
                       int64_t timeout_ms, ol_error *error) OL_NODISCARD;
 
-/* As ol_partition_wait, but never waits nor flushes, and takes no lock: OL_WOULD_BLOCK where that
+/* Like ol_partition_wait, but never waits nor flushes, and takes no lock: OL_WOULD_BLOCK where that
  * would wait. */
 int ol_partition_try_wait(const ol_partition *partition, int64_t end_offset, uint64_t term,
                           ol_wait_for what, ol_error *error) OL_NODISCARD;
@@ -305,8 +305,8 @@ int ol_partition_lock_state(ol_partition *partition, const ol_state **state,
 int ol_partition_try_lock_state(ol_partition *partition, const ol_state **state,
                                 ol_error *error) OL_NODISCARD;
 void ol_partition_unlock_state(ol_partition *partition);
-/* As lock_state, for maintenance of the log, which answers no clients: it also locks the state of a
- * follower.  OL_LOADING if nothing is loaded, or for a leader that is not active yet. */
+/* Like lock_state, for maintenance of the log, which answers no clients: it also locks the state of
+ * a follower.  OL_LOADING if nothing is loaded, or for a leader that is not active yet. */
 int ol_partition_lock_applied(ol_partition *partition, const ol_state **state,
                               ol_error *error) OL_NODISCARD;
 
@@ -321,7 +321,7 @@ void ol_partition_positions(ol_partition *partition, ol_positions *positions);
  * for these, is refused if they may belong to other records by then. */
 uint64_t ol_partition_term(const ol_partition *partition);
 
-/* Bytes of scratch memory that commits left allocated for the next one. */
+/* Returns the bytes of scratch memory that commits left allocated for the next one. */
 size_t ol_partition_scratch_bytes(ol_partition *partition);
 
 /* -------------------------------------------------------- replication (docs/architecture.md §7)
@@ -352,7 +352,7 @@ int ol_partition_become_leader(ol_partition *partition, int32_t leader_epoch, bo
  * records below W. */
 int ol_partition_become_follower(ol_partition *partition, int32_t leader_epoch,
                                  ol_error *error) OL_NODISCARD;
-/* Drops a follower's state, to free memory; the log and W stay, and ol_partition_load loads it
+/* Drops a follower's state, to free memory; the log and W stay. ol_partition_load loads the state
  * again.  OL_LOADING during a load. */
 int ol_partition_unload(ol_partition *partition, int32_t leader_epoch,
                         ol_error *error) OL_NODISCARD;
@@ -382,13 +382,13 @@ typedef enum ol_read_up_to {
     OL_READ_WRITTEN,            /* followers */
     OL_READ_WATERMARK,          /* consumers */
 } ol_read_up_to;
-/* As ol_log_read, for followers and consumers of the partition, in any role; leader_epoch -1: any
+/* Like ol_log_read, for followers and consumers of the partition, in any role; leader_epoch -1: any
  * epoch.  The bytes are of the log as it was in that epoch. */
 int ol_partition_read(ol_partition *partition, int32_t leader_epoch, int64_t offset,
                       ol_read_up_to up_to, uint8_t *buffer, size_t capacity, size_t *size,
                       ol_error *error) OL_NODISCARD;
-/* As ol_log_file_range, for the same callers as ol_partition_read.  The log may be truncated while
- * the range is sent. */
+/* Like ol_log_file_range, for the same callers as ol_partition_read.  The log may be truncated
+ * while the range is sent. */
 int ol_partition_file_range(ol_partition *partition, int32_t leader_epoch, int64_t offset,
                             ol_read_up_to up_to, size_t size_max, ol_file_range *range,
                             ol_error *error) OL_NODISCARD;
@@ -412,8 +412,8 @@ void ol_partition_leadership(ol_partition *partition, ol_leadership *leadership)
  * The cleaner, retention and history read and write a partition through these calls, so that they
  * need not know its struct. */
 
-/* The options of ol_partition_open.  They do not change while the partition is open, so no lock is
- * needed. */
+/* Returns the options of ol_partition_open.  They do not change while the partition is open, so no
+ * lock is needed. */
 const ol_partition_options *ol_partition_get_options(const ol_partition *partition);
 
 /* The parts of a partition that only the holder of the writer lock changes.  Borrowed: valid until
@@ -437,8 +437,8 @@ void ol_partition_unlock_writer(ol_partition *partition);
 int ol_partition_hold_loads(ol_partition *partition, ol_error *error) OL_NODISCARD;
 void ol_partition_release_loads(ol_partition *partition);
 
-/* Under the writer lock.  OL_OK when the role allows commits; `needs_state`: a commit that depends
- * on the present state. */
+/* Under the writer lock: returns OL_OK when the role allows commits; `needs_state`: for a commit
+ * that depends on the present state. */
 int ol_partition_check_writable(const ol_partition *partition, bool needs_state, ol_error *error)
     OL_NODISCARD;
 
@@ -446,8 +446,8 @@ int ol_partition_check_writable(const ol_partition *partition, bool needs_state,
  * OL_NO_MEMORY, OL_CORRUPT, OL_IO. */
 int ol_partition_complete_overlay(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
-/* Under the writer lock: ol_partition_commit for a caller that has decided under the same hold what
- * to write. */
+/* Under the writer lock: does what ol_partition_commit does, for a caller that has decided under
+ * the same hold what to write. */
 int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, size_t count,
                                int64_t producer_id, int16_t producer_epoch,
                                ol_commit_result *result, ol_error *error) OL_NODISCARD;
@@ -456,9 +456,9 @@ int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, si
  * OL_FAILED. */
 void ol_partition_fail(ol_partition *partition);
 
-/* The greatest timestamp of a batch that was loaded or written.  If a clock shows an earlier time,
- * it is wrong now, or was wrong when that batch was written. 0 if there is no batch.  Takes the
- * writer lock. */
+/* Returns the greatest timestamp of a batch that was loaded or written.  If a clock shows an
+ * earlier time, it is wrong now, or was wrong when that batch was written. 0 if there is no batch.
+ * Takes the writer lock. */
 int64_t ol_partition_newest_timestamp(ol_partition *partition);
 
 #endif

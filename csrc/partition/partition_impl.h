@@ -150,7 +150,7 @@ typedef int (*ol_batch_function)(ol_partition *partition, const ol_batch *batch,
                                  ol_error *error);
 int ol_partition_for_each_batch(ol_partition *partition, int64_t from, int64_t to,
                                 ol_batch_function function, void *context, ol_error *error);
-/* As ol_partition_for_each_batch, but always reads the files, whatever is in memory. */
+/* Like ol_partition_for_each_batch, but always reads the files, whatever is in memory. */
 int ol_partition_for_each_stored_batch(ol_partition *partition, int64_t from, int64_t to,
                                        ol_batch_function function, void *context,
                                        ol_error *error);

@@ -31,7 +31,7 @@ typedef struct ol_preallocator ol_preallocator;
 int ol_preallocator_start(ol_preallocator **preallocator, ol_flusher *flusher,
                           int64_t flush_interval_ms, ol_error *error) OL_NODISCARD;
 
-/* The partition must be removed before it is closed. */
+/* Adds a partition, which must be removed before it is closed. */
 int ol_preallocator_add(ol_preallocator *preallocator, ol_partition *partition,
                         ol_error *error) OL_NODISCARD;
 void ol_preallocator_remove(ol_preallocator *preallocator, ol_partition *partition);

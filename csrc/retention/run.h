@@ -46,8 +46,8 @@ typedef struct ol_retention_report {
 int ol_retention_expire(ol_partition *partition, const ol_retention_options *options,
                         ol_retention_report *report, ol_error *error) OL_NODISCARD;
 
-/* As ol_retention_expire, for one group, whether it has a retention of its own or not.  The calling
- * coordinator keeps the group from changing until this returns. */
+/* Like ol_retention_expire, for one group, whether it has a retention of its own or not.  The
+ * calling coordinator keeps the group from changing until this returns. */
 int ol_retention_expire_group(ol_partition *partition, const ol_retention_options *options,
                               ol_slice group, ol_retention_report *report,
                               ol_error *error) OL_NODISCARD;

@@ -81,8 +81,8 @@ static inline bool ol_retention_is_due(const ol_retention_run *run, const ol_ret
 bool ol_retention_glance(const ol_retention_run *run, const ol_retention_group *group,
                          const ol_state *state);
 
-/* As ol_retention_glance, topic by topic, for a big group or a frozen one; takes the table lock for
- * each topic. */
+/* Like ol_retention_glance, topic by topic, for a big group or a frozen one; takes the table lock
+ * for each topic. */
 int ol_retention_glance_by_topic(ol_retention_run *run, bool *due, ol_error *error);
 
 int ol_retention_write(ol_retention_run *run, ol_error *error);

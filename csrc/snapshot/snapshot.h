@@ -56,7 +56,7 @@ typedef struct ol_snapshot_section {
     uint32_t crc;
 } ol_snapshot_section;
 
-/* The names of the sections, by index. */
+/* Returns the name of a section, by index. */
 const char *ol_snapshot_section_name(int index);
 
 /* Encodes the directory of sections that were sealed and whose positions were set. */

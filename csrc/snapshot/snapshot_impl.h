@@ -60,7 +60,7 @@ int ol_snapshot_create(ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 /* Makes an applied batch the last witness. */
 void ol_snapshot_record_witness(ol_snapshot *snapshot, const ol_batch *batch);
 
-/* The witnesses in log order. */
+/* Return the number of witnesses, and each one in log order. */
 size_t ol_snapshot_witness_count(const ol_snapshot *snapshot);
 const ol_snapshot_witness *ol_snapshot_witness_at(const ol_snapshot *snapshot, size_t index);
 

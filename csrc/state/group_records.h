@@ -61,7 +61,7 @@ bool ol_group_records_next_of_group(const ol_group_records *records, ol_slice gr
 uint64_t ol_group_records_count(const ol_group_records *records);
 ol_hash128 ol_group_records_digest(const ol_group_records *records, bool physical);
 uint64_t ol_group_records_memory_usage(const ol_group_records *records);
-/* for tests: asserts every invariant, in linear time */
+/* For tests: asserts every invariant, in linear time. */
 void ol_group_records_verify(const ol_group_records *records);
 
 #endif

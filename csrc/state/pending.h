@@ -11,7 +11,7 @@
 typedef struct ol_pending ol_pending;
 
 int ol_pending_create(ol_table *table, ol_pending **pending, ol_error *error) OL_NODISCARD;
-/* releases every reservation; the table must still exist */
+/* Releases every reservation; the table must still exist. */
 void ol_pending_destroy(ol_pending *pending);
 
 /* Reserves memory for `count` more entries of a producer, so that as many calls of ol_pending_add
@@ -84,7 +84,7 @@ bool ol_pending_next(const ol_pending *pending, ol_pending_cursor *cursor, int64
 bool ol_pending_get(const ol_pending *pending, int64_t producer_id, const ol_pair_name *name,
                     int32_t partition, ol_position_value *value);
 
-/* Digest over live pending values, keyed by producer (docs/digest.md). */
+/* Returns the digest of the live pending values, keyed by producer (docs/digest.md). */
 ol_hash128 ol_pending_digest(const ol_pending *pending, bool physical);
 
 uint64_t ol_pending_memory_usage(const ol_pending *pending);

@@ -70,7 +70,7 @@ int ol_change_decode(const ol_state *state, const ol_batch *batch, const ol_reco
  * transaction. */
 int ol_state_apply(ol_state *state, const ol_change *change, ol_error *error) OL_NODISCARD;
 
-/* As ol_state_apply, for a run of plain positions of one pair, in their order: values outside
+/* Like ol_state_apply, for a run of plain positions of one pair, in their order: values outside
  * transactions, with `value_version` as the highest version among them.  `hint` is the pair's
  * number if known, or 0.  Cannot fail if ol_table_run_settled said so; otherwise, after
  * OL_NO_MEMORY or OL_LIMIT, the rows before the failed one are applied. */
@@ -93,7 +93,7 @@ int ol_state_apply_batch(ol_state *state, const ol_batch *batch,
                          const ol_decompressor *decompressor, const ol_refusal *refused,
                          ol_error *error) OL_NODISCARD;
 
-/* As ol_state_apply_batch, but only for the records of a shard below a log offset; ends of
+/* Like ol_state_apply_batch, but only for the records of a shard below a log offset; ends of
  * transactions count for every shard.  Only shard 0 reports keys that cannot be decoded. */
 typedef struct ol_state_share {
     ol_key_shard shard;

@@ -18,7 +18,7 @@ static inline ol_chunk_array *ol_chunk_array_named(const ol_partition_map *parti
     return ol_partition_map_array(partition_map, &root);
 }
 
-/* An empty array of at least this capacity.  OL_NO_MEMORY or OL_LIMIT. */
+/* Allocates an empty array of at least this capacity.  OL_NO_MEMORY or OL_LIMIT. */
 int ol_chunk_array_allocate(ol_partition_map *partition_map, uint64_t capacity, ol_chunk_form form,
                             uint32_t *name, ol_error *error) OL_NODISCARD;
 void ol_chunk_array_free(ol_partition_map *partition_map, uint32_t name);

@@ -36,16 +36,16 @@ size_t ol_table_copy_measure(ol_table *source, ol_table *target, ol_table_copy *
 /* Returns how many bytes the last step would copy under the lock now. */
 size_t ol_table_copy_left(const ol_table_copy *copy);
 
-/* OL_NO_MEMORY: there is nothing to cancel. */
+/* Allocates the copy's memory.  OL_NO_MEMORY: there is nothing to cancel. */
 int ol_table_copy_prepare(ol_table_copy *copy, ol_error *error) OL_NODISCARD;
 
-/* OL_WOULD_BLOCK: another copy of the table is under way. */
+/* Begins the copy.  OL_WOULD_BLOCK: another copy of the table is under way. */
 int ol_table_copy_begin(ol_table_copy *copy, ol_error *error) OL_NODISCARD;
 
 /* Copies at most 256 KiB; false: nothing is left that is worth another step. */
 bool ol_table_copy_step(ol_table_copy *copy);
 
-/* OL_NO_MEMORY: the table has grown, and the copy cannot grow with it. */
+/* Completes the copy.  OL_NO_MEMORY: the table has grown, and the copy cannot grow with it. */
 int ol_table_copy_finish(ol_table_copy *copy, ol_error *error) OL_NODISCARD;
 
 /* Ends a copy, whether it was finished or not; a second call does nothing. */

@@ -17,7 +17,7 @@
  * itself. */
 enum { OL_TABLE_LAYOUT_VERSION = 2 };
 
-/* A number that differs between any two layouts. */
+/* Returns a number that differs between any two layouts. */
 uint64_t ol_table_layout(void);
 
 typedef struct ol_table_section {
@@ -27,7 +27,7 @@ typedef struct ol_table_section {
 
 enum { OL_TABLE_SECTIONS = 21, OL_TABLE_NUMBERS_SIZE = 228 * 8 };
 
-/* The name of each section, by index. */
+/* Returns the name of a section, by index. */
 const char *ol_table_section_name(int index);
 
 /* Returns the arenas, always in the same order.  In a table just created they are empty: the caller

@@ -74,14 +74,14 @@ void ol_hash_index_replace(ol_hash_index *hash_index, uint64_t hash, uint32_t it
                            uint32_t replacement);
 
 uint64_t ol_hash_index_resident(const ol_hash_index *hash_index);
-/* Bytes of free slots and free units. */
+/* Returns the bytes of free slots and free units. */
 uint64_t ol_hash_index_unused(const ol_hash_index *hash_index);
 void ol_hash_index_verify(const ol_hash_index *hash_index);
 
 /* ----------------------------------------------------------------------------------- validation */
 
-/* Validation of an index that came from a file (table/validate/ownership.h).  A valid shape makes
- * every probe safe, whatever the slots hold; otherwise OL_CORRUPT. */
+/* Validates the shape of an index that came from a file (table/validate/ownership.h).  A valid
+ * shape makes every probe safe, whatever the slots hold; otherwise returns OL_CORRUPT. */
 int ol_hash_index_validate_shape(const ol_hash_index *hash_index, ol_error *error) OL_NODISCARD;
 
 /* The index is valid when the tally of all its lines equals the tally of all the owner's items. */

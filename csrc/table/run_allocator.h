@@ -1,4 +1,4 @@
-/* table/run_allocator: runs of neighbouring units of one size, without lasting holes.
+/* table/run_allocator: allocates runs of neighbouring units of one size, without lasting holes.
  *
  * Units are in pages of 128, each with a bitmap of its free units, so neighbouring holes join by
  * themselves.  A page is listed by its longest free run; a run of n comes from the page whose
@@ -57,8 +57,8 @@ uint64_t ol_run_allocator_resident(const ol_run_allocator *run_allocator);
 void ol_run_allocator_verify(const ol_run_allocator *run_allocator);
 bool ol_run_allocator_is_free(const ol_run_allocator *run_allocator, uint32_t index);
 
-/* Validation of runs that came from a file (table/validate/ownership.h): first pages and lists;
- * then that each unit is either free or taken by exactly one user. */
+/* Validate runs that came from a file (table/validate/ownership.h): the first function checks pages
+ * and lists, the second that each unit is either free or taken by exactly one user. */
 int ol_run_allocator_validate(const ol_run_allocator *run_allocator, ol_error *error) OL_NODISCARD;
 bool ol_run_allocator_validate_taken(const ol_run_allocator *run_allocator,
                                      const ol_ownership_bits *taken);

@@ -77,7 +77,7 @@ static inline uint16_t ol_string_pool_length_field(const uint8_t *record) {
     return field;
 }
 
-/* The bytes, without the topic id; never a null slice. */
+/* Returns the bytes, without the topic id; never a null slice. */
 static inline ol_slice ol_string_pool_get(const ol_string_pool *string_pool, uint32_t number) {
     if (number == 0) return ol_slice_of("", 0);
     const uint8_t *record = ol_string_pool_record(string_pool, number);
@@ -86,7 +86,7 @@ static inline ol_slice ol_string_pool_get(const ol_string_pool *string_pool, uin
     return ol_slice_of(record + OL_STRING_HEADER_SIZE + id_size, field & OL_STRING_BYTES_MAX);
 }
 
-/* The string's topic id, or NULL. */
+/* Returns the string's topic id, or NULL. */
 static inline const uint8_t *ol_string_pool_topic_id(const ol_string_pool *string_pool,
                                                      uint32_t number) {
     if (number == 0) return NULL;

@@ -124,13 +124,13 @@ int ol_table_put(ol_table *table, const ol_pair_name *name, int32_t partition,
 uint32_t ol_table_settled(const ol_table *table, const ol_pair_name *name, int32_t partition,
                           const ol_position_value *value);
 
-/* As ol_table_settled, for a run of rows: returns whether ol_table_put_run of all of them would
+/* Like ol_table_settled, for a run of rows: returns whether ol_table_put_run of all of them would
  * allocate nothing.  `pair` is from ol_table_find. */
 bool ol_table_run_settled(const ol_table *table, uint32_t pair, const ol_position_row *rows,
                           size_t count);
 
-/* As ol_table_put, but first tries the pair that ol_table_settled or a hint named; no pair may have
- * been freed since.  With a pair from ol_table_settled it cannot fail. */
+/* Like ol_table_put, but first tries the pair that ol_table_settled or a hint named; no pair may
+ * have been freed since.  With a pair from ol_table_settled it cannot fail. */
 int ol_table_put_hinted(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition,
                         const ol_position_value *value, ol_error *error) OL_NODISCARD;
 
@@ -153,7 +153,7 @@ bool ol_table_remove(ol_table *table, const ol_pair_name *name, int32_t partitio
 bool ol_table_get(const ol_table *table, const ol_pair_name *name, int32_t partition,
                   ol_position_value *value);
 
-/* As ol_table_get, without a probe: for a pair that ol_table_find has found, and for a reserved
+/* Like ol_table_get, without a probe: for a pair that ol_table_find has found, and for a reserved
  * cell. */
 bool ol_table_get_of_pair(const ol_table *table, uint32_t pair, int32_t partition,
                           ol_position_value *value);
@@ -201,8 +201,8 @@ uint64_t ol_table_count(const ol_table *table);     /* committed positions */
 
 /* ---------------------------------------------------------------------------- proof and account */
 
-/* Canonical bytes of a position and their XXH3-128 (docs/digest.md, with vectors); `physical` adds
- * the log offset. */
+/* Returns the XXH3-128 of the canonical bytes of a position (docs/digest.md, with vectors);
+ * `physical` adds the log offset. */
 ol_hash128 ol_position_digest(ol_slice group, ol_slice topic, int32_t partition,
                               const ol_position_value *value, bool physical);
 

@@ -85,7 +85,7 @@ static inline bool ol_table_pair_is(const ol_table *table, const ol_pair *pair,
            ol_string_pool_equal(&table->string_pool, pair->group, name->group);
 }
 
-/* Number of the pair, or 0. */
+/* Returns the number of the pair, or 0. */
 static inline uint32_t ol_table_find_pair(const ol_table *table, const ol_pair_name *name) {
     ol_hash_index_probe probe = ol_hash_index_probe_begin(&table->pair_index, name->hash);
     uint32_t pair;
@@ -95,7 +95,7 @@ static inline uint32_t ol_table_find_pair(const ol_table *table, const ol_pair_n
     return pair;
 }
 
-/* First pair of a group, or 0. */
+/* Returns the first pair of a group, or 0. */
 uint32_t ol_table_find_group(const ol_table *table, ol_slice group, uint64_t group_hash);
 
 /* Returns the number of ones in a chunk's bitmap, from a constant of sixteen 4-bit answers. */
@@ -103,7 +103,7 @@ static inline unsigned ol_table_ones(uint32_t bitmap) {
     return 0x4332322132212110u >> (bitmap * 4) & 7;
 }
 
-/* The units that a run of this many cells takes. */
+/* Returns how many units a run of this many cells takes. */
 static inline unsigned ol_table_run_capacity(unsigned cells) {
     return cells == 3 ? 4 : cells;
 }
@@ -114,7 +114,7 @@ static inline ol_cell *ol_table_cell_at(const ol_table *table, const ol_chunk *c
            ol_table_ones(chunk->bitmap & ((1u << bit) - 1));
 }
 
-/* The cell of a partition, absent or not; NULL if there is none. */
+/* Returns the cell of a partition, absent or not; NULL if there is none. */
 static inline ol_cell *ol_table_find_cell(const ol_table *table, uint32_t pair, int32_t partition) {
     ol_chunk *chunk = ol_partition_map_find(
         &table->partition_map, &ol_table_pair(table, pair)->root, ol_chunk_number(partition));

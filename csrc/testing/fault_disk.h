@@ -31,7 +31,7 @@ typedef struct ol_fault_node {
     ol_fault_content durable;
     ol_fault_content current;   /* filled by ol_fault_disk_capture, and when the file is removed */
     size_t floor;               /* smallest size since the last flush */
-    size_t allocated;           /* bytes of its blocks, whole pages, after its end as well */
+    size_t allocated;  /* size of its blocks in bytes: whole pages, those after its end included */
     uint8_t **suspects;         /* by page: its bytes when a flush of them failed, else NULL */
     size_t suspect_count;       /* length of `suspects` */
     int64_t unreadable_from;    /* the disk cannot read [from, to) */
@@ -84,13 +84,13 @@ typedef struct ol_fault_disk {
 void ol_fault_disk_open(ol_fault_disk *disk, ol_fs *real);
 void ol_fault_disk_close(ol_fault_disk *disk);
 
-/* A new node, not linked anywhere. */
+/* Adds a node that is not linked anywhere. */
 ol_fault_node *ol_fault_disk_add_node(ol_fault_disk *disk, bool is_directory, ol_file *reader);
 
 ol_fault_node *ol_fault_disk_find(const ol_fault_disk *disk, const ol_fault_node *parent,
                                   const char *name, size_t name_size);
 
-/* Changes of the current names, recorded in the journal. */
+/* Change the current names, and record the changes in the journal. */
 void ol_fault_disk_link(ol_fault_disk *disk, ol_fault_node *parent, const char *name,
                         ol_fault_node *node);
 int ol_fault_disk_unlink(ol_fault_disk *disk, ol_fault_node *parent, const char *name,

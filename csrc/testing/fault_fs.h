@@ -39,14 +39,14 @@
 
 #define OL_FAULT_PAGE_SIZE 4096
 
-/* `root` must be an existing directory; everything in it counts as durable.  The name is used
- * unchanged: paths passed to the file system start with it. */
+/* Creates a file system on the existing directory `root`; everything in it counts as durable.  The
+ * name is used unchanged: paths passed to the file system start with it. */
 int ol_fault_fs_create(const char *root, ol_fs **fs, ol_error *error) OL_NODISCARD;
 
-/* Every file must have been closed. */
+/* Frees the file system.  Every file must have been closed. */
 void ol_fault_fs_free(ol_fs *fs);
 
-/* The number of operations begun so far, including the one that stopped the machine. */
+/* Returns the number of operations begun so far, including the one that stopped the machine. */
 int64_t ol_fault_fs_operations(ol_fs *fs);
 int64_t ol_fault_fs_flushes(ol_fs *fs);
 
@@ -65,7 +65,7 @@ void ol_fault_fs_restart(ol_fs *fs);
 void ol_fault_fs_fail_at(ol_fs *fs, int64_t operation, int sys_errno);
 void ol_fault_fs_fail_flush(ol_fs *fs, int64_t flush, int sys_errno);
 
-/* From operation `operation` on the disk is full (0: it has space again): a new name, and an
+/* Makes the disk full from operation `operation` on (0: gives it space again): a new name, and an
  * operation that needs a block that its file does not have, fail with ENOSPC.  Blocks that are
  * freed are not available either, as if other programs took them at once. */
 void ol_fault_fs_fill(ol_fs *fs, int64_t operation);

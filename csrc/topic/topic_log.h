@@ -69,7 +69,8 @@ typedef struct ol_topic_stable {
 int ol_topic_log_stable(ol_topic_log *topic, ol_topic_stable *stable,
                         ol_error *error) OL_NODISCARD;
 
-/* The options of the log as it is kept now; what they borrow lives as long as the topic. */
+/* Fills in the options of the log as it is kept now; what they borrow lives as long as the
+ * topic. */
 void ol_topic_log_options(ol_topic_log *topic, ol_log_options *options);
 
 /* The rules for the part of a log that a topic keeps (docs/format/topics.md §17.6). */

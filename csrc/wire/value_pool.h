@@ -47,7 +47,7 @@ int ol_value_pool_take(ol_value_pool *pool, size_t count, ol_value **values,
  * ol_value_pool_take does. */
 int ol_value_pool_extend(ol_value_pool *pool, size_t count, ol_error *error) OL_NODISCARD;
 
-/* As ol_value_pool_take, but the caller sets the values. */
+/* Like ol_value_pool_take, but the caller sets the values. */
 OL_NODISCARD static inline int ol_value_pool_take_unset(ol_value_pool *pool, size_t count,
                                                         ol_value **values, ol_error *error) {
     if (OL_UNLIKELY(count > pool->left || count > pool->limit - pool->count ||

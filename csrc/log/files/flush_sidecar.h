@@ -39,7 +39,7 @@ typedef struct ol_flush_sidecar {
     int64_t sequence;           /* of the newest slot */
 } ol_flush_sidecar;
 
-/* OL_NO_SUCH_FILE; OL_CORRUPT when neither slot is intact. */
+/* Loads a sidecar.  Fails with OL_NO_SUCH_FILE, or with OL_CORRUPT when neither slot is intact. */
 int ol_flush_sidecar_load(ol_fs *fs, const char *path, ol_flush_sidecar_found *found,
                           ol_error *error) OL_NODISCARD;
 

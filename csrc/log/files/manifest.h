@@ -97,10 +97,11 @@ int ol_manifest_parse(ol_manifest *manifest, ol_slice text, ol_error *error) OL_
 int ol_manifest_format(const ol_manifest *manifest, char **text, size_t *size,
                        ol_error *error) OL_NODISCARD;
 
-/* OL_NO_SUCH_FILE when missing; else as ol_manifest_parse, or OL_IO, with the path. */
+/* Loads a manifest.  Fails with OL_NO_SUCH_FILE when the file is missing, with OL_IO, or as
+ * ol_manifest_parse does; the error has the path. */
 int ol_manifest_load(ol_manifest *manifest, ol_fs *fs, const char *path,
                      ol_error *error) OL_NODISCARD;
-/* Published by ol_fs_replace_file: the old file, or the new one. */
+/* Stores with ol_fs_replace_file: a crash leaves the old file or the new one. */
 int ol_manifest_store(const ol_manifest *manifest, ol_fs *fs, const char *path,
                       ol_error *error) OL_NODISCARD;
 

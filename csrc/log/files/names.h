@@ -20,10 +20,10 @@ typedef struct ol_uuid {
 
 bool ol_uuid_is_zero(const ol_uuid *uuid);
 
-/* 22 characters of URL-safe base64, not terminated. */
+/* Writes 22 characters of URL-safe base64, not terminated. */
 void ol_uuid_format(const ol_uuid *uuid, char text[OL_UUID_TEXT_SIZE]);
 
-/* False unless `text` is 22 such characters whose 4 spare bits are zero. */
+/* Parses an id.  False unless `text` is 22 such characters with 4 spare bits that are zero. */
 bool ol_uuid_parse(ol_slice text, ol_uuid *uuid);
 
 /* Writes `<20 digits><suffix>`, terminated; suffix is ".log", ".index", ".log.cleaned", ... */

@@ -76,13 +76,13 @@ void ol_index_close(ol_index *index);
 int ol_index_check(const ol_index *index, int64_t log_size, int64_t next_offset,
                    ol_error *error) OL_NODISCARD;
 
-/* As ol_index_check, for a file that is not open; more than `size_max` bytes are OL_CORRUPT, too.
+/* Like ol_index_check, for a file that is not open; more than `size_max` bytes are OL_CORRUPT, too.
  * OL_NO_SUCH_FILE, OL_IO, OL_NO_MEMORY. */
 int ol_index_check_file(ol_index_kind kind, ol_fs *fs, const char *path, int64_t size_max,
                         int64_t base_offset, int64_t log_size, int64_t next_offset,
                         ol_error *error) OL_NODISCARD;
 
-/* As ol_index_check, for the bytes of a file. */
+/* Like ol_index_check, for the bytes of a file. */
 int ol_index_check_bytes(ol_index_kind kind, ol_slice bytes, int64_t base_offset, int64_t log_size,
                          int64_t next_offset, ol_error *error) OL_NODISCARD;
 

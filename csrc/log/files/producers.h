@@ -1,10 +1,10 @@
 /* log/files/producers: the producers of a partition's log and their transactions
  * (docs/format/directory.md §1.6, docs/format/batches.md §2.6).
  *
- * A map producer id -> state, updated by every batch in log order, and the open transactions by
- * their first offset.  The state at an offset is written as a snapshot, from which a later load
- * continues; a truncation reloads an older snapshot and replays.  No lock: the partition's writer
- * lock covers it.
+ * The structure maps producer ids to states, updated by every batch in log order, and lists the
+ * open transactions by their first offset.  Its contents at an offset are written as a snapshot,
+ * from which a later load continues.  A truncation reloads an older snapshot and replays the log
+ * from there.  No lock: the partition's writer lock covers it.
  */
 #ifndef OL_LOG_FILES_PRODUCERS_H
 #define OL_LOG_FILES_PRODUCERS_H
@@ -59,7 +59,7 @@ void ol_producers_clear(ol_producers *producers);
  * of memory. */
 int ol_producers_reserve(ol_producers *producers, size_t additional, ol_error *error) OL_NODISCARD;
 
-/* O(1); NULL when unknown.  Valid until the next change. */
+/* Finds a producer in constant time; NULL when unknown.  Valid until the next change. */
 const ol_producer *ol_producers_find(const ol_producers *producers, int64_t producer_id);
 
 /* The effect of a batch on the open transactions. */
@@ -76,7 +76,7 @@ typedef struct ol_producers_change {
 int ol_producers_apply(ol_producers *producers, const ol_batch *batch, ol_producers_change *change,
                        ol_error *error) OL_NODISCARD;
 
-/* As ol_producers_apply, for a marker whose record is decoded already. */
+/* Like ol_producers_apply, for a marker whose record is decoded already. */
 int ol_producers_apply_marker(ol_producers *producers, const ol_batch *batch, ol_control type,
                               int32_t coordinator_epoch, ol_producers_change *change,
                               ol_error *error) OL_NODISCARD;

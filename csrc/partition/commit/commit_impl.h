@@ -68,7 +68,7 @@ typedef struct ol_commit {
 int ol_commit_fast_path(ol_commit *work, const ol_item *items, size_t count, bool *done,
                         ol_error *error);
 
-/* As ol_commit_fast_path, for rows. */
+/* Like ol_commit_fast_path, for rows. */
 int ol_commit_fast_path_rows(ol_commit *work, const ol_row_run *runs, size_t run_count,
                              ol_position_row *rows, size_t row_count, bool *done, ol_error *error);
 
