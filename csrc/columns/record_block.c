@@ -168,7 +168,7 @@ void ol_record_block_set_null(ol_record_block *block, ol_column column) {
 /* Reserves memory for `size` more bytes after `used`. */
 static int reserve_bytes(ol_row_array *array, size_t used, size_t size, ol_error *error) {
     if (size > OL_RECORD_BLOCK_BYTES_MAX - used) {
-        return ol_fail(error, OL_LIMIT, "a column of the block has no room for %zu more bytes",
+        return ol_fail(error, OL_LIMIT, "a column of the block cannot hold %zu more bytes",
                        size);
     }
     if (used + size <= array->data_capacity) return OL_OK;
@@ -346,7 +346,7 @@ int ol_record_block_put_bytes(ol_record_block *block, ol_column column, ol_slice
 static int grow_list(ol_row_array *array, size_t count, ol_error *error) {
     if (count <= array->list_capacity) return OL_OK;
     if (count > OL_RECORD_BLOCK_BYTES_MAX) {
-        return ol_fail(error, OL_LIMIT, "a list of the block has no room for %zu strings", count);
+        return ol_fail(error, OL_LIMIT, "a list of the block cannot hold %zu strings", count);
     }
     size_t capacity = 2 * count;
     int32_t *moved = realloc(array->ends, (capacity + 1) * sizeof *moved);

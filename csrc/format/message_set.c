@@ -91,7 +91,7 @@ static int refuse_inner(const ol_records *records, ol_error *error, const char *
 static int next_inner(const ol_records *records, const uint8_t *p, ol_batch *inner,
                       ol_error *error) {
     int status = ol_batch_parse(p, (size_t)(records->limit - p), inner, error);
-    if (status == OL_TORN) return refuse_inner(records, error, "the last message is cut", -1);
+    if (status == OL_TORN) return refuse_inner(records, error, "the last message is truncated", -1);
     if (status != OL_OK) {
         error->position = -1;   /* a position in the inflated block says nothing about the file */
         return status;

@@ -8,7 +8,7 @@ enum {
 };
 
 static OL_NOINLINE int refuse_key(ol_error *error, int16_t type, const char *field) {
-    return ol_fail(error, OL_CORRUPT, "a key of type %d is cut in its %s", type, field);
+    return ol_fail(error, OL_CORRUPT, "a key of type %d is truncated in its %s", type, field);
 }
 
 /* A string of a key: two bytes of size, never null.  Returns the position after it, or NULL. */

@@ -252,7 +252,8 @@ static int find_place(ol_log_reader *reader, ol_error *error) {
                        "a truncation failed; open the log again to learn what is left");
     }
     if (log->writable && reader->offset > ol_log_end(log)) {
-        return ol_fail(error, OL_OUT_OF_RANGE, "the log was cut to %lld while it was read at %lld",
+        return ol_fail(error, OL_OUT_OF_RANGE,
+                       "the log was truncated to %lld while it was read at %lld",
                        (long long)ol_log_end(log), (long long)reader->offset);
     }
     ol_segment *segment = ol_log_find_segment(log, reader->offset);

@@ -350,7 +350,7 @@ static int drop_epochs(ol_log *log, int64_t offset, ol_error *error) {
 int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) {
     int status = ol_log_check_writable(log, error);
     if (status != OL_OK) return status;
-    if (offset < 0) return ol_fail(error, OL_INVALID, "a log cannot be cut below 0");
+    if (offset < 0) return ol_fail(error, OL_INVALID, "a log cannot be truncated to below 0");
     if (offset >= log->tail.next_offset) return drop_epochs(log, offset, error);
     cut_place cut = {0};
     pthread_mutex_lock(&log->swap.lock);

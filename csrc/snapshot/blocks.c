@@ -37,7 +37,8 @@ static int read_piece(const block_job *job, const block *from, size_t at, size_t
     size_t got = 0;
     int status = job->fs->read(job->file, from->position + (int64_t)at, (uint8_t *)from->data + at,
                                size, &got, error);
-    return status == OL_OK && got != size ? ol_fail(error, OL_CORRUPT, "the file is cut") : status;
+    return status == OL_OK && got != size ? ol_fail(error, OL_CORRUPT, "the file is truncated")
+                                          : status;
 }
 
 static void run_block(void *context, unsigned worker, size_t index) {

@@ -76,10 +76,11 @@ static int read_at(const opening *open, int64_t position, uint8_t *bytes, size_t
     size_t got = 0;
     if (position < 0 || (uint64_t)position > (uint64_t)open->file_size ||
         size > (uint64_t)(open->file_size - position)) {
-        return ol_fail(error, OL_CORRUPT, "the file is cut");
+        return ol_fail(error, OL_CORRUPT, "the file is truncated");
     }
     int status = open->fs->read(open->file, position, bytes, size, &got, error);
-    if (status == OL_OK && got != size) status = ol_fail(error, OL_CORRUPT, "the file is cut");
+    if (status == OL_OK && got != size) status = ol_fail(error, OL_CORRUPT,
+                                                         "the file is truncated");
     return status;
 }
 

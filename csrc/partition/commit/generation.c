@@ -53,7 +53,8 @@ static int take_array(void *context, const ol_field *field, int32_t count,
 
 static int decode(int16_t type, ol_slice value, group_facts *facts, ol_error *error) {
     *facts = (group_facts){.protocol_type = ol_slice_of("", 0), .generation = -1};
-    if (value.size < 2) return ol_fail(error, OL_CORRUPT, "a group's value is cut in its version");
+    if (value.size < 2) return ol_fail(error, OL_CORRUPT,
+                                       "a group's value is truncated in its version");
     const ol_schema_visitor visitor = {
         .bytes = take_bytes, .integer = take_integer, .begin_array = take_array, .context = facts};
     int status = ol_schema_decode(ol_schema_of_value(type), ol_load_i16(value.data),
