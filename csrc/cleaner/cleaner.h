@@ -102,7 +102,7 @@ typedef struct ol_clean_options {
 #define OL_CLEAN_QUARANTINE_KEPT 16
 
 /* Sets the defaults: all of the log is dirty, no holds, Kafka's delete retention, a map of
- * OL_CLEAN_MAP_BYTES_DEFAULT, no limit of the rate; now_ms is 0. */
+ * OL_CLEAN_MAP_BYTES_DEFAULT, no rate limit; now_ms is 0. */
 void ol_clean_options_init(ol_clean_options *options);
 
 typedef struct ol_clean_quarantine {

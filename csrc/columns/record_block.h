@@ -70,7 +70,8 @@ typedef enum ol_column_kind {
 const char *ol_column_name(ol_column column);
 ol_column_kind ol_column_kind_of(ol_column column);
 
-/* The limit of the bytes of all strings of one column of a block: end positions have 32 bits. */
+/* The most bytes that all strings of one column of a block may have, because end positions have 32
+ * bits. */
 #define OL_RECORD_BLOCK_BYTES_MAX ((size_t)1 << 30)
 
 typedef struct ol_row_array {
@@ -82,7 +83,7 @@ typedef struct ol_row_array {
     int32_t *ends;
     int32_t *list_ends;         /* a list: capacity + 1, the first is 0 */
     size_t list_capacity;
-    uint8_t *valid;  /* a bitmap of capacity bits, lowest first; counts only where has_nulls */
+    uint8_t *valid;  /* a bitmap of `capacity` bits, lowest first; used only if has_nulls */
     bool has_nulls;             /* may be true although the row with the null was dropped */
 } ol_row_array;
 

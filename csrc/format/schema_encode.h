@@ -5,8 +5,8 @@
  * fields in ascending order of their tags, end_struct(NULL), finish.  Every function has the type
  * of the visitor's, so that a decoder can drive the writer.
  *
- * Ownership: the writer owns nothing and writes only into the caller's memory.  Locks: none.  A
- * failure sticks: later calls return it again.
+ * Ownership: the writer owns nothing and writes only into the caller's memory.  Locks: none.  After
+ * a failure every later call returns the failure again.
  */
 #ifndef OL_FORMAT_SCHEMA_ENCODE_H
 #define OL_FORMAT_SCHEMA_ENCODE_H

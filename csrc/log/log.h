@@ -134,8 +134,8 @@ typedef struct ol_log_recovery {
     char torn_path[OL_ERROR_PATH_MAX];  /* the file that was truncated */
     char broken_path[OL_ERROR_PATH_MAX];/* the `.broken` copy of these bytes */
     int64_t torn_position;
-    int64_t segments_removed;           /* later segments copied aside with a torn one, and
-                                           interrupted swaps */
+    int64_t segments_removed;           /* later segments that were copied aside with a torn one,
+                                           and interrupted swaps */
     int64_t swaps_finished;
     int64_t rewritten_bytes;            /* of [flushed, end), made dirty again before the first
                                            flush (docs/architecture.md §2.2) */

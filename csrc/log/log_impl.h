@@ -324,7 +324,7 @@ int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lo
 int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) OL_NODISCARD;
 
 /* log/keep_manifest.c; each call takes manifest.lock.  After a failure the previous manifest stays,
- * and storing it stays due. */
+ * and the new one is still due to be stored. */
 /* Stores the manifest, with the closed segments that are flushed. */
 int ol_log_store_manifest(ol_log *log, ol_error *error) OL_NODISCARD;
 /* Records how far the active segment reaches on disk; the next store of the manifest writes it. */

@@ -23,7 +23,7 @@
 
 /* A clock that is set by less has not jumped. */
 #define OL_CLOCK_JUMP_MS ((int64_t)60000)
-/* How long a jump has to last. */
+/* How long a jump must last to be believed. */
 #define OL_CLOCK_DOUBT_MS ((int64_t)60000)
 /* While the wall clock advances normally, the steady clock is read at most this often. */
 #define OL_CLOCK_COMPARE_MS ((int64_t)1000)

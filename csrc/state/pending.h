@@ -39,8 +39,8 @@ typedef struct ol_pending_producer {
     int64_t first_log_offset;
     uint64_t values;
 } ol_pending_producer;
-/* Producers with pending values, ordered by first log offset; `index` from 0; false after the
- * last. */
+/* Returns the producer with pending values at `index`, counted from 0 by first log offset; false
+ * after the last. */
 /* `values` counts those not erased by a tombstone; it can be 0 while the transaction is open. */
 bool ol_pending_producer_at(const ol_pending *pending, size_t index, ol_pending_producer *producer);
 

@@ -15,7 +15,7 @@
 
 #include "state/state.h"
 
-/* As ol_state_create; the state remembers its effects. */
+/* Like ol_state_create, but the state remembers its effects. */
 int ol_run_create(ol_state *state, ol_error *error) OL_NODISCARD;
 /* Called by state/state. */
 void ol_run_effects_destroy(ol_run_effects *effects);       /* NULL is fine */

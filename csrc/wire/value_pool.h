@@ -62,7 +62,7 @@ OL_NODISCARD static inline int ol_value_pool_take_unset(ol_value_pool *pool, siz
     return OL_OK;
 }
 
-/* Gives all values back; keeps one block of ordinary size for the next message. */
+/* Takes all values back; keeps one block of ordinary size for the next message. */
 void ol_value_pool_clear(ol_value_pool *pool);
 void ol_value_pool_free(ol_value_pool *pool);
 
