@@ -47,7 +47,7 @@ static int64_t size_or_null(ol_slice bytes) {
 
 /* -------------------------------------------------------------------------------------- magic 2 */
 
-/* The fields that stay the same whatever is dropped. */
+/* Sets the fields that stay the same whatever is dropped. */
 static void fields_of(const ol_batch *batch, ol_batch_fields *fields) {
     *fields = (ol_batch_fields){
         .base_offset = batch->base_offset,

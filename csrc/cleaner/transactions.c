@@ -249,7 +249,7 @@ int ol_clean_read_control(const ol_batch *batch, ol_control *first, int32_t *cou
  * exist: in the state at E its values are pending.  They stay and supersede nothing in this run,
  * and the next run begins before them. */
 
-/* The number of fates above which a shorter pass is considered. */
+/* Returns the number of fates above which a shorter pass is considered. */
 static size_t fates_budget(const ol_clean_scope *scope) {
     size_t budget = scope->options.map_bytes / 4 / sizeof(ol_clean_ended);
     return budget < FATES_MIN ? FATES_MIN : budget;

@@ -1,7 +1,7 @@
 /* columns/offset_rows.c: keys, values and positions as columns of a row. */
 #include "columns/offset_rows.h"
 
-/* Kafka's form of an id: base64 in the alphabet of URLs, without padding. */
+/* Puts an id in Kafka's form: base64 in the alphabet of URLs, without padding. */
 static int put_topic_id(ol_record_block *block, const uint8_t *id, ol_error *error) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     char text[22];

@@ -143,7 +143,8 @@ static int put_headers(ol_record_block *block, const ol_record *record, ol_error
     return status == OL_END ? OL_OK : status;
 }
 
-/* The columns of a data record's key: `kind`, and names and value where they exist. */
+/* Puts the columns that come from a data record's key: `kind`, and names and value if they
+ * exist. */
 static int put_decoded(const ol_record_scan *scan, ol_record_block *block, const ol_record *record,
                        const ol_key *key, const ol_offset_value *value, ol_error *error) {
     int status = ol_record_block_put_offset_value(block, value, error);
@@ -251,7 +252,7 @@ static int report_batch(const ol_record_scan *scan, ol_record_block *block, cons
 
 /* ------------------------------------------------------------------------------------- the walk */
 
-/* The outcome of the batch's transaction.  OL_WOULD_BLOCK: not known yet. */
+/* Finds the outcome of the batch's transaction.  OL_WOULD_BLOCK: it is not known yet. */
 static int find_outcome(ol_record_scan *scan, const ol_batch *batch) {
     scan->outcome = "plain";
     scan->marker_offset = -1;

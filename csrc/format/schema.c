@@ -40,7 +40,7 @@ static const uint8_t widths[] = {
     [OL_FIELD_I32] = 4,     [OL_FIELD_I64] = 8, [OL_FIELD_UUID] = UUID_SIZE, [OL_FIELD_STRUCT] = 0,
 };
 
-/* The fewest bytes that a value can have. */
+/* Returns the fewest bytes that a value can have. */
 static size_t size_min(ol_field_kind kind, const ol_field *fields, int16_t version,
                        bool flexible) {
     if (kind == OL_FIELD_STRING) return flexible ? 1 : 2;
@@ -60,8 +60,8 @@ size_t ol_schema_element_size_min(const ol_schema *schema, int16_t version,
     return size_min(array->element, array->fields, version, version >= schema->flexible_from);
 }
 
-/* The size of a string, of bytes or of an array, -1 for null.  Wide enough for any encoded
- * value. */
+/* Reads the size of a string, of bytes or of an array, -1 for null.  *size is wide enough for any
+ * encoded value. */
 static int read_size(decoder *d, const ol_field *field, ol_field_kind kind, int64_t *size) {
     if (d->flexible) {
         uint32_t size_plus_one;

@@ -121,7 +121,7 @@ int ol_schema_put_integer(void *writer, const ol_field *field, int64_t value, ol
     return after_value(w, error);
 }
 
-/* A size in the form of the version; -1 for null. */
+/* Puts a size in the form of the version; -1 for null. */
 static int put_size(ol_schema_writer *w, const ol_field *field, ol_field_kind kind, int64_t size,
                     ol_error *error) {
     if (size > (kind == OL_FIELD_STRING ? OL_SCHEMA_STRING_MAX : INT32_MAX)) {

@@ -95,7 +95,7 @@ static bool take_topic(reading *work, const ol_value *topic, ol_value *answer) {
     return answer_topic(work, topic, answer);
 }
 
-/* The items of all topics, and their answers. */
+/* Makes the items of all topics, and their answers. */
 static bool take_topics(reading *work, const ol_value *topics, ol_value *answer) {
     ol_value *answered =
         ol_front_values(work->front, (size_t)topics->number * COMMITTED_TOPIC_WIDTH);

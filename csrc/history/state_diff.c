@@ -41,7 +41,7 @@ static ol_compared of_record(const ol_group_record *record) {
     };
 }
 
-/* A key in a state; borrows from the state. */
+/* Looks a key up in a state; the result borrows from the state. */
 static ol_compared look_up(const ol_state *state, const ol_difference *key, name_cache *cache) {
     ol_compared found = {0};
     ol_group_record record;
@@ -224,7 +224,7 @@ static void set_position(ol_difference *key, unsigned kind, int64_t producer_id,
     *side = (ol_compared){.is_there = true, .value = row->value};
 }
 
-/* The next key and its side, both borrowed. */
+/* Returns the next key and its side, both borrowed. */
 static bool next_key(const ol_state *state, key_walk *walk, ol_difference *key, ol_compared *side) {
     ol_table_row row;
     ol_group_record record;
@@ -377,8 +377,8 @@ static int64_t thaw(ol_partition *live) {
     return positions.applied;
 }
 
-/* The places of pending values move when a transaction begins or ends, so commits wait for the
- * whole walk, as for a digest. */
+/* Pending values move when a transaction begins or ends, so commits wait for the whole walk, as for
+ * a digest. */
 static int compare_live_pending(live_comparison *work, ol_error *error) {
     const ol_state *live;
     ol_pending_cursor cursor = {0};

@@ -34,8 +34,8 @@ static void expect(timeline *work, int64_t base) {
     if (work->expected >= 0 && base > work->expected) add_missing(work, work->expected, base);
 }
 
-/* The header of magic 2 shows whether offsets are missing; which ones is not worth a walk over the
- * records. */
+/* The header of magic 2 shows whether offsets are missing.  To find out which ones is not worth a
+ * walk over the records. */
 static void count_header(timeline *work, const ol_batch *batch) {
     expect(work, batch->base_offset);
     /* In a batch that begins below `from`, the missing offsets may be below `from`, too. */

@@ -224,7 +224,7 @@ static void judge_cleaned(ol_opening *opening) {
     opening->is_cleaned_uncertain = is_wrong;
 }
 
-/* The batches that were there when the manifest was written may have been cleaned, or lost. */
+/* Batches that existed when the manifest was written may have been cleaned, or lost. */
 static void doubt_what_was_found(ol_opening *opening) {
     int64_t from = opening->cleaned < 0 ? 0 : opening->cleaned;
     opening->has_doubtful_gap = true;

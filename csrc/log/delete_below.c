@@ -24,7 +24,7 @@ static size_t count_below(const ol_log *log, int64_t offset) {
 }
 
 /* Neither the sidecar nor a note may name a segment that is removed.  Under swap.lock and
- * flush.lock: the list loses nothing meanwhile. */
+ * flush.lock, so the list does not shrink meanwhile. */
 static int settle(ol_log *log, size_t count, ol_error *error) {
     int status = OL_OK;
     for (size_t i = 0; i < count && status == OL_OK; i++) {

@@ -4,7 +4,7 @@
 
 #include "log/log_impl.h"
 
-/* The closed segments below `below` that are flushed; malloc'ed. */
+/* Collects the closed segments below `below` that are flushed; malloc'ed. */
 static int collect_segments(ol_log *log, int64_t below, ol_manifest *manifest, ol_error *error) {
     pthread_mutex_lock(&log->list.lock);
     size_t count = log->list.count;

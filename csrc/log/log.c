@@ -196,8 +196,8 @@ int ol_log_add_segment(ol_log *log, ol_segment *segment, ol_error *error) {
     return status;
 }
 
-/* Index of the last segment with a base at or below `offset`, 0 when all are above; under
- * list.lock, the list is not empty. */
+/* Returns the index of the last segment with a base at or below `offset`, 0 when all are above.
+ * Under list.lock; the list is not empty. */
 static size_t segment_index(const ol_log *log, int64_t offset) {
     size_t low = 0;
     size_t high = log->list.count;

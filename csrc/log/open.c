@@ -126,7 +126,8 @@ static int keep_damaged(ol_log *log, const char *name, ol_error *error) {
     return status;
 }
 
-/* `id` is known from elsewhere.  Evidence is not overwritten: a copy of a damaged file stays. */
+/* Stores `id`, which is known from elsewhere.  Evidence is not overwritten: a copy of a damaged
+ * file stays. */
 static int restore_topic_id(ol_opening *opening, const char *path, const ol_uuid *id,
                             ol_error *error) {
     ol_log *log = opening->log;
@@ -136,8 +137,9 @@ static int restore_topic_id(ol_opening *opening, const char *path, const ol_uuid
     return status == OL_OK ? ol_partition_metadata_store(log->fs, path, id, error) : status;
 }
 
-/* The id that a partition.metadata with another id, or a damaged or missing one, should have: the
- * manifest's, or that of the topic's other partitions.  NULL if the id is right or unknown. */
+/* Returns the id that a partition.metadata should have if it has another one, or is damaged or
+ * missing: the manifest's, or that of the topic's other partitions.  NULL if the id is right or
+ * unknown. */
 static const uint8_t *right_topic_id(const ol_opening *opening, int status, const ol_uuid *found) {
     const ol_log_options *options = opening->options;
     const ol_uuid *known = &opening->manifest.topic_id;
@@ -425,7 +427,7 @@ static int store_witnesses(ol_opening *opening, ol_error *error) {
     return ol_log_store_epochs(log, error);
 }
 
-/* The last steps of a writable open, after the segments are right. */
+/* Makes the last steps of a writable open, after the segments are right. */
 static int finish_writable(ol_opening *opening, int64_t snapshot_max, ol_error *error) {
     ol_log *log = opening->log;
     /* Kafka drops the entry that starts at the end as well.  That entry says that a leader began

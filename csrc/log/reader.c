@@ -138,8 +138,8 @@ static int fill(ol_log_reader *reader, int64_t position, size_t wanted, ol_error
                                  error);
 }
 
-/* Size of the batch at data[0] by its length field, or 0 if the header cannot be right.  Only for
- * walking: the caller checks the bytes. */
+/* Returns the size of the batch at data[0] by its length field, or 0 if the header cannot be right.
+ * Used only to walk: the caller checks the bytes. */
 static size_t batch_size_at(const uint8_t *data, size_t got) {
     if (got < OL_BATCH_MAGIC_END) return 0;
     int64_t length = ol_load_i32(data + OL_BATCH_AT_LENGTH);
@@ -150,7 +150,7 @@ static size_t batch_size_at(const uint8_t *data, size_t got) {
     return (size_t)length + OL_BATCH_LOG_OVERHEAD;
 }
 
-/* The offset after the batch at data[0]; its size was found right. */
+/* Returns the offset after the batch at data[0], whose size was found right. */
 static int64_t next_offset_at(const uint8_t *data) {
     uint64_t next = (uint64_t)ol_load_i64(data) + 1;
     if (data[OL_BATCH_AT_MAGIC] == 2) {
@@ -175,7 +175,8 @@ static int blame(ol_log_reader *reader, int status, ol_error *error) {
 
 /* ------------------------------------------------------------ finding the place */
 
-/* The bytes that the buffer holds at `position`, enough for a header if the segment has one. */
+/* Returns the bytes that the buffer holds at `position`, enough for a header if the segment has
+ * one. */
 static int header_at(ol_log_reader *reader, int64_t position, const uint8_t **data, size_t *got,
                      ol_error *error) {
     int64_t buffered_end = reader->buffer_position + (int64_t)reader->buffered;
@@ -330,8 +331,8 @@ static size_t walk_batches(const uint8_t *data, size_t got, size_t size_max, siz
         if (size == 0 || size > got - total || (total > 0 && size > size_max - total)) break;
         *last = total;
         total += size;
-        /* Each length leads to the next one: without this every header would be a cache miss of its
-         * own. */
+        /* Each length leads to the next one.  Without this prefetch every header would be a
+         * separate cache miss. */
         __builtin_prefetch(data + (got - total > WALK_AHEAD ? total + WALK_AHEAD : total));
         if (total >= size_max) break;
     }

@@ -29,7 +29,7 @@ typedef struct bad_place {
 
 /* ------------------------------------------------------------ walking */
 
-/* The rules of docs/durability.md besides size and CRC. */
+/* Checks the rules of docs/durability.md other than size and CRC. */
 static int check_batch(const ol_batch *batch, int64_t segment_base, int64_t offset_min,
                        ol_error *error) {
     int status = ol_batch_check_crc(batch, error);
@@ -436,8 +436,8 @@ static int find_bound(const ol_opening *opening, bad_place *bad, int64_t *bound,
 /* Flushed bytes are bad: the log keeps all of its bytes and becomes read-only. */
 static void condemn(ol_opening *opening, const bad_place *bad, int64_t bound, int64_t end) {
     report_corruption(opening, bad, bound);
-    /* If one of two batches has the wrong base offset, the batches after them show the right offset
-     * better than the first of the two. */
+    /* If one of two batches has the wrong base offset, the batches after both show the right offset
+     * better than the first of the two does. */
     bool one_is_wrong = ol_bad_offsets_are_disputed(&bad->at) && end > bad->at.offset;
     opening->end = end > bad->at.end || one_is_wrong ? end : bad->at.end;
     for (size_t i = bad->index; i < opening->found_count; i++) {

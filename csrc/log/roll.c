@@ -69,7 +69,7 @@ static int extend_segment(ol_log *log, ol_segment *segment, int64_t needed, ol_e
     target -= target % 4096;
     if (target > (int64_t)segment->mapped_size) target = (int64_t)segment->mapped_size;
     if (target < needed) target = needed;
-    /* Writing every byte twice only pays if a caller waits for the disk. */
+    /* Writing every byte twice pays off only if a caller waits for the disk. */
     bool written = atomic_load(&log->signals.flush_demanded);
     int status = ol_segment_extend(segment, target, written, error);
     if (status == OL_DISK_FULL && target > needed) {
@@ -306,7 +306,8 @@ static int trim_active(ol_log *log, ol_error *error) {
     /* If another process truncated the file, trimming would restore its length with zeros. */
     int status = ol_segment_check_length(active, log->tail.size, error);
     if (status != OL_OK || extended <= log->tail.size) return status;
-    /* Lowered first, so that no thread that reads it stores beyond the new end of the file. */
+    /* `populated` is lowered first, so that no thread that reads it stores beyond the new end of
+     * the file. */
     int64_t populated = atomic_load(&active->populated);
     atomic_store(&active->extended, log->tail.size);
     atomic_store(&active->populated, log->tail.size);

@@ -156,7 +156,7 @@ static int check_producers(const ol_log_mark *mark, ol_error *error) {
     return status;
 }
 
-/* OL_CORRUPT or a similar status: something is doubtful. */
+/* Checks the settled part.  OL_CORRUPT or a similar status: something is doubtful. */
 static int check_settled(const ol_opening *opening, size_t at, ol_error *error) {
     const ol_found_segment *segment = &opening->found[at];
     bool is_there = false, is_last = at + 1 == opening->found_count;

@@ -383,7 +383,7 @@ int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) {
     return status;
 }
 
-/* The empty segment before the active one, which nothing needs any more.  Under swap.lock,
+/* Drops the empty segment before the active one, which is no longer needed.  Under swap.lock,
  * flush.lock and extension.lock. */
 static int drop_empty_first(ol_log *log, ol_error *error) {
     pthread_mutex_lock(&log->list.lock);

@@ -109,7 +109,7 @@ int ol_flusher_create(ol_flusher **created, ol_error *error) {
     return OL_OK;
 }
 
-/* Under lock.  If no thread starts, the first caller that waits makes the flush. */
+/* Under lock.  If no thread can be started, the first caller that waits does the flush. */
 static void start_thread(ol_flusher *flusher) {
     /* Signals belong to the program, so only its own threads receive them. */
     sigset_t all, before;

@@ -48,7 +48,7 @@ int ol_partition_move_watermark(ol_partition *partition, int64_t offset, ol_erro
     int64_t watermark = offset < end && !partition->leadership.alone ? offset : end;
     if (watermark < partition->watermark) watermark = partition->watermark;
     if (!ol_partition_is_loaded(partition)) {
-        /* The load reads up to it. */
+        /* The load applies up to the new W. */
         ol_partition_set_positions(partition, watermark, partition->applied);
         return OL_OK;
     }

@@ -70,8 +70,8 @@ static int apply_plain(ol_batch_applier *applier, ol_records *records, bool *don
     return OL_OK;
 }
 
-/* The general path, for every batch: the structure is walked first, since half a batch is never
- * applied; then each record is applied. */
+/* The general path, for every batch: checks the structure first, because half a batch is never
+ * applied, and then applies each record. */
 static int apply_any(ol_batch_applier *applier, const ol_batch *batch, ol_records *records,
                      ol_error *error) {
     int status = ol_records_check(records, error);

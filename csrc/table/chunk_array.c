@@ -115,7 +115,7 @@ bool ol_chunk_array_has_room_for(const ol_chunk_array *leaf, ol_chunk_span all) 
 
 static uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-/* The place of a new chunk. */
+/* Returns the place of a new chunk. */
 static uint32_t open_sparse(ol_partition_map *partition_map, ol_chunk_array *leaf,
                             uint32_t number) {
     uint32_t at = lower_bound(leaf, number);

@@ -20,7 +20,7 @@ static bool is_branch(const ol_partition_map *partition_map, uint32_t name) {
     return named(partition_map, name)->form == OL_CHUNKS_BRANCH;
 }
 
-/* The place of the child that a number belongs to. */
+/* Returns the place of the child that a number belongs to. */
 static uint32_t child_of(const ol_chunk_array *branch, uint32_t number) {
     const uint32_t *numbers = ol_partition_map_numbers(branch);
     uint32_t at = 0;
@@ -241,7 +241,7 @@ static int make_room(ol_partition_map *partition_map, ol_chunk *root, uint32_t n
 
 /* ------------------------------------------------------------------------------ leaves, divided */
 
-/* The place of a leaf after the first half of its chunks. */
+/* Returns the place of a leaf after the first half of its chunks. */
 static uint32_t middle_of(const ol_chunk_array *leaf) {
     uint32_t half = leaf->living / 2, place = 0;
     for (uint32_t seen = 0; seen < half; place++) seen += leaf->chunk[place].bitmap != 0;

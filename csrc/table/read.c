@@ -110,7 +110,8 @@ static void begin_walk(const ol_table *table, ol_table_cursor *cursor, uint32_t 
     OL_ASSERT(cursor->changes == table->changes);
 }
 
-/* The next position of the cursor's pair.  When there is none, the cursor leaves the pair. */
+/* Returns the next position of the cursor's pair.  When there is none, the cursor leaves the
+ * pair. */
 static bool next_of_pair(const ol_table *table, ol_table_cursor *cursor, ol_table_row *row) {
     const ol_pair *pair = ol_table_pair(table, cursor->pair);
     ol_chunk_walk walk = {cursor->leaf, cursor->place};

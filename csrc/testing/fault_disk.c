@@ -253,7 +253,7 @@ static bool is_suspect(const ol_fault_node *node, size_t page, const uint8_t *by
     return memcmp(node->suspects[page], bytes, OL_FAULT_PAGE) == 0;
 }
 
-/* The pages from `from` up to `to` become durable. */
+/* Makes the pages [from, to) durable. */
 static void flush_pages(ol_fault_node *node, const ol_fault_content *content, size_t from,
                         size_t to) {
     for (size_t at = from / OL_FAULT_PAGE * OL_FAULT_PAGE; at < to && at < content->capacity;

@@ -44,7 +44,8 @@ static inline const uint8_t *read_uvarint(const uint8_t *p, const uint8_t *limit
     return p + 1;
 }
 
-/* The size of a string, of bytes or of an array, -1 for null; the remaining bytes can hold it. */
+/* Reads the size of a string, of bytes or of an array, -1 for null, and checks that the remaining
+ * bytes can hold it. */
 static inline const uint8_t *read_size(reader *r, field_at at, ol_field_kind kind, size_t unit,
                                        const uint8_t *p, int64_t *size) {
     if (r->form->is_flexible) {

@@ -51,7 +51,7 @@ static bool split_fields(ol_slice line, ol_slice *fields, size_t count) {
     return at == line.size;
 }
 
-/* Decimal digits with an optional sign, within [minimum, maximum]. */
+/* Parses decimal digits with an optional sign, within [minimum, maximum]. */
 static bool parse_number(ol_slice text, int64_t minimum, int64_t maximum, int64_t *value) {
     size_t at = 0;
     bool negative = text.size > 0 && text.data[0] == '-';

@@ -78,7 +78,7 @@ int ol_producers_encode(const ol_producers *producers, uint8_t **bytes, size_t *
     return OL_OK;
 }
 
-/* The checks before any entry is read. */
+/* Makes the checks that come before any entry is read. */
 static int check_frame(ol_slice bytes, size_t *count, ol_error *error) {
     if (bytes.size < AT_ENTRIES) {
         return ol_fail(error, OL_CORRUPT, "a snapshot of %zu bytes has no header", bytes.size);

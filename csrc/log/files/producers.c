@@ -23,7 +23,7 @@ void ol_producers_clear(ol_producers *producers) {
 
 /* ------------------------------------------------------------ the map */
 
-/* Producer ids are handed out in sequence, so they are mixed. */
+/* Producer ids are handed out in sequence, so their bits are mixed. */
 static size_t home_of(const ol_producers *producers, int64_t producer_id) {
     return (size_t)ol_hash64_mix((uint64_t)producer_id, 0) & (producers->slot_count - 1);
 }
@@ -75,7 +75,7 @@ static int reserve_open(ol_producers *producers, size_t additional, ol_error *er
     return OL_OK;
 }
 
-/* At most three quarters full, so that a probe stays short. */
+/* The map is at most three quarters full, so that a probe stays short. */
 static size_t count_max(size_t slot_count) { return slot_count / 4 * 3; }
 
 bool ol_producers_is_full(const ol_producers *producers) {
@@ -153,7 +153,7 @@ size_t ol_producers_expire(ol_producers *producers, int64_t now_ms, int64_t expi
             at++;
             continue;
         }
-        /* Another one may have moved to this slot: it is checked again. */
+        /* Another producer may have moved to this slot, so the slot is checked again. */
         remove_slot(producers, at);
         expired++;
     }

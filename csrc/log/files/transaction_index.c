@@ -33,7 +33,7 @@ static ol_aborted_transaction decode(const uint8_t *bytes) {
     };
 }
 
-/* The first offset may lie below the base: the transaction began in an earlier segment. */
+/* The first offset may be below the base, if the transaction began in an earlier segment. */
 static const char *entry_fault(const ol_aborted_transaction *entry, int64_t base_offset,
                                int64_t previous_last) {
     if (entry->producer_id < 0) return "its producer id is negative";

@@ -69,8 +69,8 @@ static void release_scratch(ol_partition *partition) {
     partition->scratch.planned_capacity = 0;
 }
 
-/* A producer epoch below the one in the log may not write any more
- * (docs/format/coordinator.md §5.2). */
+/* A producer with an epoch below the one in the log may no longer write (docs/format/coordinator.md
+ * §5.2). */
 static int check_producer_epoch(const ol_partition *partition, int64_t producer_id,
                                 int16_t producer_epoch, ol_error *error) {
     int16_t known_epoch;

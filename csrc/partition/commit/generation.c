@@ -43,7 +43,7 @@ static int take_integer(void *context, const ol_field *field, int64_t value,
     return OL_OK;
 }
 
-/* The members themselves are of no interest. */
+/* The members themselves do not matter here. */
 static int take_array(void *context, const ol_field *field, int32_t count,
                       ol_error *error OL_UNUSED) {
     if (!is_named(field, "members")) return OL_OK;
