@@ -1,9 +1,10 @@
 /* Pass A: the last offset of every key of the dirty part goes into the map
  * (docs/format/cleaner.md §8.2).
  *
- * Two kinds of records of the clean part go into it, too: tombstones whose time has passed, so that
- * the pass that drops them also drops everything that they deleted; and records of held groups,
- * because a hold leaves superseded records when its end moves up. */
+ * Two kinds of records of the clean part are put into it, too.  One is tombstones whose retention
+ * time has passed, so that the pass that drops them also drops everything that they deleted.  The
+ * other is records of held groups, because a hold leaves superseded records when its end moves
+ * up. */
 #include <stdlib.h>
 
 #include "cleaner/cleaner_impl.h"

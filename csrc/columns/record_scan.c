@@ -287,8 +287,8 @@ static int check_unless_it_fits(ol_record_scan *scan, const ol_record_block *blo
     return scan->is_checked ? ol_records_check(&scan->records, error) : OL_OK;
 }
 
-/* Returns whether the rows of the open batch are made from many records at a time: the offset
- * bounds exclude none of its records, it is not compressed, and it has enough records. */
+/* Returns whether the rows of the open batch are made from many records at a time.  The batch must
+ * not be compressed, must have enough records, and the offset bounds must exclude none of them. */
 static bool takes_many(const ol_record_scan *scan, const ol_record_block *block) {
     const ol_batch *batch = &scan->records.batch;
     return scan->view == OL_VIEW_COMMITS && !scan->one_at_a_time && batch->magic == 2 &&

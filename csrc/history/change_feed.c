@@ -322,8 +322,9 @@ static bool may_have_missed(const pass *work) {
     return !work->has_batch && !work->begins_at_segment;
 }
 
-/* Returns whether the first batch at or above `start` shows that the walk's place may be wrong:
- * bytes were skipped on the way to it, or it begins above `start` and no gap is known there. */
+/* Returns whether the walk may have begun at a wrong position.  The first batch at or above `start`
+ * shows that: bytes were skipped before it, or it begins above `start` although no gap is known
+ * there. */
 static bool is_astray(const pass *work, const ol_batch *batch, int64_t start) {
     const ol_change_feed *feed = work->feed;
     if (!may_have_missed(work)) return false;

@@ -71,9 +71,9 @@ static void set_bounds(ol_batch_walk *walk) {
 
 /* ------------------------------------------------------------ damage */
 
-/* Continues after bytes that cannot be read.  In a log that another process writes, nothing counts
- * after its unfinished tail, or after the position where recovery found the log to end: a batch
- * must not be applied while one before it is missing. */
+/* Continues after bytes that cannot be read.  In a log that another process writes, the walk ends
+ * at the unfinished tail, or where recovery found the log to end, because a batch must not be
+ * applied while one before it is missing. */
 static int pass_over(ol_batch_walk *walk, const ol_error *damage, ol_error *error) {
     bool is_end = false, is_tail = false;
     bool writable = ol_log_is_writable(walk->log);

@@ -472,7 +472,7 @@ bool ol_log_segment_at(const ol_log *log, size_t index, ol_log_segment_info *inf
 
 /* Facts about the files of one segment, by which a cleaner selects and groups segments
  * (docs/format/cleaner.md §8.1, §8.4).  Reads the files; OL_OUT_OF_RANGE when no segment has this
- * base, or no longer has it. */
+ * base any longer. */
 typedef struct ol_log_segment_files {
     int64_t modified_ms;        /* of the .log */
     int64_t first_timestamp;    /* greatest of the first batch, -1 for none or an empty segment */

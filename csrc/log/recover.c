@@ -63,10 +63,10 @@ static int record_epoch(ol_opening *opening, const ol_batch *batch, ol_error *er
     return status;
 }
 
-/* Returns the bound that the sidecar gives, or -1.  If other programs may have worked here, the
- * bound is valid only if the segment file is at least as long as the sidecar says, and the epoch
- * that wrote the last flushed offset is still the one that it names (another writer may have
- * truncated and extended the log since). */
+/* Returns the bound that the sidecar gives, or -1.  Other programs may have worked here, and
+ * truncated and extended the log.  The bound is then valid only if the segment file is at least as
+ * long as the sidecar says, and if the epoch that wrote the last flushed offset is still the one
+ * that the sidecar names. */
 static int64_t sidecar_bound(const ol_opening *opening) {
     if (!opening->has_sidecar || opening->options->accept_loss) return -1;
     const ol_flush_sidecar_bound *bound = &opening->sidecar.bound;
@@ -671,9 +671,9 @@ int ol_recovery_rewrite(ol_opening *opening, ol_error *error) {
         int64_t position = 0;
         bool below = last ? opening->end <= opening->flushed
                           : opening->found[i + 1].base_offset <= opening->flushed;
-        /* Even the size of a checked segment may never have been flushed: a roll trims the file and
-         * leaves the flush to the next caller, and the process that rolled may have been killed
-         * before. */
+        /* Even the size of a checked segment may never have been flushed.  A roll trims the file
+         * and leaves the flush to the next caller, and the process that rolled may have been killed
+         * before that. */
         if (below && (clean || !segment->checked)) continue;
         if (below) {
             position = segment->size;

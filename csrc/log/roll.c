@@ -4,7 +4,7 @@
  * ol_log_flush flushes the old segment.  Until then a power loss may take the end of the old
  * segment's file (its size was never flushed) and leave the new segment whole.  Since gaps in
  * offsets are legal, the loss would look like a cleaned log.  Therefore a roll first creates an
- * empty file whose *name* holds the size of the old segment and the base of the new one; names
+ * empty file whose *name* holds the size of the old segment and the base of the new one.  Names
  * reach the disk in order, so if the new segment is on the disk, the note is, too.  The flush that
  * covers the old segment removes the note. */
 #include <inttypes.h>

@@ -47,8 +47,9 @@ typedef enum ol_role {
 /* The name of the directory must outlive the partition. */
 typedef struct ol_partition_options {
     ol_log_options log;
-    size_t batch_bytes_max;     /* a larger commit is split by group; at most segment_bytes, of
-                                   which eleven twelfths are used (ol_log_batch_bytes_max) */
+    size_t batch_bytes_max;     /* a larger commit is split by group; at most segment_bytes, and
+                                   never more than eleven twelfths of these are used
+                                   (ol_log_batch_bytes_max) */
     bool replicated;            /* the host moves W */
     bool refuse_while_loading;  /* commits, too, are OL_LOADING until the partition is active */
     int64_t watermark;          /* replicated: where W begins, as the checkpoint of high watermarks

@@ -125,8 +125,8 @@ void ol_partition_wake(ol_partition *partition, bool deposed);
  * transaction's values are lost with it; so the range of missing offsets is widened to begin at the
  * transaction's first offset. */
 void ol_partition_widen_problems(ol_partition *partition);
-/* Keeps a report of damage, because of which the log offsets [from, below) cannot be read (-1
- * unknown), and makes the partition read-only. */
+/* Keeps a report of damage and makes the partition read-only.  The damage makes the log offsets
+ * [from, below) unreadable (-1 unknown). */
 void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t from,
                          int64_t below);
 

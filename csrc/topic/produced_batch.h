@@ -52,10 +52,10 @@ typedef struct ol_produced_batch {
 int ol_produced_batch_check(ol_slice bytes, const ol_produce_rules *rules,
                             ol_produced_batch *produced, ol_error *error) OL_NODISCARD;
 
-/* Fills in the indexes of the records because of which a batch is refused, at most `capacity` of
- * them, and returns how many.  Call it only for a refused batch whose refused_record is not -1.
- * The record count of such a batch is possible for its size if it is uncompressed; a compressed
- * batch may claim any count. */
+/* Fills in the indexes of the refused records of a batch, at most `capacity` of them, and returns
+ * how many.  Call it only for a refused batch whose refused_record is not -1.  The record count of
+ * such a batch is possible for its size if it is uncompressed; a compressed batch may claim any
+ * count. */
 size_t ol_produced_batch_refused(const ol_produced_batch *produced, const ol_produce_rules *rules,
                                  int32_t *indexes, size_t capacity);
 

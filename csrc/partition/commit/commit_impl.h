@@ -6,7 +6,7 @@
  *               steps of one batch (write_one_batch)
  *   fast_path   known positions and nothing else
  *   plan        names, sizes, conditions, headers: changes nothing
- *   write       these steps, but for the place in the log: encode, reserve memory, publish, apply
+ *   write       these steps, except the place in the log: encode, reserve memory, publish, apply
  *   oversize    items that do not fit one batch
  *
  * Everything here is called under the partition's writer lock.
