@@ -7,8 +7,8 @@
 #include "columns/usual_commits.h"
 #include "log/batch_rules.h"
 
-/* The fast path has a fixed cost for each column, which pays off only with this many records per
- * column (docs/evidence.md, the scan by itself). */
+/* The fast path has a fixed cost for each column.  It pays off only if the block has at most this
+ * many columns per record of the batch (docs/evidence.md, the scan by itself). */
 enum { COLUMNS_PER_RECORD = 5 };
 
 /* ----------------------------------------------------------------------------------------- text */

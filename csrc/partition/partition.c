@@ -374,8 +374,8 @@ int ol_partition_check_writable(const ol_partition *partition, bool needs_state,
     return OL_OK;
 }
 
-/* A replica may divide its log into segments independently of its leader, so it may roll in any
- * role. */
+/* Segments of a replica need not match those of its leader, so a follower may roll, too, loaded or
+ * not. */
 static int check_may_roll(const ol_partition *partition, ol_error *error) {
     int role = partition->role;
     bool copies = partition->options.replicated && !partition->leadership.leads &&

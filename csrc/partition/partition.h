@@ -250,8 +250,8 @@ int ol_partition_end_transaction(ol_partition *partition, int64_t producer_id,
                                  int16_t producer_epoch, ol_control type, int32_t coordinator_epoch,
                                  ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
-/* Checks a producer that begins a transaction.  OL_TRANSACTION when the producer id is of our own
- * range or has an open transaction; OL_FENCED when the epoch is older than known. */
+/* Checks a producer that begins a transaction.  OL_TRANSACTION when the producer id is negative, is
+ * of our own range, or has an open transaction; OL_FENCED when the epoch is older than known. */
 int ol_partition_check_producer(ol_partition *partition, int64_t producer_id,
                                 int16_t producer_epoch, ol_error *error) OL_NODISCARD;
 
