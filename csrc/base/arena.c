@@ -67,10 +67,10 @@ static void advise(uint8_t *base, size_t capacity) {
     if (capacity >= HUGE_ARENA_SIZE_MIN) (void)madvise(base, capacity, MADV_HUGEPAGE);
 }
 
-/* An arena that is large from the start will be filled at once, from a snapshot.  In a smaller
- * one the whole huge pages below `needed` are made now; the pages after it stay small, so no
- * memory is wasted.  Afterwards the advice is the same everywhere again, for mremap; that takes
- * no page away. */
+/* An arena that is large from the start will be filled at once, from a snapshot.  In a smaller one,
+ * only the whole huge pages below `needed` are made now; the pages after `needed` stay small, so no
+ * memory is wasted.  Afterwards the whole mapping gets the same advice again, as mremap requires;
+ * that takes no page away. */
 static void populate_huge(uint8_t *base, size_t needed, size_t capacity) {
     size_t whole = needed / HUGE_PAGE_SIZE * HUGE_PAGE_SIZE;
     if (whole == 0 || capacity >= HUGE_ARENA_SIZE_MIN || madvise(base, whole, MADV_HUGEPAGE) != 0) {

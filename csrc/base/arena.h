@@ -1,9 +1,9 @@
 /* base/arena: a run of zeroed memory that grows at its end and is addressed by offsets.
  *
  * A small arena is a block of the heap, so that a store with many small tables stays small.  A
- * larger one is its own mapping, which the kernel grows in place or moves without copying (mremap),
- * an eighth at a time; its unused part is address space, not memory.  Very large ones ask for huge
- * pages and stay aligned to them.
+ * larger one is its own mapping.  It grows by an eighth at a time; the kernel grows it in place or
+ * moves it without copying (mremap).  Its unused part is address space, not memory.  Very large
+ * ones ask for huge pages and stay aligned to them.
  *
  * Ownership: the arena owns its memory; zeroed memory is an empty arena.  Growth moves it, so a
  * pointer into it is valid until the next ol_arena_extend.  Locks: none.
@@ -20,16 +20,16 @@ typedef struct ol_arena {
     size_t capacity;            /* bytes */
 } ol_arena;
 
-/* Makes room for `size` more bytes, all zero, and counts them as used.  OL_NO_MEMORY: nothing
+/* Extends the arena by `size` zeroed bytes and counts them as used.  OL_NO_MEMORY: nothing
  * changed. */
 int ol_arena_extend(ol_arena *arena, size_t size, ol_error *error) OL_NODISCARD;
 void ol_arena_free(ol_arena *arena);
 
-/* Bytes of memory (not address space) that the arena holds. */
+/* Returns how many bytes of memory (not of address space) the arena holds. */
 uint64_t ol_arena_resident(const ol_arena *arena);
 
-/* For tests: makes the n-th next ol_arena_extend of the process, and every one after it, fail;
- * negative: never. */
+/* For tests: lets `calls` more calls of ol_arena_extend in this process succeed and makes every
+ * later one fail.  A negative number switches the failures off. */
 void ol_arena_fail_after(int64_t calls);
 
 #endif

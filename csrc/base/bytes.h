@@ -68,8 +68,8 @@ static inline size_t ol_uvarlong_size(uint64_t v) {
 static inline size_t ol_varint_size(int32_t v) { return ol_uvarint_size(ol_zigzag32(v)); }
 static inline size_t ol_varlong_size(int64_t v) { return ol_uvarlong_size(ol_zigzag64(v)); }
 
-/* Store and return the position after the last byte; the caller has room for the size given
- * above. */
+/* Store the value and return the position after its last byte.  The caller has checked that the
+ * size returned by the functions above fits. */
 static inline uint8_t *ol_store_uvarlong(uint8_t *p, uint64_t v) {
     while (v >= 0x80) {
         *p++ = (uint8_t)(v | 0x80);
@@ -86,9 +86,9 @@ static inline uint8_t *ol_store_varlong(uint8_t *p, int64_t v) {
     return ol_store_uvarlong(p, ol_zigzag64(v));
 }
 
-/* Read an unsigned varint at `p` without touching `limit`.  Return the position after it, or NULL
- * if the bytes end first, a sixth (eleventh) byte would be needed, or the last byte has bits beyond
- * 32 (64).  *v is set only on success. */
+/* Read an unsigned varint at `p` without touching `limit`.  Return the position after it.  Return
+ * NULL if the bytes end before the varint does, if it is longer than 5 (10) bytes, or if its value
+ * exceeds 32 (64) bits.  *v is set only on success. */
 static inline const uint8_t *ol_read_uvarlong(const uint8_t *p, const uint8_t *limit, uint64_t *v) {
     uint64_t result = 0;
     for (unsigned shift = 0; shift < 70 && p != limit; shift += 7) {

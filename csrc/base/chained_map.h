@@ -1,6 +1,6 @@
 /* base/chained_map: a hash table of entries that carry their own links.
  *
- * It serves side structures whose entries have keys of several parts and are removed one by one.
+ * The map is for side structures with keys of several parts, whose entries are removed one by one.
  * The owner embeds ol_chained_entry as the first member of its entry, keeps the keys and compares
  * them:
  *
@@ -29,7 +29,7 @@ typedef struct ol_chained_map {
 /* Frees the buckets; the entries are the owner's. */
 void ol_chained_map_free(ol_chained_map *map);
 
-/* Makes room for one more entry.  OL_NO_MEMORY: nothing changed. */
+/* Reserves memory for one more entry.  OL_NO_MEMORY: nothing changed. */
 int ol_chained_map_reserve(ol_chained_map *map, ol_error *error) OL_NODISCARD;
 
 /* Adds an entry.  The caller has set its hash and called ol_chained_map_reserve. */

@@ -1,28 +1,28 @@
 /* base/crc32c: CRC-32C (Castagnoli) and CRC-32 (IEEE).
  *
- * Record batches of magic 2 and producer snapshots carry the first, messages of magic 0 and 1 the
- * second.  The implementation is chosen once, at run time, by the processor: SSE4.2 on x86-64, the
- * CRC extension on arm64, else tables.  Locks: none; safe from any thread.
+ * Record batches of magic 2 and producer snapshots carry a CRC-32C, messages of magic 0 and 1 a
+ * CRC-32.  The implementation of CRC-32C is chosen once, at run time: SSE4.2 on x86-64, the CRC
+ * extension on arm64, otherwise tables.  Locks: none; safe from any thread.
  */
 #ifndef OL_BASE_CRC32C_H
 #define OL_BASE_CRC32C_H
 
 #include "base/base.h"
 
-/* CRC of a whole run: ASCII "123456789" gives e3069283. */
+/* Returns the CRC of a whole run: ASCII "123456789" gives e3069283. */
 uint32_t ol_crc32c(const void *data, size_t size);
 
-/* Continues from the CRC of the bytes before: ol_crc32c_extend(ol_crc32c(a), b) is the CRC of a
- * followed by b. */
+/* Continues the CRC of preceding bytes: ol_crc32c_extend(ol_crc32c(a), b) is the CRC of a followed
+ * by b. */
 uint32_t ol_crc32c_extend(uint32_t crc, const void *data, size_t size);
 
-/* Name of the implementation in use: "sse4.2", "armv8" or "tables".  The second function, for
- * tests, finds an implementation by name (NULL if this processor lacks it). */
+/* The first function returns the name of the implementation in use: "sse4.2", "armv8" or "tables".
+ * The second one, for tests, finds an implementation by name (NULL if this processor lacks it). */
 const char *ol_crc32c_implementation(void);
 typedef uint32_t (*ol_crc32c_function)(uint32_t crc, const void *data, size_t size);
 ol_crc32c_function ol_crc32c_by_name(const char *name);
 
-/* CRC-32 (IEEE): ASCII "123456789" gives cbf43926. */
+/* Returns the CRC-32 (IEEE): ASCII "123456789" gives cbf43926. */
 uint32_t ol_crc32(const void *data, size_t size);
 
 #endif

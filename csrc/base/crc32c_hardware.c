@@ -75,9 +75,9 @@ TARGET static uint32_t crc32c_sse42(uint32_t crc, const void *data, size_t size)
         size -= 24 * words;
     }
     for (; size >= 8; size -= 8, p += 8) state = _mm_crc32_u64(state, load_word(p));
-    /* The last 0 to 7 bytes without a branch: a state of zero stays zero over zero bytes, so they
-     * go to the upper end of a word whose lower bytes are zero, together with the part of the state
-     * that meets them. */
+    /* Adds the last 0 to 7 bytes without a branch.  A state of zero stays zero over zero bytes.  So
+     * the bytes are moved to the upper end of a word with zeros below, together with the part of
+     * the state that applies to them. */
     unsigned half_shift = 32 - 4 * (unsigned)size;
     uint64_t tail = load_word(end - 8) >> half_shift >> half_shift;
     uint64_t word = (tail ^ state) << half_shift << half_shift;

@@ -1,20 +1,20 @@
 /* base/crc32c_hardware: the CRC-32C of processors with an instruction for it.
  *
- * Private to base/crc32c.  The instruction has a latency of three cycles and a throughput of one,
- * so one chain of it uses a third of the unit.  A run is cut into three lanes of equal length,
- * which are computed side by side; moving a lane's CRC over the bytes that follow it is a
- * multiplication by x^(8 n) modulo the polynomial.  Locks: none.
+ * Private to base/crc32c.  The CRC instruction has a latency of three cycles but can start in every
+ * cycle, so one dependency chain uses a third of the unit.  Long input is therefore split into
+ * three lanes of equal length, which are computed side by side.  To move a lane's CRC over the n
+ * bytes that follow the lane, it is multiplied by x^(8 n) modulo the polynomial.  Locks: none.
  */
 #ifndef OL_BASE_CRC32C_HARDWARE_H
 #define OL_BASE_CRC32C_HARDWARE_H
 
 #include "base/crc32c.h"
 
-/* The implementation for this processor and its name, or NULL.  Call it once, before the functions
- * it returns. */
+/* Returns the implementation for this processor and its name, or NULL.  Call it once, before the
+ * function that it returns. */
 ol_crc32c_function ol_crc32c_hardware(const char **name);
 
-/* Arithmetic modulo the Castagnoli polynomial, reflected: the product of two values, and x^bits. */
+/* Calculate modulo the Castagnoli polynomial, reflected: the product of two values, and x^bits. */
 uint32_t ol_crc32c_multiply(uint32_t a, uint32_t b);
 uint32_t ol_crc32c_power(uint64_t bits);
 

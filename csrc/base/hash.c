@@ -24,9 +24,9 @@ static inline uint64_t fold(uint64_t a, uint64_t b) {
 #define KEY_2 0x589965cc75374cc3u
 #define KEY_3 0x1d8e4e27c47d124fu
 
-/* One multiplication takes 16 bytes; the last 16 are taken again, overlapping, so that no length
- * needs a byte loop.  The bytes are combined with keys that depend on the seed: with fixed keys a
- * client could choose eight bytes that make a product zero. */
+/* Each multiplication takes 16 bytes.  The last one takes the last 16, which may overlap those
+ * before, so that no length needs a byte loop.  The bytes are combined with keys that depend on the
+ * seed: with fixed keys a client could choose eight bytes that make a product zero. */
 uint64_t ol_hash64(const void *data, size_t size, uint64_t seed) {
     const uint8_t *p = data;
     uint64_t key = fold(seed ^ KEY_1, KEY_2);

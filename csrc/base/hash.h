@@ -29,9 +29,9 @@ static inline ol_hash128 ol_hash128_subtract(ol_hash128 a, ol_hash128 b) {
     return difference;
 }
 
-/* 64-bit hash for tables in memory: good in all bits, not stable across versions, not for files.
- * An adversary who knows the seed can make collisions; tables compare the key itself and take the
- * seed from the operating system. */
+/* Returns a 64-bit hash for tables in memory: good in all bits, but not stable across versions, so
+ * not for files.  An adversary who knows the seed can make collisions.  So tables compare the key
+ * itself, and take the seed from the operating system. */
 uint64_t ol_hash64(const void *data, size_t size, uint64_t seed);
 
 /* Mixes two 64-bit values into one (for the hash of a pair from the hashes of its parts). */

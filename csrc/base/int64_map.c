@@ -16,7 +16,7 @@ static size_t next(const ol_int64_map *map, size_t at) {
     return (at + 1) & (map->capacity - 1);
 }
 
-/* The place of the key, or the free place where it would be put. */
+/* Returns the place of the key, or the free place where it would be put. */
 static size_t find(const ol_int64_map *map, uint64_t key) {
     size_t at = home_of(map, key);
     while (map->entries[at].value != 0 && map->entries[at].key != key) at = next(map, at);
@@ -54,7 +54,8 @@ uint64_t ol_int64_map_get(const ol_int64_map *map, uint64_t key) {
 static void remove_at(ol_int64_map *map, size_t hole) {
     map->entries[hole].value = 0;
     map->count--;
-    /* Every later entry of the run moves into the hole unless its home lies between the two. */
+    /* Every later entry of the run moves into the hole unless its home is between the hole and the
+     * entry. */
     for (size_t at = next(map, hole); map->entries[at].value != 0; at = next(map, at)) {
         size_t home = home_of(map, map->entries[at].key), mask = map->capacity - 1;
         if (((at - home) & mask) < ((at - hole) & mask)) continue;

@@ -1,11 +1,11 @@
 /* base/int64_map: a small map from 64-bit keys to 64-bit values that are not 0.
  *
- * It serves side structures of some thousand entries.  It uses open addressing with backward shift,
- * so a removal leaves no marker.  It doubles in one step when it grows; the structures of the
+ * The map is for side structures of a few thousand entries.  It uses open addressing with backward
+ * shift, so a removal leaves no marker.  Growth doubles it in one step; the structures of the
  * table, which become large, use ol_hash_index instead.
  *
- * Ownership: the map owns its entries; zeroed memory is an empty map.  The caller reserves room in
- * advance, so that setting cannot fail.  Locks: none.
+ * Ownership: the map owns its entries; zeroed memory is an empty map.  The caller reserves memory
+ * in advance, so that setting cannot fail.  Locks: none.
  */
 #ifndef OL_BASE_INT64_MAP_H
 #define OL_BASE_INT64_MAP_H
@@ -24,7 +24,7 @@ typedef struct ol_int64_map {
 } ol_int64_map;
 
 void ol_int64_map_free(ol_int64_map *map);
-/* Makes room for `count` keys in all.  OL_NO_MEMORY: nothing changed. */
+/* Reserves memory for `count` keys in all.  OL_NO_MEMORY: nothing changed. */
 int ol_int64_map_reserve(ol_int64_map *map, size_t count, ol_error *error) OL_NODISCARD;
 uint64_t ol_int64_map_get(const ol_int64_map *map, uint64_t key);      /* 0: none */
 void ol_int64_map_set(ol_int64_map *map, uint64_t key, uint64_t value); /* value 0 removes */
@@ -33,7 +33,7 @@ uint64_t ol_int64_map_exchange(ol_int64_map *map, uint64_t key, uint64_t value);
 /* Removes every key.  If the map is large, its memory is freed, and the next ol_int64_map_reserve
  * allocates again. */
 void ol_int64_map_clear(ol_int64_map *map);
-/* Brings the place of a key into the cache, some calls before it is needed. */
+/* Prefetches the entry of a key that one of the next calls will need. */
 void ol_int64_map_prefetch(const ol_int64_map *map, uint64_t key);
 
 #endif

@@ -25,8 +25,9 @@ static inline bool is_continuation(uint8_t byte) { return (byte & 0xc0) == 0x80;
 static const uint32_t powers[9] = {1u,        31u,        961u,        29791u,     923521u,
                                    28629151u, 887503681u, 1742810335u, 2487512833u};
 
-/* The hash of eight ASCII characters, the first in the lowest byte: neighbours are joined to 16-bit
- * sums, these to 32-bit ones, these to the result.  A leading zero byte adds nothing. */
+/* Returns the hash of eight ASCII characters, the first of them in the lowest byte.  Neighbours are
+ * joined to 16-bit sums, these to 32-bit sums, and these to the result.  A leading zero byte adds
+ * nothing. */
 static inline uint32_t hash_eight(uint64_t word) {
     const uint64_t bytes = 0x00ff00ff00ff00ffu, halves = 0x0000ffff0000ffffu;
     uint64_t pairs = (word & bytes) * 31 + ((word >> 8) & bytes);
@@ -97,7 +98,8 @@ static OL_NOINLINE uint32_t hash_any(uint32_t hash, const uint8_t *p, size_t lef
 
 static uint32_t hash_short(const uint8_t *p, size_t size) {
     if (size < 4) return hash_any(0, p, size);
-    /* Two overlapping halves; the bytes in both land on the same place. */
+    /* The word is joined from two halves, which may overlap; bytes that are in both get the same
+     * position. */
     uint64_t word = read32(p + size - 4) << 32 | read32(p) << (8 * (8 - size));
     return OL_LIKELY((word & ASCII_MASK) == 0) ? hash_eight(word) : hash_any(0, p, size);
 }
@@ -113,8 +115,8 @@ int32_t ol_java_hash(ol_slice utf8) {
         if (OL_UNLIKELY(word & ASCII_MASK)) return (int32_t)hash_any(hash, p, left);
         hash = hash * powers[8] + hash_eight(word);
     }
-    /* The last 0 to 7 characters, moved to the upper end of a word; the shift is split because 64
-     * at once is undefined. */
+    /* Moves the last 0 to 7 characters to the upper end of a word; the shift is split because 64 at
+     * once is undefined. */
     unsigned half_shift = 32 - 4 * (unsigned)left;
     uint64_t word = read64(end - 8) >> half_shift >> half_shift << half_shift << half_shift;
     if (OL_UNLIKELY(word & ASCII_MASK)) return (int32_t)hash_any(hash, p, left);
@@ -135,8 +137,8 @@ size_t ol_java_character(const uint8_t *p, size_t left, uint32_t *character) {
 
 /* --------------------------------------------------------------------------------------- length */
 
-/* UTF-16 units of the well-formed character at p, 0 for anything else; *used is its size in
- * bytes. */
+/* Returns the UTF-16 units of the well-formed character at p, 0 for anything else; *used is its
+ * size in bytes. */
 static size_t units_of_next(const uint8_t *p, size_t left, size_t *used) {
     uint32_t c;
     *used = decode(p, left, &c);

@@ -1,7 +1,8 @@
-/* base/pages: large buffers that live for a moment, in pages of their own.
+/* base/pages: short-lived large buffers, in pages of their own.
  *
- * The C library's allocator would keep holes for them for the life of the process; these pages go
- * back to the system when they are freed.  Ownership: the caller owns the memory.  Locks: none.
+ * The C library's allocator would leave holes for such buffers for the life of the process; these
+ * pages return to the system when they are freed.  Ownership: the caller owns the memory.  Locks:
+ * none.
  */
 #ifndef OL_BASE_PAGES_H
 #define OL_BASE_PAGES_H
@@ -10,24 +11,24 @@
 
 #include "base/base.h"
 
-/* Faults pages in without a change of content.  Older headers lack the name, older kernels answer
- * EINVAL. */
+/* Faults pages in without changing their content.  Older headers lack the name; older kernels
+ * return EINVAL. */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* Zeroed memory for at least `size` bytes, or NULL. */
+/* Returns zeroed memory for at least `size` bytes, or NULL. */
 void *ol_pages_allocate(size_t size) OL_NODISCARD;
 
-/* As ol_pages_allocate, for memory of which only a little is in use at a time.  A forked child does
+/* Like ol_pages_allocate, for memory that is mostly unused at any one time.  A forked child does
  * not inherit it. */
 void *ol_pages_reserve(size_t size) OL_NODISCARD;
 
-/* Returns the whole pages of [memory, memory + size) to the system; `memory` is the beginning of a
- * page.  The pages read as zeros afterwards.  Returns their size in bytes. */
+/* Gives the whole pages of [memory, memory + size) back to the system and returns their size in
+ * bytes.  `memory` is page-aligned.  The pages read as zeros afterwards. */
 size_t ol_pages_give_back(void *memory, size_t size);
 
-/* `size` is the requested one; NULL is fine. */
+/* Frees pages; `size` is the size that was requested, and `memory` may be NULL. */
 void ol_pages_free(void *memory, size_t size);
 
 #endif

@@ -1,7 +1,7 @@
-/* base/parallel: one job cut into pieces, done by a few threads that live as long as it takes.
+/* base/parallel: runs one job in pieces on a few threads, which end with the job.
  *
- * It is for work on memory at rest, such as the validation of a snapshot.  Locks: none; the pieces
- * share only `context`.
+ * The job works on memory that does not change meanwhile, such as a snapshot that is validated.
+ * Locks: none; the pieces share only `context`.
  */
 #ifndef OL_BASE_PARALLEL_H
 #define OL_BASE_PARALLEL_H

@@ -1,9 +1,9 @@
 /* base/status: how a failure is reported.
  *
  * A function that can fail returns an ol_status (0 is success) as int and fills the caller's
- * ol_error.  The error names the place (file, byte position, log offset) and the reason in one
- * sentence; it is plain memory, owns nothing and is never NULL.  On failure a function leaves the
- * state unchanged unless its header says otherwise.
+ * ol_error.  The error says where the failure is (file, byte position, log offset) and gives the
+ * reason in one sentence.  An ol_error is plain memory and owns nothing; the pointer to it is never
+ * NULL.  On failure a function leaves the state unchanged unless its header says otherwise.
  */
 #ifndef OL_BASE_STATUS_H
 #define OL_BASE_STATUS_H
@@ -20,11 +20,11 @@ typedef enum ol_status {
     OL_DISK_FULL = 12,          /* no space (or quota) for the bytes; nothing changed */
     OL_NO_SUCH_FILE = 13,       /* a required file or directory is missing */
     OL_LOCKED = 14,             /* another process, or this one, holds the directory's lock */
-    OL_CHANGED = 15,            /* a file was replaced or cut while it was read; retriable */
+    OL_CHANGED = 15,            /* a file was replaced or truncated during a read; retriable */
     /* bytes */
     /* bytes below the flushed bound, or of a closed file, have changed since they were written */
     OL_CORRUPT = 20,
-    OL_TORN = 21,               /* an unfinished tail: more bytes are needed than there are */
+    OL_TORN = 21,               /* an unfinished tail: the bytes end too early */
     OL_UNSUPPORTED = 22,        /* well-formed, but of an unknown version, magic or codec */
     OL_LIMIT = 23,  /* a size in the bytes is over its limit (a decompression bomb, say) */
     /* the caller */
@@ -34,13 +34,13 @@ typedef enum ol_status {
     /* state */
     OL_CLOSED = 40,
     OL_READ_ONLY = 41,          /* opened read-only, or made so because of damage in the log */
-    /* the partition failed (a flush, or memory while loading) and must be reloaded */
+    /* the partition failed (a flush failed, or a load ran out of memory) and must be reloaded */
     OL_FAILED = 42,
     OL_LOADING = 43,            /* the partition is still loading; retriable */
     /* this process does not lead the partition (any more); retriable elsewhere */
     OL_NOT_COORDINATOR = 44,
-    OL_CONDITION = 45,          /* expected= did not hold */
-    OL_REWIND = 46,             /* monotonic= would have gone back */
+    OL_CONDITION = 45,          /* the condition `expected=` did not hold */
+    OL_REWIND = 46,  /* the commit would have lowered an offset, which `monotonic=` forbids */
     OL_FENCED = 47,             /* an older leader or producer epoch */
     OL_TRANSACTION = 48,        /* the transaction is not open, or one is open where none may be */
     OL_TIMED_OUT = 49,
@@ -56,11 +56,11 @@ typedef enum ol_status {
 
 typedef struct ol_error {
     int status;                 /* an ol_status */
-    int sys_errno;              /* errno of the failed call, 0: none was made */
+    int sys_errno;              /* errno of the failed call; 0: no system call failed */
     int64_t position;           /* byte position in the file; -1: unknown */
     int64_t offset;             /* log offset; -1: unknown */
     int64_t item;               /* index of the refused item of the caller's array; -1: none */
-    /* "": unknown; always terminated, cut at the front when too long */
+    /* "": unknown; always terminated, shortened at the front when too long */
     char path[OL_ERROR_PATH_MAX];
     char reason[OL_ERROR_REASON_MAX];   /* one sentence, always terminated */
 } ol_error;
@@ -71,12 +71,13 @@ void ol_error_clear(ol_error *error);
  * position, offset and item are cleared; set them afterwards with the calls below. */
 int ol_fail(ol_error *error, int status, const char *format, ...) OL_PRINTF(3, 4);
 
-/* As ol_fail, for a failed system call: OL_DISK_FULL for ENOSPC and EDQUOT, OL_NO_SUCH_FILE for
+/* Like ol_fail, for a failed system call: OL_DISK_FULL for ENOSPC and EDQUOT, OL_NO_SUCH_FILE for
  * ENOENT, OL_NO_MEMORY for ENOMEM, otherwise OL_IO.  `operation` is the call's name, `path` may be
  * NULL. */
 int ol_fail_errno(ol_error *error, int sys_errno, const char *operation, const char *path);
 
-/* Add the place to an error that is already filled; each returns error->status. */
+/* Add the position or the log offset to an error that is already filled; each returns
+ * error->status. */
 int ol_error_at(ol_error *error, const char *path, int64_t position);
 
 const char *ol_status_name(int status);

@@ -31,8 +31,8 @@ static void fill_slots(uint32_t *slots, size_t slot_count, const uint32_t *hashe
     }
 }
 
-/* Makes room for one more string.  The arrays move one by one, so a failure leaves a larger one and
- * nothing else. */
+/* Reserves memory for one more string.  The arrays grow one by one, so after a failure some may be
+ * larger, but nothing else has changed. */
 static int grow(ol_string_dictionary *dictionary, ol_error *error) {
     size_t capacity = dictionary->capacity == 0 ? CAPACITY_FIRST : dictionary->capacity * 2;
     int64_t *ends = realloc(dictionary->ends, (capacity + 1) * sizeof *ends);

@@ -25,8 +25,8 @@ typedef struct ol_string_dictionary {
 /* Zeroed memory is an empty dictionary with seed 0; use a random seed for names from outside. */
 void ol_string_dictionary_free(ol_string_dictionary *dictionary);
 
-/* Sets *number to the number of a string, which is added if it is new.  OL_NO_MEMORY, or OL_LIMIT
- * beyond 2^31 - 1 strings: nothing changed. */
+/* Sets *number to the number of a string and adds the string if it is new.  Fails with
+ * OL_NO_MEMORY, or with OL_LIMIT above 2^31 - 1 strings; nothing has changed then. */
 int ol_string_dictionary_number(ol_string_dictionary *dictionary, ol_slice string, int32_t *number,
                                 ol_error *error) OL_NODISCARD;
 

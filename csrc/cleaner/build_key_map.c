@@ -1,9 +1,10 @@
 /* Pass A: the last offset of every key of the dirty part goes into the map
  * (docs/format/cleaner.md §8.2).
  *
- * Two kinds of records of the clean part go into it, too: tombstones whose time has passed, so that
- * the pass that drops them also drops everything that they deleted; and records of groups that are
- * held, since a hold that has moved on leaves superseded records. */
+ * Two kinds of records of the clean part are put into it, too.  One is tombstones whose retention
+ * time has passed, so that the pass that drops them also drops everything that they deleted.  The
+ * other is records of held groups, because a hold leaves superseded records when its end moves
+ * up. */
 #include <stdlib.h>
 
 #include "cleaner/cleaner_impl.h"
@@ -13,15 +14,15 @@ typedef struct scanner {
     uint64_t clean_max;         /* keys of the clean part, at most half of the map: a pass must make
                                    progress */
     bool in_clean;
-    bool full;                  /* the map is: the pass ends at pass.end */
-    bool again;                 /* from the start, now */
-    bool damaged;               /* a segment was quarantined: from the start, after the others */
+    bool full;                  /* the map is full: the pass ends at pass.end */
+    bool again;                 /* scan again from the start, now */
+    bool damaged;               /* a segment was quarantined: scan again after the other segments */
 } scanner;
 
 /* ----------------------------------------------------------------------------------------- rows */
 
-/* Adds rows of the clean part.  A record that finds no room is not dropped, or supersedes nothing
- * yet; another pass follows. */
+/* Adds rows of the clean part.  A tombstone that does not fit is not dropped yet, and another
+ * record that does not fit supersedes nothing yet; another pass follows. */
 static void put_clean_rows(ol_key_map *map, const ol_clean_rows *rows, uint64_t key_max) {
     int64_t ignored;
     for (size_t i = 0; i < rows->count && map->count < key_max; i++) {
@@ -40,7 +41,7 @@ static bool put_rows(ol_clean_pass *pass, const ol_clean_rows *rows, uint32_t pl
         if (row->offset < pass->end) pass->end = row->offset;
         count = i;
     }
-    /* A loop of its own, so that the misses of the bits overlap. */
+    /* This is a separate loop so that the cache misses of the bits overlap. */
     for (size_t i = 0; i < count; i++) {
         const ol_clean_row *row = &rows->row[i];
         ol_clean_superseded_put(&pass->superseded, row->offset, row->flags == plain_flags,
@@ -139,7 +140,7 @@ static int learn_at(scanner *scan, const ol_batch *batch, ol_error *error) {
                                        batch->base_offset, &scan->again, error);
 }
 
-/* Whether a batch of the clean part may hold records that go into the map. */
+/* Returns whether a batch of the clean part may hold records for the map. */
 static inline bool concerns_clean(const ol_clean_scope *scope, ol_clean_segments *segments,
                                   ol_clean_segment *segment, const ol_batch *batch) {
     if (scope->options.hold_count > 0) return true;
@@ -170,7 +171,7 @@ static int scan_batch(scanner *scan, ol_clean_segment *segment, const ol_batch *
 
 static int scan_segment(scanner *scan, ol_clean_segment *segment, int64_t from, ol_error *error) {
     ol_clean_source source;
-    bool done = false, whole = false;       /* a piece is done; all of the segment is */
+    bool done = false, whole = false;       /* the piece is done; the whole segment is done */
     int status = ol_clean_source_open(&source, &scan->run->course, segment, from, error);
     while (status == OL_OK && !has_ended(scan)) {
         ol_batch batch;

@@ -34,14 +34,14 @@ static int check_options(const ol_clean_options *options, ol_error *error) {
 
 /* -------------------------------------------------------------------------------- where it ends */
 
-/* The log was cut while the owner determined the limit. */
+/* The log was truncated while the owner determined the limit. */
 static int stop_cut(ol_clean_course *course) {
     course->report->truncated = true;
     course->has_ended = true;
     return OL_END;
 }
 
-/* Nothing at or above the limit can be taken back.  Segments are replaced only when all that was
+/* Nothing below the limit can be undone.  Segments are replaced only when everything that was
  * rolled is on disk. */
 static int find_limit(ol_clean_run *run, ol_error *error) {
     ol_clean_scope *scope = &run->scope;
@@ -157,7 +157,7 @@ static void free_run(ol_clean_run *run) {
     free(run);
 }
 
-/* The ends of the holds are lowered later, in memory of our own. */
+/* Copies the holds, because their ends are lowered later. */
 static int copy_holds(ol_clean_run *run, const ol_clean_options *options, ol_error *error) {
     if (options->hold_count == 0) return OL_OK;
     ol_clean_hold *holds = malloc(options->hold_count * sizeof *holds);

@@ -1,22 +1,22 @@
 /* cleaner/cleaner: drops superseded records from the closed segments of a partition, or of a topic
  * (docs/format/cleaner.md §8, docs/maintenance.md).
  *
- * One run works on the segments that lie wholly below an end E that nothing can take back:
- * flushed, below W, below every open transaction and below `end_max`, rounded down to the start of
- * a segment.  A record is live when no later record of its slot is below E.  The slot of an offset
- * record is (group, topic, partition), whatever the version of its key; the slot of any other
- * record is the bytes of its key.  A replay of the cleaned log gives the same state as before, by
- * every digest and at every moment of the run: groups of segments are replaced in ascending order,
- * each by one swap (log/segment_rewrite.h).
+ * One run cleans the segments that lie wholly below an end E.  Nothing can undo the log below E.  E
+ * is the lowest of the flushed bound, W, the start of the oldest open transaction and `end_max`,
+ * rounded down to the start of a segment.  A record is live when no later record of its slot is
+ * below E.  The slot of an offset record is (group, topic, partition), whatever the version of its
+ * key; the slot of any other record is the bytes of its key.  A replay of the log gives the same
+ * state and the same digests as before, at every moment of the run.  For that, groups of segments
+ * are replaced in ascending order, each by one swap (log/segment_rewrite.h).
  *
  * A run reads twice.  Pass A walks the dirty part [first_dirty, E) and keeps the last offset of
  * every key in a map of fixed size (cleaner/key_map.h); pass B rewrites all segments below E.  If
  * the map cannot hold all keys, further passes A and B clean the rest, until E is reached.  With
- * `use_table`, once the map is full, the partition's table answers for the keys that it has, and
- * the map holds only the others.
+ * `use_table`, once the map is full, keys that the partition's table has are looked up in the
+ * table, and the map holds only the others.
  *
  * Damage does not end a run.  A batch with a wrong checksum or structure, or one that cannot be
- * inflated, quarantines its segment: the segment stays as it is and is reported, and the run cleans
+ * inflated, quarantines its segment: the segment stays as it is and is reported.  The run cleans
  * everything else.  No tombstone and no transaction marker above the segment's base is dropped
  * while the segment exists.  A batch that cannot be compressed again stays whole, and no tombstone
  * above it is dropped in that run.
@@ -33,10 +33,10 @@
  * The log of a topic is cleaned likewise (ol_cleaner_run_topic).  Its keys are arbitrary bytes, all
  * records of an aborted transaction are dropped, and there is neither a table nor a hold.
  *
- * Locks: the partition's writer lock while E is found, with `use_table` the table lock for some
- * hundred keys at a time, and the gate of loads while a segment is replaced; the caller holds none.
- * One run at a time on a partition; commits, reads, rolls and flushes go on.  The partition
- * outlives the run. */
+ * Locks: a run takes the partition's writer lock to find E, and the gate of loads while it replaces
+ * a segment.  With `use_table` it takes the table lock for a few hundred keys at a time.  The
+ * caller holds none of these.  A partition has one run at a time; commits, reads, rolls and flushes
+ * continue during it.  The partition outlives the run. */
 #ifndef OL_CLEANER_CLEANER_H
 #define OL_CLEANER_CLEANER_H
 
@@ -49,12 +49,12 @@
 /* Records of these groups at or above `end` stay, superseded or not, and supersede nothing
  * (min_history of a group).  Where several holds match a group, the lowest end counts. */
 typedef struct ol_clean_hold {
-    ol_slice group;             /* a group's name, or the beginning of names */
+    ol_slice group;             /* a group's name, or a prefix of names */
     bool is_prefix;
     int64_t end;                /* log offset */
 } ol_clean_hold;
 
-/* Any thread may read it during a run, each field by itself. */
+/* Any thread may read the fields during a run, each by itself. */
 typedef struct ol_clean_progress {
     _Atomic int64_t bytes_read;
     _Atomic int64_t bytes_written;
@@ -67,8 +67,8 @@ typedef struct ol_clean_progress {
 /* Receives the batches that a clean would leave, in log order, each whole and with a right
  * checksum.  The log itself is not changed. */
 typedef struct ol_clean_sink {
-    /* Any status but OL_OK ends the run with it.  The status must not be one about damage
-     * (OL_CLOSED will do).  `batch` borrows. */
+    /* A status other than OL_OK ends the run, which returns it.  It must not be a status about
+     * damage; OL_CLOSED is suitable.  `batch` is valid during the call. */
     int (*take)(void *context, const ol_batch *batch, ol_error *error);
     void *context;
     bool takes_active;                  /* the active segment is included, up to the first open
@@ -81,17 +81,18 @@ typedef struct ol_clean_options {
     const ol_clean_hold *holds;
     size_t hold_count;
     int64_t now_ms;
-    int64_t delete_retention_ms;        /* of tombstones and markers that have nothing left to do */
-    size_t map_bytes;                   /* for the keys of one pass; the bits need 1/8 more */
+    int64_t delete_retention_ms;        /* of tombstones and markers with nothing left to delete or
+                                           to end */
+    size_t map_bytes;  /* for the keys of one pass; bits about superseded records take 1/8 more */
     int64_t bytes_per_second;           /* read and written together; 0 no limit */
-    const _Atomic bool *stop;           /* may be NULL; checked once per piece (<= 1 MiB) and nap */
+    const _Atomic bool *stop;  /* may be NULL; checked once per piece (<= 1 MiB) and during waits */
     bool use_table;
     const ol_compressor *compressor;    /* may be NULL */
     ol_clean_progress *progress;        /* may be NULL */
     const ol_clean_sink *sink;          /* may be NULL; else one pass that writes nothing */
-    /* May be NULL.  Called before the first segment of a run is replaced: from then on the log
-     * cannot give states below `floor`, which is E.  A caller that must know this after a crash
-     * stores it here.  Any status but OL_OK ends the run with it. */
+    /* May be NULL.  Called before a run replaces its first segment.  From then on the log cannot
+     * give states below `floor`, which is E.  A caller that must know the floor after a crash
+     * stores it in this call.  A status other than OL_OK ends the run, which returns it. */
     int (*raise_floor)(void *context, int64_t floor, ol_error *error);
     void *raise_floor_context;
 } ol_clean_options;
@@ -100,7 +101,8 @@ typedef struct ol_clean_options {
 #define OL_CLEAN_MAP_BYTES_DEFAULT ((size_t)64 << 20)
 #define OL_CLEAN_QUARANTINE_KEPT 16
 
-/* All dirty, nothing held, Kafka's delete retention, the default map, no limit; now_ms is 0. */
+/* Sets the defaults: all of the log is dirty, no holds, Kafka's delete retention, a map of
+ * OL_CLEAN_MAP_BYTES_DEFAULT, no rate limit; now_ms is 0. */
 void ol_clean_options_init(ol_clean_options *options);
 
 typedef struct ol_clean_quarantine {
@@ -108,12 +110,12 @@ typedef struct ol_clean_quarantine {
     ol_error error;                     /* of the first bad batch: path, position, offset, reason */
 } ol_clean_quarantine;
 
-/* Records that passes B read, without control records; a record counts once for each pass that met
- * it. */
+/* The records that the passes B read, control records excluded.  A record counts once for each pass
+ * that read it. */
 typedef struct ol_clean_counts {
     int64_t read;
     int64_t kept;
-    int64_t superseded;                 /* dropped; also tombstones that were superseded */
+    int64_t superseded;                 /* dropped, superseded tombstones included */
     int64_t tombstones_dropped;         /* after their time, with nothing left to delete */
     int64_t aborted_dropped;
     int64_t keyless_dropped;
@@ -121,18 +123,18 @@ typedef struct ol_clean_counts {
 
 typedef struct ol_clean_report {
     /* The new cleaner checkpoint, where the next run begins: the end of the last complete pass, or
-     * the start of a transaction that is open there; first_dirty (or -1) if no pass is complete. */
+     * the start of a transaction that is open there.  If no pass was completed: first_dirty, or
+     * -1. */
     int64_t end;
     int64_t floor;                      /* states below it may be lost (see raise_floor); -1 none */
     int64_t target;                     /* E */
-    /* With a sink: it received everything below told_end that stays, except quarantined segments.
-     * Above told_end the log stays as it is. */
+    /* With a sink: the sink received everything below told_end that stays, except quarantined
+     * segments.  Above told_end the log stays as it is. */
     int64_t told_end;
     int64_t log_end;                    /* when the run began */
-    bool complete;                      /* E was reached: the next run needs a higher E, or time */
+    bool complete;  /* E was reached; more can be cleaned only when E rises or time passes */
     bool stopped;                       /* by the flag */
-    bool truncated;                     /* the log was cut during the run; another run cleans the
-                                           rest */
+    bool truncated;  /* the log was truncated during the run; another run cleans the rest */
     bool load_began;                    /* a load began during the run; no segment is replaced
                                            during a load */
     int64_t bytes_read;
@@ -152,15 +154,16 @@ typedef struct ol_clean_report {
     ol_clean_quarantine quarantine[OL_CLEAN_QUARANTINE_KEPT];   /* the first of them */
 } ol_clean_report;
 
-/* Cleans once.  OL_OK also when it was stopped or segments were quarantined; the report says so.
- * The partition must be loaded and its log writable; a partition that is read-only because of a
- * damaged record can be cleaned.  Fails with OL_LOADING, OL_FAILED, OL_READ_ONLY (the log), OL_IO,
- * OL_DISK_FULL, OL_NO_MEMORY, or the status of raise_floor or of the sink.  After a failure, too,
- * *report describes the work that was done, and every segment is either unchanged or replaced. */
+/* Runs the cleaner once.  Returns OL_OK also when the run was stopped or quarantined segments; the
+ * report says so.  The partition must be loaded and its log writable; a partition that is read-only
+ * because of a damaged record can be cleaned.  Fails with OL_LOADING, OL_FAILED, OL_READ_ONLY (the
+ * log), OL_IO, OL_DISK_FULL, OL_NO_MEMORY, or the status of raise_floor or of the sink.  After a
+ * failure, too, *report describes the work that was done, and every segment is either unchanged or
+ * replaced. */
 int ol_cleaner_run(ol_partition *partition, const ol_clean_options *options,
                    ol_clean_report *report, ol_error *error) OL_NODISCARD;
 
-/* As ol_cleaner_run, for the log of a topic; `use_table` and the holds are ignored.  The caller
+/* Like ol_cleaner_run, for the log of a topic; `use_table` and the holds are ignored.  The caller
  * must not call ol_log_delete_below during the run, and the topic must outlive the run.  Fails with
  * OL_FAILED, OL_READ_ONLY, OL_IO, OL_DISK_FULL, OL_NO_MEMORY, or the status of raise_floor. */
 int ol_cleaner_run_topic(ol_topic_log *topic, const ol_clean_options *options,

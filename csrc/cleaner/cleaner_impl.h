@@ -6,7 +6,7 @@
  *   build_key_map   pass A: the last offset of every key
  *   key_map         the map that pass A fills, and its bits about superseded records
  *   transactions    which transactions were aborted, and which are open
- *   retain          which records stay; the partition's table as an accelerator
+ *   retain          which records stay; the use of the partition's table
  *   copy            pass B: segments become groups, and each group one segment
  *   write           pass B: writes batches and markers, and swaps a finished segment in
  *   rebuild_batch   the bytes of a batch from which records are dropped
@@ -16,10 +16,10 @@
  * where a field says otherwise.  A function that needs a few parts takes those; only the functions
  * that drive a pass take the whole run.  One thread works on a run, so no part has a lock.
  *
- * Besides the codes of base/status.h, functions of a run return OL_END where the run ends early
- * without a failure: it was stopped, or the log was cut.  A *damage* is a status about the bytes
- * that were read (ol_clean_is_damage): it quarantines a segment, and ol_cleaner_run does not return
- * it. */
+ * Besides the codes of base/status.h, functions of a run return OL_END when the run ends early
+ * without a failure: it was stopped, or the log was truncated.  A *damage* is a status about the
+ * bytes that were read (ol_clean_is_damage): it quarantines a segment, and ol_cleaner_run does not
+ * return it. */
 #ifndef OL_CLEANER_CLEANER_IMPL_H
 #define OL_CLEANER_CLEANER_IMPL_H
 
@@ -39,9 +39,10 @@ typedef struct ol_clean_surveyor ol_clean_surveyor;     /* cleaner/survey.c */
 /* The calls that a run makes on the owner of the log: a partition (cleaner/partition_owner.c), or
  * the log of a topic (cleaner/topic_owner.c). */
 typedef struct ol_clean_owner {
-    /* Sets cuts, limit and producers of the scope, and *log_end, all at one moment. */
+    /* Sets the scope's cuts, limit and producers, and *log_end, all as of one moment. */
     int (*find_limit)(ol_clean_scope *scope, int64_t *log_end, ol_error *error);
-    /* Makes everything below `log_end` durable.  OL_NOT_COORDINATOR: the log was cut meanwhile. */
+    /* Makes everything below `log_end` durable.  OL_NOT_COORDINATOR: the log was truncated
+     * meanwhile. */
     int (*flush)(const ol_clean_scope *scope, int64_t log_end, ol_error *error);
     /* Called before and after a segment is replaced.  OL_LOADING: the log is being loaded. */
     int (*hold_swap)(const ol_clean_scope *scope, ol_error *error);
@@ -53,11 +54,11 @@ struct ol_clean_scope {
     const ol_clean_owner *owner;
     ol_partition *partition;            /* NULL for a topic */
     ol_topic_log *topic;                /* NULL for a partition */
-    bool keys_are_bytes;                /* of a topic: keys have no meaning */
+    bool keys_are_bytes;                /* true for a topic: keys are opaque */
     ol_clean_surveyor *surveyor;        /* NULL: nothing is surveyed */
     ol_log *log;
     const ol_log_options *log_options;
-    ol_clean_options options;           /* the caller's, with holds of our own */
+    ol_clean_options options;           /* a copy of the caller's; the run has its own holds */
     int64_t limit;                      /* E before it is rounded down to the start of a segment */
     int64_t target;                     /* E */
     uint64_t cuts;                      /* ol_log_cuts at the beginning */
@@ -70,13 +71,13 @@ struct ol_clean_scope {
 typedef struct ol_clean_course {
     const ol_clean_scope *scope;
     ol_clean_report *report;            /* the caller's */
-    int64_t start_ns;                   /* of the time in which `bytes` were moved, 0: not yet */
+    int64_t start_ns;                   /* when counting of `bytes` began; 0: not yet */
     int64_t bytes;
     bool has_ended;                     /* OL_END was returned; the report says why */
 } ol_clean_course;
 
-/* Identifies the batches that a walk met.  If the length of a batch has changed since, another walk
- * meets other batches, although it, too, ends at the beginning of one. */
+/* Identifies the batches that a walk met.  If the length of a batch changes afterwards, the next
+ * walk meets other batches and gets another tally, even if it also ends at a batch boundary. */
 typedef struct ol_clean_tally {
     int64_t batches;
     uint64_t base_offsets;              /* their sum */
@@ -100,9 +101,10 @@ typedef struct ol_clean_damaged {
     int64_t *bases;
     size_t count;
     size_t capacity;
-    int64_t marker_block;               /* no marker at or above it is dropped: the lowest base
-                                           here */
-    int64_t tombstone_block;            /* likewise tombstones; lower for other reasons, too */
+    int64_t marker_block;               /* no marker at or above it is dropped; the lowest base of
+                                           these segments */
+    int64_t tombstone_block;            /* no tombstone at or above it is dropped; other causes
+                                           lower it, too */
 } ol_clean_damaged;
 
 /* The segments below E.  Listed again before each pass.  Owner: cleaner/source.c; pass A sets
@@ -112,19 +114,19 @@ typedef struct ol_clean_segments {
     size_t count;
     size_t capacity;
     int64_t end;                        /* where the last one ends */
-    int64_t first_dirty;                /* set by cleaner/cleaner.c: the pass before ended here */
+    int64_t first_dirty;  /* where the previous pass ended; set by cleaner/cleaner.c */
     ol_clean_damaged damaged;
     bool legacy_horizon_known;
-    int64_t legacy_horizon_ms;          /* a file of this age is old enough; INT64_MIN none is */
+    int64_t legacy_horizon_ms;  /* a file last modified by then is old enough; INT64_MIN none is */
 } ol_clean_segments;
 
 /* The fates of the transactions of [from, target).  Owner: cleaner/transactions.c. */
 typedef struct ol_clean_transactions {
     ol_clean_fates fates;
     int64_t from;                       /* -1: no fate is known yet */
-    int64_t limit;                      /* fates are known below it; `target`, if memory suffices */
+    int64_t limit;  /* fates are known below it; less than `target` if memory was short */
     int64_t first_undecided;            /* the next run has to begin here or below */
-    ol_clean_hold *holds;               /* the scope's; their ends are lowered */
+    ol_clean_hold *holds;               /* those of the scope; their ends are lowered */
     size_t hold_count;
     int64_t holds_lowered_to;           /* holds that end below it are done */
 } ol_clean_transactions;
@@ -138,14 +140,14 @@ typedef struct ol_clean_pass {
     bool ask_table;                     /* the keys did not fit: the table answers first */
 } ol_clean_pass;
 
-/* The state that pass B carries from batch to batch, and memory that it uses again.  Owner:
+/* The state that pass B carries from batch to batch, and memory that it reuses.  Owner:
  * cleaner/copy.c; cleaner/write.c. */
 typedef struct ol_clean_walk {
     ol_clean_open open;                 /* transactions with data since their last marker */
     ol_clean_output output;
     uint64_t *kept;                     /* bits for a batch that does not fit the rows */
     size_t kept_capacity;               /* words */
-    ol_batch batches[OL_CLEAN_ROWS];    /* those whose records the rows are */
+    ol_batch batches[OL_CLEAN_ROWS];    /* the batches whose records fill the rows */
     uint16_t batch_rows[OL_CLEAN_ROWS]; /* how many rows each of them has */
     size_t batch_count;
     int64_t bytes_taken;                /* read, as batches */
@@ -171,11 +173,10 @@ static inline bool ol_clean_is_damage(int status) {
            status == OL_LIMIT;
 }
 
-/* Counts bytes that were moved, and waits where the caller set a limit.  OL_END: the run must
- * stop. */
+/* Counts bytes that were moved, and waits if the caller set a limit.  OL_END: the run must stop. */
 int ol_clean_pace(ol_clean_course *course, int64_t bytes_read, int64_t bytes_written) OL_NODISCARD;
 
-/* Returns whether the log was cut since the run began.  The run then ends: the caller returns
+/* Returns whether the log was truncated since the run began.  The run then ends: the caller returns
  * OL_END. */
 bool ol_clean_was_cut(ol_clean_course *course);
 
@@ -187,7 +188,7 @@ typedef struct ol_clean_source {
     ol_file *file;                      /* for a log of ours */
     uint8_t *buffer;
     size_t capacity;
-    size_t wanted;                      /* size of the batch that the piece ended in */
+    size_t wanted;                      /* size of the batch in which the piece ended */
     ol_log_piece piece;
     size_t position;                    /* in the piece */
     ol_batch_bounds bounds;             /* of the next batch */
@@ -202,12 +203,12 @@ int ol_clean_source_open(ol_clean_source *source, ol_clean_course *course,
     OL_NODISCARD;
 void ol_clean_source_close(ol_clean_source *source);    /* a zeroed one is fine */
 
-/* Reads the next piece; *done at the end.  The error of a damage has its place. */
+/* Reads the next piece; sets *done at the end.  An error about damage names its position. */
 int ol_clean_source_next_piece(ol_clean_source *source, bool *done, ol_error *error) OL_NODISCARD;
 
-/* The next batch of the piece; *done after the last one.  The error of a damage has its place.
- * next_unchecked leaves out the checksum: ol_clean_source_check verifies it for a batch that is
- * needed. */
+/* Reads the next batch of the piece; sets *done after the last one.  An error about damage names
+ * its position.  The function next_unchecked does not verify the checksum; for a batch that is
+ * needed, ol_clean_source_check does. */
 int ol_clean_source_next_batch(ol_clean_source *source, ol_batch *batch, bool *done,
                                ol_error *error) OL_NODISCARD;
 int ol_clean_source_next_unchecked(ol_clean_source *source, ol_batch *batch, bool *done,
@@ -215,60 +216,63 @@ int ol_clean_source_next_unchecked(ol_clean_source *source, ol_batch *batch, boo
 int ol_clean_source_check(const ol_clean_source *source, const ol_batch *batch, ol_error *error)
     OL_NODISCARD;
 
-/* Skips the next batches that pass A has decided; returns how many, *bytes of them.  Pass A has
- * checked them. */
+/* Skips the next batches that pass A found superseded and whose bytes it checked.  Returns their
+ * number and sets *bytes to their size. */
 int64_t ol_clean_source_skip_gone(ol_clean_source *source, const ol_clean_superseded *superseded,
                                   int64_t *bytes);
 
-/* At the end of a segment in which pass B skipped batches: OL_CORRUPT where the batches are not
- * those of pass A. */
+/* Called at the end of a segment in which pass B skipped batches.  OL_CORRUPT: they are not the
+ * batches that pass A met. */
 int ol_clean_source_check_tally(const ol_clean_source *source, ol_error *error) OL_NODISCARD;
 
-/* Adds the place of a batch to the error of one of its records; returns the error's status. */
+/* Adds the position of a batch to an error about one of its records; returns the error's status. */
 int ol_clean_source_blame(const ol_clean_source *source, const ol_batch *batch, ol_error *error);
 
 /* Lists the closed segments below `limit` again. */
 int ol_clean_list_segments(ol_clean_course *course, ol_clean_segments *segments, int64_t limit,
                            ol_error *error) OL_NODISCARD;
 
-/* From now on the segment stays as it is; `damage` is reported, and may be the same memory as
- * *error.  OL_NO_MEMORY.  OL_END: the segment only looks damaged, because the log was cut. */
+/* Quarantines a segment: from now on it stays as it is, and `damage`, which may be the same memory
+ * as *error, is reported.  Fails with OL_NO_MEMORY.  OL_END: the segment only looks damaged,
+ * because the log was truncated. */
 int ol_clean_quarantine_segment(ol_clean_course *course, ol_clean_segments *segments,
                                 ol_clean_segment *segment, const ol_error *damage, ol_error *error)
     OL_NODISCARD;
 
-/* No tombstone at or above `offset` is dropped. */
+/* From now on, no tombstone at or above `offset` is dropped. */
 static inline void ol_clean_block_tombstones(ol_clean_segments *segments, int64_t offset) {
     if (offset < segments->damaged.tombstone_block) segments->damaged.tombstone_block = offset;
 }
 
-/* Whether tombstones of magic 0 and 1 in this segment may go (docs/format/cleaner.md §8.3). */
+/* Returns whether tombstones of magic 0 and 1 in this segment may be dropped
+ * (docs/format/cleaner.md §8.3). */
 bool ol_clean_legacy_may_go(const ol_clean_scope *scope, ol_clean_segments *segments,
                             ol_clean_segment *segment);
 
 /* ----------------------------------------------------------------------- cleaner/transactions.c */
 
 /* Learns the fates of the transactions of [from, target).  Damage quarantines its segment and sets
- * *again: the pass must release everything that it has read. */
+ * *again: the pass must discard everything that it has read. */
 int ol_clean_learn_transactions(ol_clean_transactions *transactions, ol_clean_course *course,
                                 ol_clean_segments *segments, int64_t from, bool *again,
                                 ol_error *error) OL_NODISCARD;
 
 /* ----------------------------------------------------------------------------- cleaner/retain.c */
 
-/* The flags of a batch's rows, as far as transactions, its age and the quarantine decide them. */
+/* Returns the flags of a batch's rows that follow from its transaction, its age and the
+ * quarantine. */
 ol_clean_verdict ol_clean_judge_batch(const ol_clean_scope *scope,
                                       const ol_clean_transactions *transactions,
                                       ol_clean_segments *segments, ol_clean_segment *segment,
                                       const ol_batch *batch);
 
-/* The `limit` of ol_clean_ask_table. */
+/* Returns the `limit` to pass to ol_clean_ask_table. */
 static inline int64_t ol_clean_answers_end(const ol_clean_pass *pass, int64_t first_uncertain) {
     return pass->end < first_uncertain ? pass->end : first_uncertain;
 }
 
-/* Decides all rows, sets their outcomes, and counts them: bits of those that stay, and of the
- * tombstones among them whose time has to begin. */
+/* Decides all rows, sets their outcomes and counts them.  Sets the bits of the rows that stay in
+ * `kept`, and those of tombstones whose retention time begins now also in `tombstones`. */
 void ol_clean_retain(ol_partition *partition, const ol_clean_pass *pass, int64_t first_uncertain,
                      ol_clean_rows *rows, ol_clean_counts *counts,
                      uint64_t kept[OL_CLEAN_ROWS / 64], uint64_t tombstones[OL_CLEAN_ROWS / 64]);
@@ -292,11 +296,12 @@ static inline ol_clean_row *ol_clean_next_row(ol_clean_rows *rows, const ol_clea
 
 /* ------------------------------------------------------------- cleaner/cleaner.c and the owners */
 
-/* A run on the log of `scope`, whose owner, owner's handle, log, and log_options are set. */
+/* Runs the cleaner on the log of `scope`, in which the caller has set the owner, the owner's
+ * handle, the log and log_options. */
 int ol_clean_log(const ol_clean_scope *scope, const ol_clean_options *options,
                  ol_clean_report *report, ol_error *error) OL_NODISCARD;
 
-/* As ol_clean_log, on a partition; `surveyor` may be NULL. */
+/* Like ol_clean_log, on a partition; `surveyor` may be NULL. */
 int ol_clean_partition(ol_partition *partition, const ol_clean_options *options,
                        ol_clean_surveyor *surveyor, ol_clean_report *report, ol_error *error)
     OL_NODISCARD;
@@ -315,7 +320,7 @@ int ol_clean_copy_segments(ol_clean_run *run, ol_error *error) OL_NODISCARD;
 
 /* ----------------------------------------------------------------------------- cleaner/survey.c */
 
-/* Pass B added a record of `batch` to the rows, as rows->row[row]. */
+/* Called when pass B has added a record of `batch` to the rows, as rows->row[row]. */
 void ol_clean_survey_see(ol_clean_surveyor *surveyor, size_t row, const ol_batch *batch,
                          const ol_record *record);
 
@@ -323,12 +328,12 @@ void ol_clean_survey_see(ol_clean_surveyor *surveyor, size_t row, const ol_batch
 int ol_clean_survey_rows(ol_clean_surveyor *surveyor, ol_partition *partition,
                          const ol_clean_rows *rows, ol_error *error) OL_NODISCARD;
 
-/* The next `record_count` rows were those of `batch`, of which bytes_after are left.  `is_whole`:
- * its records stay, whatever was decided. */
+/* Counts a batch: the next `record_count` rows are its records, and the clean leaves bytes_after of
+ * its bytes.  `is_whole`: all of its records stay, whatever was decided. */
 void ol_clean_survey_batch(ol_clean_surveyor *surveyor, const ol_batch *batch, int64_t segment_base,
                            size_t record_count, int64_t bytes_after, bool is_whole);
 
-/* As ol_clean_survey_batch, for a control batch. */
+/* Like ol_clean_survey_batch, for a control batch. */
 void ol_clean_survey_markers(ol_clean_surveyor *surveyor, const ol_batch *batch,
                              int64_t segment_base, int32_t count, bool are_dropped,
                              int64_t bytes_after);
@@ -338,7 +343,7 @@ int ol_clean_survey_rest(ol_clean_run *run, ol_error *error) OL_NODISCARD;
 
 /* ---------------------------------------------------------------------------- a group of pass B */
 
-/* The .txnindex of what is written. */
+/* The .txnindex of the segment that is being written. */
 typedef struct ol_clean_markers {
     bool index_read;
     ol_aborted_transaction *index;      /* the entries of the .txnindex files of the group */
@@ -362,17 +367,17 @@ typedef struct ol_clean_copier {
     ol_clean_markers markers;
 } ol_clean_copier;
 
-/* cleaner/copy.c: decides all rows that wait, and writes their batches. */
+/* cleaner/copy.c: decides all rows collected so far, and writes their batches. */
 int ol_clean_flush_rows(ol_clean_copier *copy, ol_error *error) OL_NODISCARD;
 
-/* cleaner/write.c: copies everything before `position` of the current segment now; everything from
- * there on is written. */
+/* cleaner/write.c: begins the group's new segment, and copies everything before `position` of the
+ * current segment into it.  Batches from there on are put one by one. */
 int ol_clean_start_writing(ol_clean_copier *copy, int64_t position, ol_error *error) OL_NODISCARD;
 int ol_clean_put_batch(ol_clean_copier *copy, const ol_batch *batch, ol_clean_result result,
                        ol_error *error) OL_NODISCARD;
 
-/* Completes `choice`, whose kept records are set, and rebuilds and puts the batch.
- * `begins_horizon`: the time of a tombstone or a marker begins. */
+/* Completes `choice`, in which the records to keep are set, then rebuilds and puts the batch.
+ * `begins_horizon`: the retention time of a tombstone or a marker begins now. */
 int ol_clean_finish_batch(ol_clean_copier *copy, const ol_batch *batch, int64_t record_count,
                           ol_clean_choice *choice, bool begins_horizon, ol_clean_result *result,
                           ol_error *error) OL_NODISCARD;
@@ -381,7 +386,7 @@ int ol_clean_finish_batch(ol_clean_copier *copy, const ol_batch *batch, int64_t 
 int ol_clean_add_control(ol_clean_copier *copy, const ol_batch *batch, ol_error *error)
     OL_NODISCARD;
 
-/* Puts the new segment in place of the group.  OL_END where the log was cut, or is loaded. */
+/* Replaces the group by the new segment.  OL_END: the log was truncated, or is being loaded. */
 int ol_clean_swap_in(ol_clean_copier *copy, ol_error *error) OL_NODISCARD;
 
 void ol_clean_markers_free(ol_clean_markers *markers);

@@ -86,7 +86,7 @@ static inline void add_row(ol_clean_copier *copy, const ol_batch *batch, const o
     run->rows.count++;
 }
 
-/* A batch whose records fit the rows together with those of other batches. */
+/* Adds a batch whose records fit the rows together with those of other batches. */
 static int add_short(ol_clean_copier *copy, const ol_batch *batch, ol_error *error) {
     ol_clean_walk *walk = &copy->run->walk;
     const ol_clean_rows *rows = &copy->run->rows;
@@ -127,8 +127,8 @@ static int make_room_for_bits(ol_clean_walk *walk, size_t words, ol_error *error
     return OL_OK;
 }
 
-/* A compressed batch, or one of more records than there are rows: decided by itself, some rows at a
- * time. */
+/* Decides a batch that is compressed, or has more records than there are rows, by itself, some rows
+ * at a time. */
 static int decide_alone(ol_clean_copier *copy, const ol_batch *batch, int64_t *record_count,
                         bool *begins, ol_error *error) {
     ol_clean_run *run = copy->run;
@@ -214,7 +214,7 @@ static int drop_gone(ol_clean_copier *copy, ol_error *error) {
     report->records.superseded += count;
     run->walk.bytes_taken += bytes;
     if (OL_LIKELY(copy->cleaned != NULL || run->scope.options.sink != NULL)) return OL_OK;
-    /* This is the first difference; the rows that wait come before it. */
+    /* This is the first difference; the rows collected so far come before it. */
     int status = ol_clean_flush_rows(copy, error);
     return status == OL_OK && copy->cleaned == NULL ? ol_clean_start_writing(copy, position, error)
                                                     : status;
@@ -282,7 +282,7 @@ static int copy_segment(ol_clean_copier *copy, ol_error *error) {
 }
 
 /* Copies segments [first, first + count) into one, without the dropped records, and swaps it in.
- * *bad: the index of the segment that failed. */
+ * After a failure *bad is the index of the segment that failed. */
 static int copy_group(ol_clean_run *run, size_t first, size_t count, size_t *bad, ol_error *error) {
     ol_clean_copier copy = {.run = run, .first = first, .count = count};
     int status = count > 1 && run->scope.options.sink == NULL
@@ -307,7 +307,7 @@ typedef struct saved {
     ol_clean_report report;
 } saved;
 
-/* How many segments from `first` on make one group. */
+/* Returns how many segments from `first` on make one group. */
 static size_t group_size(const ol_clean_run *run, size_t first) {
     const ol_log_config *config = &run->scope.log_options->config;
     const ol_clean_segment *items = run->segments.items;
@@ -343,7 +343,8 @@ static int save(const ol_clean_report *report, const ol_clean_open *open, saved 
     return ol_clean_open_copy(&before->open, open, error);
 }
 
-/* The bytes were moved all the same, and the quarantine stays. */
+/* Restores the report, except the counts of moved bytes, and the open transactions.  The quarantine
+ * stays. */
 static int restore(ol_clean_report *report, ol_clean_open *open, const saved *before,
                    ol_error *error) {
     ol_clean_report now = *report;

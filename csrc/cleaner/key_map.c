@@ -48,7 +48,8 @@ static bool allocate(ol_key_map *map, uint64_t entries) {
     size_t bytes = entries * sizeof(ol_key_entry);
     map->entries = ol_pages_allocate(bytes);
     if (map->entries == NULL) return false;
-    /* Keys lie anywhere: with small pages nearly every one would cost a TLB miss, too. */
+    /* Keys are spread over the whole map: with small pages nearly every one would cost a TLB miss,
+     * too. */
     if (bytes >= HUGE_PAGE_SIZE) (void)madvise(map->entries, bytes, MADV_HUGEPAGE);
     map->capacity = entries;
     map->slots = entries - spare_for(entries);

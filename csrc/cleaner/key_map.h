@@ -5,11 +5,12 @@
  * and the record of one of them would be lost.  That does not happen by chance.  A client that
  * chooses group names cannot cause it either, because every run draws its own secrets for the hash.
  *
- * Entries of 24 bytes lie in one array in the order of their hashes, each at or after the place
- * that its hash names, so that a search ends at the first greater hash, found or not, and costs
- * little up to nine tenths full.  Only ol_key_map_clear removes entries.
+ * The entries, 24 bytes each, are in one array in the order of their hashes.  Each is at or after
+ * the slot that its hash names.  A search therefore ends at the first greater hash, whether it
+ * found the key or not, and stays cheap until the map is nine tenths full.  Only ol_key_map_clear
+ * removes entries.
  *
- * Both structures take memory that is bounded beforehand.  The caller owns them; one thread uses
+ * The map and the bits take memory up to a given limit.  The caller owns them; one thread uses
  * them. */
 #ifndef OL_CLEANER_KEY_MAP_H
 #define OL_CLEANER_KEY_MAP_H
@@ -29,7 +30,7 @@ typedef struct ol_key_hasher {
     uint64_t last[2];
 } ol_key_hasher;
 
-/* Secrets from the operating system, or from `seed` where it is not 0 (tests). */
+/* Takes the secrets from the operating system, or, in tests, from a `seed` that is not 0. */
 void ol_key_hasher_init(ol_key_hasher *hasher, uint64_t seed);
 
 static inline uint64_t ol_key_read64(const uint8_t *p) {
@@ -43,10 +44,10 @@ static inline uint64_t ol_key_fold(uint64_t a, uint64_t b) {
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Two independent lanes of 64 bits; one multiplication takes 16 bytes, and the last 16 are taken
- * again.  Every factor depends on a secret: with known factors a client could choose eight bytes
- * that make a product zero.  `kind` separates keys whose bytes are the same but mean different
- * things. */
+/* Hashes a key in two independent lanes of 64 bits.  Each multiplication takes 16 bytes; the last
+ * one takes the last 16, which may overlap those before.  Every factor depends on a secret: with
+ * known factors a client could choose eight bytes that make a product zero.  `kind` separates keys
+ * whose bytes are the same but mean different things. */
 static inline ol_hash128 ol_key_hash(const ol_key_hasher *hasher, const uint8_t *p, size_t size,
                                      uint64_t kind) {
     uint64_t a = 0, b = 0;
@@ -89,14 +90,14 @@ typedef struct ol_key_map {
     uint64_t slots;             /* entries that a hash can name */
     uint64_t capacity;          /* entries, with a few after the last slot */
     uint64_t count;
-    uint64_t count_max;         /* at this count it grows: 3/4 of the slots; 9/10 once it cannot
-                                   grow */
+    uint64_t count_max;         /* at this count it grows: 3/4 of the slots; at full size it is full
+                                   at 9/10 */
     size_t bytes_max;
 } ol_key_map;
 
-/* A map that takes at most `bytes_max` (rounded down to entries), and begins with room for about
- * `expected` keys.  While it grows to its full size it takes up to half as much again for a moment.
- * OL_NO_MEMORY. */
+/* Creates a map of at most `bytes_max` bytes (rounded down to whole entries) that begins with space
+ * for about `expected` keys.  While it grows to its full size, it briefly takes up to half as much
+ * in addition.  Fails with OL_NO_MEMORY. */
 int ol_key_map_create(ol_key_map *map, size_t bytes_max, uint64_t expected, ol_error *error)
     OL_NODISCARD;
 void ol_key_map_free(ol_key_map *map);      /* a zeroed map is fine */
@@ -106,7 +107,8 @@ static inline uint64_t ol_key_map_slot(const ol_key_map *map, ol_hash128 key) {
     return (uint64_t)((__uint128_t)key.low * map->slots >> 64);
 }
 
-/* A hint, some keys ahead of ol_key_map_put or _get: an entry may lie across two cache lines. */
+/* Prefetches a key's entry, some keys ahead of ol_key_map_put or ol_key_map_get.  An entry may span
+ * two cache lines. */
 static inline void ol_key_map_prefetch(const ol_key_map *map, ol_hash128 key) {
     const char *entry = (const char *)(map->entries + ol_key_map_slot(map, key));
     __builtin_prefetch(entry);
@@ -118,7 +120,7 @@ static inline void ol_key_map_prefetch(const ol_key_map *map, ol_hash128 key) {
 bool ol_key_map_put(ol_key_map *map, ol_hash128 key, int64_t offset, int64_t *previous)
     OL_NODISCARD;
 
-/* The key's offset, or -1. */
+/* Returns the key's offset, or -1. */
 static inline int64_t ol_key_map_get(const ol_key_map *map, ol_hash128 key) {
     const ol_key_entry *entry = map->entries + ol_key_map_slot(map, key);
     /* The last entry of all stays empty, so that every search ends. */
@@ -132,12 +134,12 @@ static inline int64_t ol_key_map_get(const ol_key_map *map, ol_hash128 key) {
 /* ------------------------------------------------------------------------------ superseded records
  *
  * Nearly every batch of a log of commits is one plain record that a later one supersedes.  When
- * pass A puts a key for the second time, it knows the offset of the record that it put before; one
- * bit for that offset spares pass B the checksum, the record and the search in the map.  An offset
- * without the bit is undecided: pass B reads it.
+ * pass A puts a key for the second time, it learns the offset of the key's previous record and sets
+ * one bit for that offset.  Pass B then need not verify the checksum, read the record or search the
+ * map.  An offset without the bit is undecided: pass B reads it.
  *
- * Two bits for each offset of a range that begins with the dirty part, in bounded memory whatever
- * the gaps of the log are. */
+ * Two bits are kept for each offset of a range that begins with the dirty part.  Their memory is
+ * limited, however large the gaps between offsets are. */
 
 typedef struct ol_clean_superseded {
     uint64_t *plain;            /* records about which only their offset and their key decide */
@@ -171,7 +173,8 @@ static inline void ol_clean_superseded_free(ol_clean_superseded *bits) {
     *bits = (ol_clean_superseded){0};
 }
 
-/* A record was put into the map in place of the one at `previous` (-1: there was none). */
+/* Called when the record at `offset` replaced the one at `previous` in the map (-1: the key was
+ * new). */
 static inline void ol_clean_superseded_put(ol_clean_superseded *bits, int64_t offset, bool is_plain,
                                            int64_t previous) {
     uint64_t at = (uint64_t)offset - (uint64_t)bits->from,
@@ -182,7 +185,7 @@ static inline void ol_clean_superseded_put(ol_clean_superseded *bits, int64_t of
     }
 }
 
-/* A record is undecided after all. */
+/* Makes the record at `offset` undecided again. */
 static inline void ol_clean_superseded_undo(ol_clean_superseded *bits, int64_t offset) {
     uint64_t at = (uint64_t)offset - (uint64_t)bits->from;
     if (at < bits->count) bits->gone[at / 64] &= ~(UINT64_C(1) << (at % 64));

@@ -1,5 +1,5 @@
-/* A partition as the owner of a log that is cleaned: it says up to where the log cannot be taken
- * back, flushes, and keeps loads from a swap. */
+/* A partition as the owner of a log that is cleaned: it reports the limit below which nothing can
+ * be undone, flushes, and keeps loads from a swap. */
 #include "cleaner/cleaner_impl.h"
 #include "log/transaction_spans.h"
 
@@ -33,7 +33,7 @@ static int find_open_at_watermark(ol_clean_scope *scope, int64_t watermark, ol_e
     return status != OL_OK && was_cut ? OL_NOT_COORDINATOR : status;
 }
 
-/* Nothing at or above the limit can be taken back: neither by a truncation, nor by the end of a
+/* Nothing below the limit can be undone, neither by a truncation nor by the end of a
  * transaction. */
 static int find_limit(ol_clean_scope *scope, int64_t *log_end, ol_error *error) {
     ol_partition_view now;
@@ -69,8 +69,8 @@ static int flush(const ol_clean_scope *scope, int64_t log_end, ol_error *error) 
     } else if (status != OL_OK) {
         return status;
     }
-    /* The log is flushed now, unless the partition failed, or the log was cut since find_limit read
-     * its end. */
+    /* The log is flushed now, unless the partition failed, or the log was truncated since
+     * find_limit read its end. */
     return ol_partition_wait(scope->partition, log_end, OL_TERM_NOW, OL_WAIT_FLUSHED, -1, error);
 }
 

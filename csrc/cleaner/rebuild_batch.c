@@ -47,7 +47,7 @@ static int64_t size_or_null(ol_slice bytes) {
 
 /* -------------------------------------------------------------------------------------- magic 2 */
 
-/* The fields that stay the same whatever is dropped. */
+/* Sets the fields that stay the same whatever is dropped. */
 static void fields_of(const ol_batch *batch, ol_batch_fields *fields) {
     *fields = (ol_batch_fields){
         .base_offset = batch->base_offset,
@@ -110,7 +110,7 @@ static int put_record(rebuild *state, const ol_record *record, ol_clean_output *
     return OL_OK;
 }
 
-/* Puts the records that stay, uncompressed, after the room for a header. */
+/* Puts the records that stay, uncompressed, after the space for a header. */
 static int put_records(const ol_batch *batch, const ol_clean_choice *choice,
                        const ol_decompressor *decompressor, rebuild *state, ol_clean_output *output,
                        ol_error *error) {
@@ -174,8 +174,8 @@ static int rebuild_batch(const ol_batch *batch, const ol_clean_choice *choice,
                          ol_clean_output *output, ol_clean_result *result, ol_error *error) {
     rebuild state = {.max_timestamp = -1};
     fields_of(batch, &state.fields);
-    /* A horizon that is set stays, so that a tombstone's time does not begin again with every
-     * pass. */
+    /* A horizon that is set stays, so that a tombstone's retention time does not begin again with
+     * every pass. */
     int64_t horizon = ol_batch_has_horizon(batch) ? batch->base_timestamp : choice->new_horizon;
     if (horizon >= 0) {
         state.fields.attributes |= OL_ATTRIBUTE_DELETE_HORIZON;

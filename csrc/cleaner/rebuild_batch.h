@@ -1,11 +1,11 @@
 /* cleaner/rebuild_batch: one batch without some of its records (docs/format/batches.md §2.7,
  * docs/format/cleaner.md §8.3).
  *
- * It does not know why a record is dropped.  A batch of magic 2 keeps its base and last offset,
+ * The caller chooses the records to drop.  A batch of magic 2 keeps its base and last offset,
  * producer, sequence and framing, whatever is dropped.  With magic 0 and 1 every message is a batch
- * of its own, and a compressed wrapper that loses messages is written uncompressed, as Kafka's
- * first cleaner did (docs/format/brokers.md §15.2), so that the engine need not compress in a
- * format that only old brokers write.  No locks. */
+ * by itself.  A compressed wrapper that loses messages is written uncompressed, as Kafka's first
+ * cleaner did (docs/format/brokers.md §15.2).  So the engine need not compress in a format that
+ * only old brokers write.  No locks. */
 #ifndef OL_CLEANER_REBUILD_BATCH_H
 #define OL_CLEANER_REBUILD_BATCH_H
 
@@ -13,8 +13,8 @@
 
 /* The port to a compressor above the engine.  `compress` returns one block in the framing that
  * Kafka reads (docs/format/batches.md §2.3), in memory that stays valid until `release` is called
- * with it.  It fails with OL_UNSUPPORTED or OL_NO_MEMORY.  The engine calls it from any thread and
- * holds no lock then. */
+ * with it.  It fails with OL_UNSUPPORTED or OL_NO_MEMORY.  The engine calls `compress` from any
+ * thread, without holding a lock. */
 typedef struct ol_compressor {
     int (*compress)(void *context, ol_codec codec, int magic, ol_slice input, ol_slice *output,
                     ol_error *error);

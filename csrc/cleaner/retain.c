@@ -63,15 +63,15 @@ ol_clean_verdict ol_clean_judge_batch(const ol_clean_scope *scope,
 
 /* -------------------------------------------------------------------------------- asking the table
  *
- * The partition's table is an accelerator: where a position has a cell, the cell says which record
+ * The partition's table saves keys in the map: if a position has a cell, the cell says which record
  * is its last one.
  *
  * The table keeps changing.  A cell below the end of the pass names a committed record that nothing
- * takes back, so everything below it is superseded, with two exceptions: a marker above E committed
- * it, so that at E it is still pending; or the history of the group is held, where it may not
- * supersede anything.  Everything else is left to the map, also records about which the table had
- * an answer in pass A but has none now: then a superseded record stays until the next run, and a
- * tombstone that the map does not hold stays, too. */
+ * can undo, so everything below it is superseded.  There are two exceptions: a marker above E
+ * committed the record, so that at E it is still pending; or the history of the group is held, so
+ * the record may not supersede anything.  Everything else is left to the map.  If the table had an
+ * answer about a record in pass A but has none now, a superseded record stays until the next run,
+ * and so does a tombstone that the map does not hold. */
 
 enum { HOLD_KEYS = 128 };       /* under one hold of the table lock, for which commits wait */
 

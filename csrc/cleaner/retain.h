@@ -2,10 +2,10 @@
  * docs/maintenance.md).
  *
  * The slot of an offset record is the bytes of (group, topic, partition), whatever the type of its
- * key is and whatever bytes follow in it; the slot of any other record is its whole key, as it is
- * of every record of a topic.  A record that apply would refuse supersedes nothing.
+ * key is and whatever bytes follow in the key.  The slot of any other record, and of every record
+ * of a topic, is its whole key.  A record that apply would refuse supersedes nothing.
  *
- * Both passes read records into rows, OL_CLEAN_ROWS at a time, and decide about all of them
+ * Passes A and B read records into rows, OL_CLEAN_ROWS at a time, and decide about all of them
  * together, so that the cache misses of the key map overlap.  No locks, except where
  * ol_clean_ask_table takes the partition's table lock. */
 #ifndef OL_CLEANER_RETAIN_H
@@ -16,17 +16,17 @@
 #include "cleaner/key_map.h"
 #include "format/offset_record.h"
 
-enum { OL_CLEAN_ROWS = 128 };   /* with everything that they touch they fit the nearest cache */
+enum { OL_CLEAN_ROWS = 128 };   /* fit the first-level cache with everything that they use */
 
 enum {
     OL_CLEAN_POSITION = 1,              /* an offset record; its name is set */
     OL_CLEAN_TOMBSTONE = 2,
     OL_CLEAN_KEYLESS = 4,
-    OL_CLEAN_UNREADABLE = 8,            /* its key is cut, so its slot is unknown */
+    OL_CLEAN_UNREADABLE = 8,            /* its key ends early, so its slot is unknown */
     OL_CLEAN_HELD = 16,
-    OL_CLEAN_OF_ABORTED = 32,           /* a value; tombstones of aborted transactions count */
+    OL_CLEAN_OF_ABORTED = 32,  /* a value; tombstones of aborted transactions take effect */
     OL_CLEAN_OF_UNCERTAIN = 64,
-    OL_CLEAN_MAY_GO = 128,              /* a tombstone whose time has passed */
+    OL_CLEAN_MAY_GO = 128,              /* a tombstone whose retention time has passed */
     OL_CLEAN_WATCHED = 256,             /* its group is held, but it is below the end of the hold */
 };
 
@@ -39,7 +39,7 @@ typedef struct ol_clean_row {
 /* The outcome for a record.  Records with an outcome up to OL_CLEAN_STAYS_AND_BEGINS stay. */
 typedef enum ol_clean_outcome {
     OL_CLEAN_STAYS,
-    OL_CLEAN_STAYS_AND_BEGINS,          /* a tombstone whose time has to begin */
+    OL_CLEAN_STAYS_AND_BEGINS,          /* a tombstone whose retention time begins now */
     OL_CLEAN_SUPERSEDED,
     OL_CLEAN_TOMBSTONE_GOES,
     OL_CLEAN_ABORTED_GOES,
@@ -57,7 +57,7 @@ typedef struct ol_clean_name {
 typedef struct ol_clean_rows {
     size_t count;
     ol_clean_row row[OL_CLEAN_ROWS];
-    /* For positions; filled only while the table is asked, or the log surveyed. */
+    /* The names of positions; filled only if the table is asked, or the log surveyed. */
     ol_clean_name name[OL_CLEAN_ROWS];
     uint8_t outcome[OL_CLEAN_ROWS];     /* an ol_clean_outcome; set by ol_clean_retain */
 } ol_clean_rows;
@@ -71,19 +71,19 @@ typedef struct ol_clean_verdict {
 
 /* ----------------------------------------------------------------------------- reading a record */
 
-/* The lowest end of the holds that match a group, INT64_MAX for none. */
+/* Returns the lowest end of the holds that match a group, INT64_MAX for none. */
 int64_t ol_clean_hold_end(const ol_clean_hold *holds, size_t count, ol_slice group);
 
-/* OL_CLEAN_HELD, OL_CLEAN_WATCHED or 0, for a record in a batch that ends at `last_offset`: a batch
- * is held as a whole. */
+/* Returns OL_CLEAN_HELD, OL_CLEAN_WATCHED or 0 for a record in a batch that ends at `last_offset`;
+ * a batch is held as a whole. */
 uint32_t ol_clean_hold_flags(const ol_clean_options *options, ol_slice group, int64_t last_offset);
 
-/* The rest of ol_clean_read_row, for keys that are cut or not offset keys.  Sets the row's key and
- * returns further flags. */
+/* Completes ol_clean_read_row for keys that end early and for keys of other types.  Sets the row's
+ * key and returns further flags. */
 uint32_t ol_clean_read_other(const ol_key_hasher *hasher, const ol_clean_options *options,
                              const ol_record *record, int64_t last_offset, ol_clean_row *row);
 
-/* The slow part of ol_clean_is_accepted, which decodes the value. */
+/* Decodes the value: the slow part of ol_clean_is_accepted. */
 bool ol_clean_can_decode(const ol_record *record);
 
 /* Fills *row and, for an offset record, *name. */
@@ -122,8 +122,8 @@ static inline void ol_clean_mark_row(ol_clean_row *row, ol_clean_verdict verdict
     }
 }
 
-/* Fills *row for a log whose keys are any bytes: the slot is the key, and aborted tombstones do not
- * count either. */
+/* Fills *row for a log whose keys are any bytes: the slot is the key, and tombstones of aborted
+ * transactions take no effect either. */
 static inline void ol_clean_read_bytes_row(const ol_key_hasher *hasher, const ol_record *record,
                                            ol_clean_verdict verdict, ol_clean_row *row) {
     row->offset = record->offset;
@@ -137,7 +137,7 @@ static inline void ol_clean_read_bytes_row(const ol_key_hasher *hasher, const ol
     row->key = ol_key_hash(hasher, record->key.data, record->key.size, 1);
 }
 
-/* Whether apply accepts the value of an offset record (docs/format/records.md §3.2,
+/* Returns whether apply accepts the value of an offset record (docs/format/records.md §3.2,
  * docs/format/brokers.md §15.1). */
 static inline bool ol_clean_is_accepted(const ol_record *record) {
     const uint8_t *value = record->value.data;
@@ -152,7 +152,7 @@ static inline bool ol_clean_is_accepted(const ol_record *record) {
 
 /* ----------------------------------------------------------------------------- asking the table */
 
-/* Whether the partition's role allows reads of its table now. */
+/* Returns whether the partition's role allows reads of its table now. */
 bool ol_clean_can_ask_table(ol_partition *partition);
 
 /* Asks the table for every row that is a position.  answers[i] is the offset of the last record

@@ -45,7 +45,7 @@ int ol_clean_pace(ol_clean_course *course, int64_t bytes_read, int64_t bytes_wri
     for (;;) {
         double left_ns = due_ns - (double)(now_ns() - course->start_ns);
         if (left_ns <= 0) {
-            /* After a time in which the disk was slow, the run does not catch up in one burst. */
+            /* After the disk was slow for a time, the run does not catch up in one burst. */
             if (left_ns < -BURST_NS) course->start_ns += (int64_t)(-left_ns) - BURST_NS;
             return OL_OK;
         }
@@ -234,13 +234,13 @@ int ol_clean_source_check(const ol_clean_source *source, const ol_batch *batch, 
     int status = ol_batch_check_crc(batch, error);
     if (OL_LIKELY(status == OL_OK)) return OL_OK;
     (void)refuse_batch(source, batch, error);
-    /* If this batch was returned before, the bounds already lie after it. */
+    /* If this batch was returned before, the bounds are already after it. */
     bool was_given = batch->data < source->piece.data + source->position;
     if (was_given) error->offset = batch->base_offset;
     return status;
 }
 
-/* The size of a batch of one plain record, or 0 for any other. */
+/* Returns the size of a batch of one plain record, or 0 for any other. */
 static inline size_t plain_size(const uint8_t *data, size_t left) {
     if (left < OL_BATCH_OVERHEAD || data[OL_BATCH_AT_MAGIC] != 2 ||
         ol_load_i32(data + OL_BATCH_AT_RECORD_COUNT) != 1) {
@@ -397,8 +397,8 @@ int ol_clean_quarantine_segment(ol_clean_course *course, ol_clean_segments *segm
 
 /* -------------------------------------------------------------------------------- magic 0 and 1 */
 
-/* Files of old messages have no delete horizon.  Their age counts instead, compared with that of
- * the newest file that was clean before this pass (docs/format/cleaner.md §8.3). */
+/* Old message formats have no delete horizon.  Instead, the age of the file counts, compared with
+ * that of the newest file that was clean before this pass (docs/format/cleaner.md §8.3). */
 static void find_legacy_horizon(const ol_clean_scope *scope, ol_clean_segments *segments) {
     ol_log_segment_files files;
     ol_error ignored;

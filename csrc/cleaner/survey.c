@@ -21,12 +21,13 @@ typedef struct entry {
 typedef struct seen_record {
     ol_slice key;
     uint32_t weight;
-    int64_t producer_id;        /* of the transaction that this is a value in; -1: of none */
+    int64_t producer_id;        /* of the transaction that this value belongs to; -1: none */
 } seen_record;
 
 struct ol_clean_surveyor {
     ol_clean_survey *survey;
-    seen_record rows[OL_CLEAN_ROWS];   /* beside those of the run; keys borrow as their names do */
+    seen_record rows[OL_CLEAN_ROWS];   /* parallel to the rows of the run; keys borrow as their
+                                          names do */
     entry *entries;             /* decided, in the order of the log */
     size_t entry_count;
     size_t entry_capacity;
@@ -93,7 +94,7 @@ void ol_clean_survey_see(ol_clean_surveyor *surveyor, size_t row, const ol_batch
     };
 }
 
-/* Whether the table, or the producer's open transaction, has this very value. */
+/* Returns whether the table, or the producer's open transaction, has exactly this value. */
 static bool is_position(const ol_state *state, const ol_clean_row *row, const ol_clean_name *name,
                         int64_t producer_id) {
     ol_position_value value;
@@ -108,7 +109,7 @@ static bool is_position(const ol_state *state, const ol_clean_row *row, const ol
            value.log_offset == row->offset;
 }
 
-/* Whether the state has this very record. */
+/* Returns whether the state has exactly this record. */
 static bool is_in_state(const ol_state *state, const ol_clean_row *row, const ol_clean_name *name,
                         const seen_record *seen) {
     if (row->flags & OL_CLEAN_POSITION) return is_position(state, row, name, seen->producer_id);
@@ -211,8 +212,8 @@ static void count_batch(ol_clean_surveyor *surveyor, const ol_batch *batch, int6
     OL_ASSERT(batch->size > 0);
 }
 
-/* Dropped records share the bytes that their batch frees.  If none is dropped, all records share
- * the bytes by which the batch grows. */
+/* The bytes that a batch frees are divided among its dropped records.  If none is dropped, the
+ * bytes by which the batch grows are divided among all its records. */
 static void count_entries(ol_clean_survey *survey, const ol_batch *batch, const entry *entries,
                           size_t count, int64_t bytes_after) {
     double weights = 0, going = 0;

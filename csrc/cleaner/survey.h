@@ -1,15 +1,15 @@
 /* cleaner/survey: the bytes and records that a clean would free, counted by group and by reason,
  * while nothing is changed (docs/maintenance.md).
  *
- * A survey is a run of the cleaner that writes nothing.  It decides every record of the log by the
- * same code as a clean, so it needs no rules of its own: passes A and B report their outcomes, and
- * everything that a clean leaves alone (above E, and quarantined segments) is walked after them.
- * The cleaner does not decide whether a record is *live*, that is, whether the present state comes
- * from it; the partition's table, group records and pending values say so.
+ * A survey is a run of the cleaner that writes nothing.  The same code as in a clean decides every
+ * record of the log, so a survey needs no rules of its own.  Passes A and B report their outcomes.
+ * Everything that a clean leaves alone (above E, and quarantined segments) is walked after them.  A
+ * record is *live* if the present state comes from it.  The cleaner does not decide that; the
+ * partition's table, group records and pending values do.
  *
- * Bytes are those of the batches.  A batch that loses records frees exactly what its rebuilt bytes
- * lack.  Records of one batch share its bytes, and what it frees, by their encoded sizes.  Batches
- * without records count nowhere. */
+ * Bytes are those of the batches.  A batch that loses records frees the difference between its size
+ * and its rebuilt size.  The bytes of a batch, and those that it frees, are divided among its
+ * records in proportion to their encoded sizes.  Batches without records are not counted. */
 #ifndef OL_CLEANER_SURVEY_H
 #define OL_CLEANER_SURVEY_H
 
@@ -19,15 +19,15 @@
 /* A clean that grows a batch, by a delete horizon, frees a negative number of bytes. */
 typedef struct ol_clean_share {
     int64_t records;
-    /* the present state, or that of an open transaction, comes from them; every marker counts as
+    /* records that the present state or an open transaction comes from; every marker counts as
      * live */
     int64_t live_records;
-    int64_t superseded;         /* this one and the four after it go */
+    int64_t superseded;         /* the clean drops these and the next four kinds */
     int64_t aborted;
     int64_t expired_tombstones;
     int64_t expired_markers;
     int64_t keyless;
-    int64_t tombstones;         /* stay until their time */
+    int64_t tombstones;         /* stay until their retention time has passed */
     int64_t markers;            /* likewise */
     double bytes;
     double live_bytes;
@@ -36,8 +36,8 @@ typedef struct ol_clean_share {
 
 /* The result.  Zeroed memory is an empty one; ol_clean_survey_free frees it. */
 typedef struct ol_clean_survey {
-    ol_string_dictionary names;         /* of groups, as the keys have them */
-    ol_clean_share *shares;             /* [0] of no group; [1 + i] of the group names[i] */
+    ol_string_dictionary names;         /* group names, as they are in the keys */
+    ol_clean_share *shares;  /* [0]: records without a group; [1 + i]: the group names[i] */
     size_t share_count;
     size_t share_capacity;
     int64_t segments;                   /* with records */
@@ -50,10 +50,10 @@ void ol_clean_survey_free(ol_clean_survey *survey);
  * options `sink`, `raise_floor` and `first_dirty` are ignored: all of the log is dirty.
  *
  * The report is that of a run with a sink.  If it is not `complete`, the keys did not fit map_bytes
- * and the survey is useless; the same holds if the run was stopped or the log was truncated.  The
- * survey, like a load, skips damage, and reports its segment as quarantined.  Fails as
- * ol_cleaner_run does, and with OL_CHANGED where pass B found other bytes than pass A: another
- * process replaced or cut the file, and a survey of a new load may succeed. */
+ * and the survey is useless; the same holds if the run was stopped or the log was truncated.  Like
+ * a load, the survey skips damage; it reports the damaged segment as quarantined.  Fails as
+ * ol_cleaner_run does.  OL_CHANGED: pass B found other bytes than pass A, because another process
+ * replaced or truncated the file; a survey after a new load may succeed. */
 int ol_cleaner_survey(ol_partition *partition, const ol_clean_options *options, bool closes_active,
                       ol_clean_survey *survey, ol_clean_report *report, ol_error *error)
     OL_NODISCARD;

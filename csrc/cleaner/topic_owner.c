@@ -1,4 +1,4 @@
-/* The owner of a topic's log, for the cleaner.  Such a log is never cut and never loaded. */
+/* The owner of a topic's log, for the cleaner.  Such a log is never truncated and never loaded. */
 #include "cleaner/cleaner_impl.h"
 
 static int find_limit(ol_clean_scope *scope, int64_t *log_end, ol_error *error) {

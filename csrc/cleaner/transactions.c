@@ -1,4 +1,4 @@
-/* Transactions in the log: which are open, how each one ended, and the walk that learns it. */
+/* Transactions in the log: which are open, how each one ended, and the walk that finds this out. */
 #include "cleaner/transactions.h"
 
 #include <stdlib.h>
@@ -20,8 +20,8 @@ static size_t place_of(const ol_clean_open *open, int64_t producer_id) {
     return ol_hash64_mix((uint64_t)producer_id, 0x9e3779b97f4a7c15u) & (open->capacity - 1);
 }
 
-/* The entry of a producer, or the empty one where it would go.  The set is never full, so there is
- * one. */
+/* Returns the entry of a producer, or the empty entry where it would be put.  The set is never
+ * full, so one of the two exists. */
 static ol_clean_open_entry *find_place(const ol_clean_open *open, int64_t producer_id) {
     size_t at = place_of(open, producer_id);
     while (open->entries[at].used && open->entries[at].producer_id != producer_id) {
@@ -245,19 +245,19 @@ int ol_clean_read_control(const ol_batch *batch, ol_control *first, int32_t *cou
  * The log itself says which transactions were aborted: one walk from the first transactional batch
  * of the dirty part to E.
  *
- * A transaction that is still open at E is not decided, whether its marker lies above E or does not
+ * A transaction that is still open at E is not decided, whether its marker is above E or does not
  * exist: in the state at E its values are pending.  They stay and supersede nothing in this run,
  * and the next run begins before them. */
 
-/* The number of fates above which a shorter pass is considered. */
+/* Returns the number of fates above which a shorter pass is considered. */
 static size_t fates_budget(const ol_clean_scope *scope) {
     size_t budget = scope->options.map_bytes / 4 / sizeof(ol_clean_ended);
     return budget < FATES_MIN ? FATES_MIN : budget;
 }
 
-/* Too many transactions for one pass: it ends where every transaction that began before has ended.
- * If there is no such place above the beginning of the pass, the walk continues and takes more
- * memory. */
+/* If there are too many transactions for one pass, it ends at an offset where every transaction
+ * that began below has ended.  If no such offset exists above the beginning of the pass, the walk
+ * continues and takes more memory. */
 static bool is_enough(ol_clean_transactions *transactions, const ol_clean_scope *scope,
                       int64_t begin, int64_t next_offset) {
     if (transactions->fates.count < fates_budget(scope)) return false;
@@ -268,8 +268,8 @@ static bool is_enough(ol_clean_transactions *transactions, const ol_clean_scope 
     return true;
 }
 
-/* A hold that ends within a transaction ends before it: at the end of the hold the transaction's
- * values do not count yet. */
+/* If a hold ends within a transaction, its end is lowered to the transaction's beginning, because
+ * the transaction's values do not count yet at the end of the hold. */
 static void lower_holds(ol_clean_transactions *transactions, int64_t next_offset) {
     for (size_t i = 0; i < transactions->hold_count; i++) {
         ol_clean_hold *hold = &transactions->holds[i];

@@ -3,10 +3,11 @@
  *
  * The *fates* say which transactional values were aborted.  They are learned from the markers in
  * the log itself before a value is judged, because a .txnindex may be lost or wrong, and carries no
- * checksum.  The *open* transactions of a walk are those of which data was met since their last
- * marker: they decide whether a marker still has something to end.
+ * checksum.  The *open* transactions of a walk are those whose data it has met since their last
+ * marker.  They decide whether a marker still has something to end.
  *
- * Both know batches only.  The caller owns them; one thread uses them. */
+ * Fates and open transactions are built from batches only.  The caller owns them; one thread uses
+ * them. */
 #ifndef OL_CLEANER_TRANSACTIONS_H
 #define OL_CLEANER_TRANSACTIONS_H
 
@@ -18,7 +19,7 @@ typedef struct ol_clean_open_entry {
     int64_t producer_id;
     int64_t first_offset;
     bool used;
-    bool uncertain;             /* damage was met since, which may hide its marker */
+    bool uncertain;             /* damage met since then may hide its marker */
 } ol_clean_open_entry;
 
 /* A set, by producer id.  Zeroed memory is an empty one; freed by ol_clean_open_free. */
@@ -81,20 +82,21 @@ int ol_clean_fates_add(ol_clean_fates *fates, const ol_batch *batch, bool may_op
  * uncertain. */
 void ol_clean_fates_add_damage(ol_clean_fates *fates);
 
-/* No more batches come.  Transactions that are still open become uncertain.  OL_NO_MEMORY. */
+/* Called after the last batch.  Transactions that are still open become uncertain.
+ * OL_NO_MEMORY. */
 int ol_clean_fates_seal(ol_clean_fates *fates, ol_error *error) OL_NODISCARD;
 
-/* The fate of the data batch at `offset`. */
+/* Returns the fate of the data batch at `offset`. */
 ol_clean_fate ol_clean_fates_find(const ol_clean_fates *fates, int64_t producer_id, int64_t offset);
 
-/* Whether this is data of a transaction, by the rule of apply. */
+/* Returns whether the batch is data of a transaction, by the same rule as apply. */
 static inline bool ol_clean_is_pending(const ol_batch *batch) {
     return ol_batch_is_transactional(batch) && !ol_batch_is_control(batch) &&
            batch->producer_id >= 0;
 }
 
-/* Reads a control batch: *first is the type of its first record, OL_CONTROL_OTHER where it has
- * none; it has *count records.  Fails as ol_clean_fates_add does. */
+/* Reads a control batch.  Sets *first to the type of its first record (OL_CONTROL_OTHER if it has
+ * none) and *count to the number of its records.  Fails as ol_clean_fates_add does. */
 int ol_clean_read_control(const ol_batch *batch, ol_control *first, int32_t *count, ol_error *error)
     OL_NODISCARD;
 

@@ -2,7 +2,7 @@
  * the old ones.
  *
  * A lone segment that loses nothing is left as it is: nothing is written until the first
- * difference, then the part before it is copied. */
+ * difference; then the part before the difference is copied. */
 #include <stdlib.h>
 
 #include "base/bytes.h"
@@ -103,7 +103,7 @@ static int64_t new_horizon(const ol_clean_options *options) {
                : horizon;
 }
 
-/* The newest batch of a producer that may go on writing carries its sequence and epoch
+/* The newest batch of a producer that may continue to write carries its sequence and epoch
  * (docs/format/cleaner.md §8.3). */
 static bool is_last_of_producer(const ol_clean_scope *scope, const ol_batch *batch) {
     size_t low = 0, high = scope->producer_count;
@@ -121,8 +121,9 @@ static bool is_last_of_producer(const ol_clean_scope *scope, const ol_batch *bat
 }
 
 /* A follower that copies a cleaned log learns from its batches where leader epochs begin.  Without
- * the first batch of an epoch it assumes a later start, and as a leader it would not notice that
- * another replica's log diverges below that (docs/format/leader-epochs.md §12.2). */
+ * the first batch of an epoch, the follower assumes a later start of the epoch.  As a leader it
+ * would then not notice that another replica's log diverges below that start
+ * (docs/format/leader-epochs.md §12.2). */
 static bool is_first_of_epoch(const ol_clean_scope *scope, const ol_batch *batch) {
     int32_t epoch;
     int64_t start;
@@ -147,8 +148,8 @@ int ol_clean_finish_batch(ol_clean_copier *copy, const ol_batch *batch, int64_t 
     int status = ol_clean_batch_apply(batch, record_count, choice, scope->log_options->decompressor,
                                       scope->options.compressor, output, result, error);
     if (status != OL_OK) return status;
-    /* A wrapper says only where it ends: its first message may lie below the base of the segment
-     * that begins with it. */
+    /* A wrapper names only its end: its first message may be below the base of the segment that
+     * begins with the wrapper. */
     bool unpacked = *result == OL_CLEAN_REBUILT && batch->magic < 2;
     if (unpacked && ol_load_i64(output->data) < copy->next_offset) {
         *result = OL_CLEAN_NOT_COMPRESSED;
@@ -186,8 +187,8 @@ static int visit_index(void *context, const ol_aborted_transaction *entry) {
                            &ignored);
 }
 
-/* Keeps the entry that the old index has for this marker; where it has none, the entry that the log
- * gives. */
+/* Keeps the entry that the old index has for this marker, or if it has none, makes the entry from
+ * the log. */
 static int keep_aborted(ol_clean_copier *copy, const ol_batch *marker, int64_t first_offset,
                         ol_error *error) {
     ol_clean_run *run = copy->run;
@@ -258,8 +259,8 @@ int ol_clean_add_control(ol_clean_copier *copy, const ol_batch *batch, ol_error 
 
 /* --------------------------------------------------------------------------- the end of a group */
 
-/* The floor is E, not the end of the pass: that may lie within a batch, or between a value that
- * supersedes and its COMMIT marker. */
+/* The floor is E, not the end of the pass, because the pass may end within a batch, or between a
+ * superseding value and its COMMIT marker. */
 static int raise_floor(const ol_clean_scope *scope, bool *is_raised, ol_clean_report *report,
                        ol_error *error) {
     if (*is_raised) return OL_OK;
@@ -306,8 +307,8 @@ int ol_clean_swap_in(ol_clean_copier *copy, ol_error *error) {
     free(bases);
     if (status == OL_OK && progress != NULL) progress->segments_after++;
     if (status != OL_WOULD_BLOCK) return status;
-    /* The log was cut, or rolled since the flush: the next run begins with the segments that it has
-     * then. */
+    /* The log was truncated, or rolled since the flush: the next run begins with the segments of
+     * that time. */
     run->course.report->truncated = ol_log_cuts(run->scope.log) != run->scope.cuts;
     run->course.has_ended = true;
     return OL_END;

@@ -1,7 +1,7 @@
 /* columns/offset_rows.c: keys, values and positions as columns of a row. */
 #include "columns/offset_rows.h"
 
-/* Kafka's form of an id: base64 in the alphabet of URLs, without padding. */
+/* Puts an id in Kafka's form: base64 in the alphabet of URLs, without padding. */
 static int put_topic_id(ol_record_block *block, const uint8_t *id, ol_error *error) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     char text[22];
@@ -77,7 +77,7 @@ int ol_record_block_put_table(ol_record_block *block, int32_t log_partition, con
         if (!ol_table_next(table, cursor, &row)) return OL_END;
         int status = ol_record_block_put_position(block, log_partition, &row, error);
         if (status == OL_OK) continue;
-        /* The block has no room for these bytes: the row becomes the first of the next block. */
+        /* These bytes do not fit the block: the row becomes the first of the next block. */
         *cursor = before;
         return status == OL_LIMIT && block->count > 0 ? OL_OK : status;
     }

@@ -1,8 +1,7 @@
 /* columns/offset_rows: offset commits, and the positions of a table, as rows of a block.
  *
- * Each function puts columns of the row being filled.  Strings are copied, so a row borrows
- * nothing.  Each returns OL_NO_MEMORY or OL_LIMIT on failure, as in columns/record_block.  Locks:
- * none.
+ * Each function fills columns of the current row.  Strings are copied, so a row borrows nothing.
+ * Each returns OL_NO_MEMORY or OL_LIMIT on failure, as in columns/record_block.  Locks: none.
  */
 #ifndef OL_COLUMNS_OFFSET_ROWS_H
 #define OL_COLUMNS_OFFSET_ROWS_H
@@ -20,7 +19,7 @@ int ol_record_block_put_offset_key(ol_record_block *block, const ol_key *key, ol
 int ol_record_block_put_offset_value(ol_record_block *block, const ol_offset_value *value,
                                      ol_error *error) OL_NODISCARD;
 
-/* Puts a whole row: a position and the place of its record. */
+/* Puts a whole row: a position, and the log partition and log offset of its record. */
 int ol_record_block_put_position(ol_record_block *block, int32_t log_partition,
                                  const ol_table_row *row, ol_error *error) OL_NODISCARD;
 

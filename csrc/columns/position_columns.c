@@ -71,7 +71,7 @@ static int append_metadata(ol_position_columns *columns, ol_slice metadata, ol_e
     size_t used = (size_t)columns->metadata_ends[columns->count];
     if (OL_UNLIKELY(metadata.size > 0)) {
         if (used + metadata.size > OL_POSITION_COLUMNS_METADATA_MAX) {
-            return ol_fail(error, OL_LIMIT, "the block has no room for more metadata");
+            return ol_fail(error, OL_LIMIT, "the block cannot hold more metadata");
         }
         if (columns->metadata_capacity - used < metadata.size) {
             size_t capacity = columns->metadata_capacity * 2 + metadata.size + 256;

@@ -35,7 +35,7 @@ typedef struct ol_position_columns {
     size_t topic_id_count;      /* rows with a topic id */
     ol_string_dictionary group_names;
     ol_string_dictionary topic_names;
-    /* place of the last row's strings in the table: equal places, equal strings */
+    /* addresses of the last row's strings in the table: equal addresses mean equal strings */
     const uint8_t *last_group;
     const uint8_t *last_topic;
     size_t last_group_size;
@@ -47,7 +47,7 @@ typedef struct ol_position_columns {
 /* Zeroed memory is an empty block. */
 void ol_position_columns_free(ol_position_columns *columns);
 
-/* Makes room for `count` more rows in every array but the metadata.  OL_NO_MEMORY. */
+/* Reserves memory for `count` more rows in every array except the metadata.  OL_NO_MEMORY. */
 int ol_position_columns_reserve(ol_position_columns *columns, size_t count, ol_error *error)
     OL_NODISCARD;
 
@@ -56,8 +56,8 @@ int ol_position_columns_reserve(ol_position_columns *columns, size_t count, ol_e
 int ol_position_columns_append(ol_position_columns *columns, int32_t log_partition,
                                const ol_table_row *row, ol_error *error) OL_NODISCARD;
 
-/* Call it at the end of each hold of the table lock: the strings of the rows so far may then be
- * freed or moved. */
+/* Drops the addresses of the table's strings.  Call it before each release of the table lock:
+ * afterwards the strings may be freed or moved. */
 void ol_position_columns_release(ol_position_columns *columns);
 
 /* Appends every position of a table, or of one group. */

@@ -165,10 +165,10 @@ void ol_record_block_set_null(ol_record_block *block, ol_column column) {
     if (array->kind == OL_COLUMN_STRINGS) array->list_ends[row + 1] = array->list_ends[row];
 }
 
-/* Makes room for `size` more bytes after `used`. */
+/* Reserves memory for `size` more bytes after `used`. */
 static int reserve_bytes(ol_row_array *array, size_t used, size_t size, ol_error *error) {
     if (size > OL_RECORD_BLOCK_BYTES_MAX - used) {
-        return ol_fail(error, OL_LIMIT, "a column of the block has no room for %zu more bytes",
+        return ol_fail(error, OL_LIMIT, "a column of the block cannot hold %zu more bytes",
                        size);
     }
     if (used + size <= array->data_capacity) return OL_OK;
@@ -251,7 +251,7 @@ static int put(ol_row_array *array, size_t row, ol_slice value, bool as_is, ol_e
     return OL_OK;
 }
 
-/* Copies bytes to where there is room for them, and returns whether all are ASCII. */
+/* Copies bytes to memory that was reserved for them, and returns whether all are ASCII. */
 static inline bool copy_ascii(uint8_t *to, ol_slice value) {
     const uint8_t *from = value.data;
     uint64_t seen = 0;
@@ -319,7 +319,7 @@ void ol_record_block_mark(ol_record_block *block, ol_column column, size_t count
     ol_row_array *array = &block->arrays[column];
     size_t row = block->count, end = row + count;
     if (!has_values) {
-        /* The bits of rows that are not filled yet say null. */
+        /* The bits of rows that are not filled yet mean null. */
         array->has_nulls = array->has_nulls || count > 0;
         return;
     }
@@ -346,7 +346,7 @@ int ol_record_block_put_bytes(ol_record_block *block, ol_column column, ol_slice
 static int grow_list(ol_row_array *array, size_t count, ol_error *error) {
     if (count <= array->list_capacity) return OL_OK;
     if (count > OL_RECORD_BLOCK_BYTES_MAX) {
-        return ol_fail(error, OL_LIMIT, "a list of the block has no room for %zu strings", count);
+        return ol_fail(error, OL_LIMIT, "a list of the block cannot hold %zu strings", count);
     }
     size_t capacity = 2 * count;
     int32_t *moved = realloc(array->ends, (capacity + 1) * sizeof *moved);

@@ -70,7 +70,8 @@ typedef enum ol_column_kind {
 const char *ol_column_name(ol_column column);
 ol_column_kind ol_column_kind_of(ol_column column);
 
-/* The limit of the bytes of all strings of one column of a block: end positions have 32 bits. */
+/* The most bytes that all strings of one column of a block may have, because end positions have 32
+ * bits. */
 #define OL_RECORD_BLOCK_BYTES_MAX ((size_t)1 << 30)
 
 typedef struct ol_row_array {
@@ -82,8 +83,8 @@ typedef struct ol_row_array {
     int32_t *ends;
     int32_t *list_ends;         /* a list: capacity + 1, the first is 0 */
     size_t list_capacity;
-    uint8_t *valid;  /* a bitmap of capacity bits, lowest first; counts only where has_nulls */
-    bool has_nulls;             /* may be true without a null: the row may have been dropped */
+    uint8_t *valid;  /* a bitmap of `capacity` bits, lowest first; used only if has_nulls */
+    bool has_nulls;             /* may be true although the row with the null was dropped */
 } ol_row_array;
 
 typedef struct ol_record_block {
@@ -94,28 +95,29 @@ typedef struct ol_record_block {
     ol_row_array arrays[OL_COLUMN_COUNT];
 } ol_record_block;
 
-/* Makes room for `capacity` rows of these columns.  After a failure there is nothing to free. */
+/* Allocates `capacity` rows of these columns.  After a failure there is nothing to free. */
 int ol_record_block_create(ol_record_block *block, const ol_column *columns, size_t count,
                            size_t capacity, ol_error *error) OL_NODISCARD;
 void ol_record_block_free(ol_record_block *block);       /* zeroed memory is fine */
 void ol_record_block_clear(ol_record_block *block);
 
-/* A row is filled column by column, every wanted column once, and counts after ol_record_block_end;
- * one that cannot be filled is dropped.  Calls for an unwanted column do nothing.  The caller
- * ensures room for one more row. */
+/* The caller fills a row column by column, every wanted column once, and ends it with
+ * ol_record_block_end; only then does the row count.  A row that cannot be filled is dropped.
+ * Calls for an unwanted column do nothing.  The caller ensures that one more row fits. */
 void ol_record_block_put_boolean(ol_record_block *block, ol_column column, bool value);
 /* For wanted columns only; the inline functions below check that first. */
 void ol_record_block_set_null(ol_record_block *block, ol_column column);
 int ol_record_block_append_string(ol_record_block *block, ol_column column, ol_slice value,
                                   ol_error *error) OL_NODISCARD;
-/* Many rows at a time, of one wanted column: the values of `count` rows from the one being filled
- * on, none of them null, and then whether these rows have values.  Fixed widths are written to the
- * array itself; ol_record_block_append_strings fails as ol_record_block_put_string. */
+/* Fill one wanted column of `count` rows at once, beginning with the current row.  The first
+ * function appends strings, none of them null, and fails as ol_record_block_put_string does; values
+ * of fixed width are written straight into the array.  The second function then marks the rows as
+ * having values, or as null. */
 int ol_record_block_append_strings(ol_record_block *block, ol_column column,
                                    const ol_slice *values, size_t count,
                                    ol_error *error) OL_NODISCARD;
 void ol_record_block_mark(ol_record_block *block, ol_column column, size_t count, bool has_values);
-/* unchanged; data NULL: null */
+/* Puts the bytes unchanged; data NULL: null. */
 int ol_record_block_put_bytes(ol_record_block *block, ol_column column, ol_slice value,
                               ol_error *error) OL_NODISCARD;
 /* Adds one string to the list of this row; ol_record_block_end_list ends the list. */
@@ -145,7 +147,8 @@ static inline void ol_record_block_put_null(ol_record_block *block, ol_column co
     if (block->arrays[column].wanted) ol_record_block_set_null(block, column);
 }
 
-/* OL_NO_MEMORY, or OL_LIMIT where the column's bytes would exceed OL_RECORD_BLOCK_BYTES_MAX. */
+/* Puts a string.  Fails with OL_NO_MEMORY, or with OL_LIMIT if the column's bytes would exceed
+ * OL_RECORD_BLOCK_BYTES_MAX. */
 OL_NODISCARD static inline int ol_record_block_put_string(ol_record_block *block, ol_column column,
                                                           ol_slice value, ol_error *error) {
     if (!block->arrays[column].wanted) return OL_OK;

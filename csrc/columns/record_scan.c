@@ -7,8 +7,8 @@
 #include "columns/usual_commits.h"
 #include "log/batch_rules.h"
 
-/* The fast path has a fixed cost for each column, which a batch with fewer records does not earn
- * back (docs/evidence.md, the scan by itself). */
+/* The fast path has a fixed cost for each column.  It pays off only if the block has at most this
+ * many columns per record of the batch (docs/evidence.md, the scan by itself). */
 enum { COLUMNS_PER_RECORD = 5 };
 
 /* ----------------------------------------------------------------------------------------- text */
@@ -143,7 +143,8 @@ static int put_headers(ol_record_block *block, const ol_record *record, ol_error
     return status == OL_END ? OL_OK : status;
 }
 
-/* The columns of a data record's key: `kind`, and names and value where they exist. */
+/* Puts the columns that come from a data record's key: `kind`, and names and value if they
+ * exist. */
 static int put_decoded(const ol_record_scan *scan, ol_record_block *block, const ol_record *record,
                        const ol_key *key, const ol_offset_value *value, ol_error *error) {
     int status = ol_record_block_put_offset_value(block, value, error);
@@ -251,7 +252,7 @@ static int report_batch(const ol_record_scan *scan, ol_record_block *block, cons
 
 /* ------------------------------------------------------------------------------------- the walk */
 
-/* The outcome of the batch's transaction.  OL_WOULD_BLOCK: not known yet. */
+/* Finds the outcome of the batch's transaction.  OL_WOULD_BLOCK: it is not known yet. */
 static int find_outcome(ol_record_scan *scan, const ol_batch *batch) {
     scan->outcome = "plain";
     scan->marker_offset = -1;
@@ -276,7 +277,7 @@ static int64_t first_offset(ol_records walk) {
     return is_empty ? walk.batch.base_offset : record.offset;
 }
 
-/* Where all rows of the batch have room in the block, the walk that makes them checks as well. */
+/* If all rows of the batch fit the block, the walk that makes the rows also does the check. */
 static int check_unless_it_fits(ol_record_scan *scan, const ol_record_block *block,
                                 ol_error *error) {
     int32_t count = scan->records.batch.record_count;
@@ -286,8 +287,8 @@ static int check_unless_it_fits(ol_record_scan *scan, const ol_record_block *blo
     return scan->is_checked ? ol_records_check(&scan->records, error) : OL_OK;
 }
 
-/* Returns whether the rows of the open batch are made from many records at a time: the offset
- * bounds exclude none of its records, it is not compressed, and it has enough records. */
+/* Returns whether the rows of the open batch are made from many records at a time.  The batch must
+ * not be compressed, must have enough records, and the offset bounds must exclude none of them. */
 static bool takes_many(const ol_record_scan *scan, const ol_record_block *block) {
     const ol_batch *batch = &scan->records.batch;
     return scan->view == OL_VIEW_COMMITS && !scan->one_at_a_time && batch->magic == 2 &&
@@ -353,8 +354,8 @@ static void take_back(ol_record_scan *scan, ol_record_block *block) {
     ol_record_scan_close(scan);
 }
 
-/* Called before rows are returned of a batch that has records left: checks the rest of it.  Damage
- * drops the rows and takes precedence over `status`. */
+/* Called before rows of a batch that has records left are returned: checks the rest of the batch.
+ * Damage drops the rows and takes precedence over `status`. */
 static int check_rest(ol_record_scan *scan, ol_record_block *block, int status, bool *refused,
                       ol_error *error) {
     ol_error damage;
@@ -377,8 +378,8 @@ static bool is_asked_commit(const void *scan, const ol_usual_commit *commit) {
     return is_asked(scan, &key);
 }
 
-/* Puts records of the open batch while they have the usual form.  Where that ends, and where their
- * rows have no room, the records after are taken one at a time. */
+/* Puts records of the open batch while they have the usual form.  When that form ends, or their
+ * rows do not fit, the following records are taken one at a time. */
 static void report_many(ol_record_scan *scan, ol_record_block *block) {
     ol_usual_commits commits;
     ol_usual_rows rows = {.outcome = scan->outcome,
@@ -419,8 +420,7 @@ static int report_records(ol_record_scan *scan, ol_record_block *block, bool *re
         if (record.offset < scan->first || record.offset >= scan->until) continue;
         status = report_any(scan, block, &record, refused, error);
         if (status == OL_LIMIT && block->count > 0) {
-            /* The block has no room for these bytes: the record becomes the first of the next
-             * block. */
+            /* These bytes do not fit the block: the record becomes the first of the next block. */
             scan->records.cursor = cursor;
             scan->records.previous_offset = previous_offset;
             scan->records.remaining = remaining;
@@ -432,14 +432,13 @@ static int report_records(ol_record_scan *scan, ol_record_block *block, bool *re
     return check_rest(scan, block, OL_OK, refused, error);
 }
 
-/* Returns whether the batches before the next one reach to `first`: those that end below it do not
- * matter. */
+/* Returns whether the walk has reached `first`; batches that end below it do not matter. */
 static bool is_entered(const ol_record_scan *scan) {
     return scan->next_offset >= scan->first;
 }
 
-/* A batch whose base offset is below that of the one before it still lies after it in the file.  It
- * may hold wanted records unless the next batch begins at or below `first`. */
+/* A batch with a lower base offset than the one before it is still after it in the file.  It may
+ * hold wanted records unless the next batch begins at or below `first`. */
 static int judge_order(ol_record_scan *scan, ol_batch *batch, ol_error *error) {
     if (OL_LIKELY(batch->base_offset >= scan->next_offset)) return OL_OK;
     bool concerns = is_entered(scan);
@@ -455,8 +454,8 @@ static int judge_order(ol_record_scan *scan, ol_batch *batch, ol_error *error) {
     return status == OL_OK ? ol_batch_check_follows(batch, scan->next_offset, error) : status;
 }
 
-/* No CRC covers the base offset, and a wrong one may end the scan or have the batch left out.
- * OL_END: *batch and what follows lie at or above `until`. */
+/* No CRC covers the base offset, and a wrong one could end the scan or make it skip the batch.
+ * OL_END: *batch and everything that follows are at or above `until`. */
 static int judge(ol_record_scan *scan, ol_batch *batch, ol_error *error) {
     ol_batch_bounds bounds = {.next_offset = scan->next_offset,
                               .limit = scan->segment_limit > 0 ? scan->segment_limit : INT64_MAX,
@@ -498,7 +497,7 @@ static int next_batch(ol_record_scan *scan, ol_record_block *block, ol_error *er
 int ol_record_scan_fill(ol_record_scan *scan, ol_record_block *block, bool *refused,
                         ol_error *error) {
     *refused = false;
-    /* The previous block may have had no room for strings. */
+    /* The strings may not have fit the previous block. */
     if (scan->is_open && block->count == 0) scan->takes_many = takes_many(scan, block);
     while (block->count < block->capacity) {
         int status = OL_OK;

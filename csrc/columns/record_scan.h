@@ -1,11 +1,12 @@
 /* columns/record_scan: the records of a .log file as rows, within bounds of log offsets.
  *
- * It starts at a position and needs no other part of the log: no table, no state, only batches in
- * order.  Half a batch never becomes rows: its structure is known to be right before a block with
- * its first row is returned, although its rows may fill several blocks.
+ * A scan starts at a file position and needs only the batches from there on: no other part of the
+ * log, no table and no state.  A damaged batch never leaves half of its rows.  The structure of a
+ * batch is checked before a block with its first row is returned, even if its rows fill several
+ * blocks.
  *
- * Ownership: the scan, the decompressor and the memory of the slices stay the caller's for as
- * long as it uses this.  Locks: none, one thread.
+ * Ownership: the file scan, the decompressor and the memory of the slices belong to the caller and
+ * outlive the record scan.  Locks: none, one thread.
  */
 #ifndef OL_COLUMNS_RECORD_SCAN_H
 #define OL_COLUMNS_RECORD_SCAN_H
@@ -24,14 +25,14 @@ typedef enum ol_record_view {
 typedef struct ol_record_scan {
     ol_file_scan *file_scan;
     const ol_decompressor *decompressor;
-    const ol_transaction_outcomes *outcomes;  /* NULL until it is asked for; see OL_WOULD_BLOCK */
+    const ol_transaction_outcomes *outcomes;  /* NULL until OL_WOULD_BLOCK asks for it */
     const char *const *kinds;  /* kind_count names of records by key type, NULL for unknown types */
     size_t kind_count;
     ol_slice segment;                   /* name of the file */
-    int64_t first;                      /* log offsets below are left out */
-    int64_t until;                      /* and those from here on */
-    int64_t next_offset;                /* no batch begins below; moves with the scan */
-    int64_t segment_base;               /* no batch begins below; 0: not known */
+    int64_t first;                      /* log offsets below it are left out */
+    int64_t until;                      /* so are log offsets at or above it */
+    int64_t next_offset;                /* no batch begins below it; advances with the scan */
+    int64_t segment_base;               /* no batch begins below it; 0: not known */
     int64_t segment_limit;              /* no batch reaches it: the base of the next segment; 0:
                                            not known */
     int64_t count_from;
@@ -56,10 +57,10 @@ typedef struct ol_record_scan {
     int64_t marker_offset;              /* -1: none */
     bool is_open;
     bool takes_many;                    /* its commits of the usual form are taken at once */
-    /* Whether its records are known to be whole.  If not, its rows are all in the block that is
-     * filled, and are taken back where the walk meets damage: */
+    /* Whether the structure of all its records was checked.  If not, all of its rows are in the
+     * current block, and are removed if the walk meets damage, with the help of these values: */
     bool is_checked;
-    size_t first_row;                   /* of the block, and what counted before that row */
+    size_t first_row;  /* its first row in the block, and the counts before that row */
     int64_t present_before;
     int64_t next_before;
 } ol_record_scan;

@@ -50,7 +50,7 @@ int ol_transaction_outcomes_record(ol_transaction_outcomes *outcomes, const ol_b
         ol_error damage;
         if (ol_batch_check_crc(batch, &damage) != OL_OK) return OL_OK;
         if (ol_records_open(&records, batch, decompressor, &damage) != OL_OK) return OL_OK;
-        /* A load applies nothing of a batch that has damage further on. */
+        /* A load applies nothing of a batch that is damaged anywhere. */
         int status = ol_records_check(&records, &damage) == OL_OK
                          ? record_markers(outcomes, batch, &records, error)
                          : OL_OK;

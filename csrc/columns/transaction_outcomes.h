@@ -1,11 +1,11 @@
 /* columns/transaction_outcomes: how the transactions of a log ended.
  *
- * With them, a reader that begins anywhere in a log knows of each record whether it took effect.  A
- * marker ends everything its producer has written since the marker before it
+ * The outcomes let a reader that begins anywhere in a log decide whether each record took effect.
+ * A marker ends everything that its producer has written since its previous marker
  * (docs/format/loading.md §6.4).
  *
  * Ownership: memory belongs to the object until it is freed.  Locks: none; one thread records, any
- * number ask afterwards.
+ * number read afterwards.
  */
 #ifndef OL_COLUMNS_TRANSACTION_OUTCOMES_H
 #define OL_COLUMNS_TRANSACTION_OUTCOMES_H
@@ -30,22 +30,23 @@ typedef struct ol_transaction_outcomes {
 /* Zeroed memory is empty. */
 void ol_transaction_outcomes_free(ol_transaction_outcomes *outcomes);
 
-/* Records one batch, in log order.  A data batch only opens its transaction, and only with
- * `is_asked`: batches after the end of a read must not start a wait.  A control batch that cannot
- * be read is skipped, as in a load.  OL_NO_MEMORY. */
+/* Records one batch, in log order.  A data batch opens its transaction, and only with `is_asked`,
+ * because batches after the end of a read must not start a wait.  A control batch that cannot be
+ * read is skipped, as in a load.  OL_NO_MEMORY. */
 int ol_transaction_outcomes_record(ol_transaction_outcomes *outcomes, const ol_batch *batch,
                                    const ol_decompressor *decompressor, bool is_asked,
                                    ol_error *error) OL_NODISCARD;
 
-/* The number of asked-for transactions that have not ended yet. */
+/* Returns the number of asked-for transactions that have not ended yet. */
 static inline size_t ol_transaction_outcomes_open(const ol_transaction_outcomes *outcomes) {
     return outcomes->open.count;
 }
 
-/* Call it once after the last batch. */
+/* Sorts the markers; call it once after the last batch. */
 void ol_transaction_outcomes_sort(ol_transaction_outcomes *outcomes);
 
-/* The marker that ended a producer's write at a log offset; NULL when none did. */
+/* Returns the marker that ended the transaction in which a producer wrote at a log offset; NULL if
+ * none did. */
 const ol_outcome_marker *ol_transaction_outcomes_find(const ol_transaction_outcomes *outcomes,
                                                       int64_t producer_id, int64_t offset);
 

@@ -78,7 +78,7 @@ static int repeat_text(const ol_usual_commits *commits, ol_column column, ol_rec
     return ol_record_block_append_strings(block, column, texts, commits->count, error);
 }
 
-/* A column that has no value in any of the rows. */
+/* Returns whether a column has no value in any of the rows. */
 static bool is_null(const ol_usual_rows *constants, ol_column column) {
     return column == OL_COLUMN_TOPIC_ID ||
            (column == OL_COLUMN_MARKER_OFFSET && constants->marker_offset < 0);

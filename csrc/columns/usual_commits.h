@@ -1,9 +1,9 @@
 /* columns/usual_commits: many commits of one batch as rows, column by column.
  *
  * The fast path of columns/record_scan: commits in the form of format/usual_commit are read first,
- * then each wanted column is filled for all of them.  The rows, and the position of the walk after
- * them, are the same as those of the path that reads one record at a time; every doubtful record is
- * left to that path.
+ * then each wanted column is filled for all of them.  The path that reads one record at a time
+ * would give the same rows and the same position afterwards.  Every doubtful record is left to that
+ * path.
  *
  * Ownership: nothing is kept.  Locks: none, one thread.
  */
@@ -24,32 +24,32 @@ typedef struct ol_usual_commits {
     const uint8_t *cursor;      /* where the walk continues after them */
 } ol_usual_commits;
 
-/* The same for all rows of a batch. */
+/* Values that are the same for all rows of a batch. */
 typedef struct ol_usual_rows {
     const char *outcome;
     int64_t marker_offset;      /* -1: none */
     int32_t log_partition;
 } ol_usual_rows;
 
-/* Whether a commit is asked for; `context` is the caller's. */
+/* Returns whether a commit is asked for; `context` is the caller's. */
 typedef bool ol_usual_filter(const void *context, const ol_usual_commit *commit);
 
-/* Reads at the cursor of a walk over a batch of magic 2 that is not compressed, and does not move
- * it, until there are `count_max` commits that are asked for (filter NULL: all are).  It ends early
- * at OL_USUAL_COMMITS_MAX of them, at the end of the batch and at the first doubt. */
+/* Reads commits at the cursor of a walk over an uncompressed batch of magic 2, without moving the
+ * cursor.  Ends after `count_max` commits that are asked for (filter NULL: all are), after
+ * OL_USUAL_COMMITS_MAX of them, at the end of the batch, or at the first doubtful record. */
 void ol_usual_commits_read(ol_usual_commits *commits, const ol_records *records, size_t count_max,
                            ol_usual_filter *filter, const void *context);
 
-/* Moves the walk after the records that were read. */
+/* Moves the walk past the records that were read. */
 static inline void ol_usual_commits_pass(const ol_usual_commits *commits, ol_records *records) {
     records->cursor = commits->cursor;
     records->previous_offset = records->base + commits->last_delta;
     records->remaining -= commits->read_count;
 }
 
-/* Appends a row for each commit to a block of columns of the view of commits, which has room for
- * them.  OL_NO_MEMORY or OL_LIMIT as in columns/record_block, or OL_UNSUPPORTED for a column that
- * only the other path fills: no row was appended. */
+/* Appends a row for each commit to a block with columns of OL_VIEW_COMMITS, in which the rows fit.
+ * Fails with OL_NO_MEMORY or OL_LIMIT as columns/record_block does, or with OL_UNSUPPORTED for a
+ * column that only the other path fills; no row is appended then. */
 int ol_usual_commits_put(const ol_usual_commits *commits, const ol_batch *batch,
                          const ol_usual_rows *rows, ol_record_block *block,
                          ol_error *error) OL_NODISCARD;

@@ -21,8 +21,8 @@ static OL_NOINLINE int torn(ol_batch *batch, size_t needed, size_t size, ol_erro
     return ol_error_at(error, NULL, 0);
 }
 
-/* The remaining cases: fewer bytes than a header of magic 2, or another magic.  The length is
- * judged before the end of the bytes, because a wrong length is no reason to wait for more. */
+/* Handles the remaining cases: fewer bytes than a header of magic 2, or another magic.  The length
+ * is judged before the end of the bytes, because a wrong length is no reason to wait for more. */
 static OL_NOINLINE int parse_rest(const uint8_t *data, size_t size, ol_batch *batch,
                                   ol_error *error) {
     if (size < OL_BATCH_LOG_OVERHEAD) return torn(batch, 0, size, error);

@@ -1,9 +1,9 @@
 /* format/batch: record batches of magic 2 and message sets of magic 0 and 1 in a .log file.
  *
- * Their format is docs/format/batches.md §2.  Reading: ol_batch_parse finds the next batch (for
- * magic 0/1: the next message, perhaps a compressed wrapper) and checks every size before it is
- * used; ol_batch_check_crc checks the bytes; ol_records walks the records, whatever the magic, the
- * codec or the gaps.  Writing: format/batch_write.h.
+ * docs/format/batches.md §2 describes the format.  Reading: ol_batch_parse finds the next batch and
+ * checks every size before it is used.  With magic 0 and 1 that is the next message, perhaps a
+ * compressed wrapper. ol_batch_check_crc checks the bytes. ol_records walks the records, whatever
+ * the magic, the codec or the gaps.  Writing: format/batch_write.h.
  *
  * Ownership: nothing here owns the bytes it points to.  An ol_batch and its records borrow from the
  * caller's buffer, records of a compressed batch from the open ol_records.  Locks: none; many
@@ -63,9 +63,9 @@ typedef enum ol_control {
     OL_CONTROL_OTHER = 2
 } ol_control;
 
-/* One batch (magic 2) or one message (magic 0/1: base_offset == last_offset for an uncompressed
- * one; for a wrapper both are the header's offset, i.e. that of the last inner message, and the
- * first inner offset is known only after decompression). */
+/* One batch (magic 2) or one message (magic 0 or 1).  A message has base_offset == last_offset.  In
+ * a wrapper both are the offset in the header, which is that of the last inner message; the first
+ * inner offset is known only after decompression. */
 typedef struct ol_batch {
     const uint8_t *data;        /* first byte of the batch */
     size_t size;                /* all of it, overhead included */
@@ -109,19 +109,20 @@ static inline bool ol_batch_has_horizon(const ol_batch *batch) {
  * error->position is relative to `data`.  Reads nothing past `size`. */
 int ol_batch_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* OL_OK, or OL_CORRUPT with both checksums in the reason.  CRC-32C from the attributes on (magic
- * 2), CRC-32 from the magic on (magic 0 and 1). */
+/* Verifies the checksum, and returns OL_OK, or OL_CORRUPT with both checksums in the reason.  With
+ * magic 2 it is a CRC-32C from the attributes on; with magic 0 and 1 a CRC-32 from the magic on. */
 int ol_batch_check_crc(const ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* The offset after the last one.  INT64_MAX, which is possible before log/batch_rules.h has judged
- * the base offset, has no next offset: the result is INT64_MAX. */
+/* Returns the offset after the last one of the batch.  A last offset of INT64_MAX, which is
+ * possible until log/batch_rules.h has checked the base offset, has no next offset; the result is
+ * INT64_MAX. */
 static inline int64_t ol_batch_next_offset(const ol_batch *batch) {
     return OL_UNLIKELY(batch->last_offset == INT64_MAX) ? INT64_MAX : batch->last_offset + 1;
 }
 
-/* Whether all offsets of a batch lie at or above `until`; INT64_MAX: no bound.  `next_offset` is
- * where the batch before it ended: the header of a wrapper of magic 0 or 1 names its last message
- * only, and the first may lie below. */
+/* Returns whether all offsets of a batch are at or above `until` (INT64_MAX: no bound).
+ * `next_offset` is the end of the batch before it.  It matters for a wrapper of magic 0 or 1: the
+ * header names only the last message, and the first may be below `until`. */
 static inline bool ol_batch_is_after(const ol_batch *batch, int64_t next_offset, int64_t until) {
     return until != INT64_MAX && batch->base_offset >= until &&
            (batch->record_count >= 0 || next_offset >= until);
@@ -132,8 +133,8 @@ static inline bool ol_batch_is_after(const ol_batch *batch, int64_t next_offset,
  * `decompress` inflates `input` to at most `limit` bytes.  It returns OL_OK and sets *output to
  * memory that stays valid until `release` is called with it; OL_LIMIT when the result would be
  * larger than `limit`; OL_CORRUPT when the block is damaged; OL_UNSUPPORTED for a missing codec.
- * `magic` matters for LZ4, whose frame header checksum magic 0 gets wrong.  It is called from any
- * thread, and never under a lock of this library that the callback could need.
+ * `magic` matters for LZ4, whose frame header checksum magic 0 gets wrong.  The engine calls it
+ * from any thread, but never while it holds a lock that the callback could need.
  */
 typedef struct ol_decompressor {
     int (*decompress)(void *context, ol_codec codec, int magic, ol_slice input, size_t limit,
@@ -169,30 +170,30 @@ typedef struct ol_records {
     int32_t remaining;          /* records still to come; -1: unknown (wrapper) */
 } ol_records;
 
-/* `decompressor` may be NULL: then a compressed batch is OL_UNSUPPORTED.  It must live until
- * ol_records_close.  After a failure there is nothing to close. */
+/* Opens a walk.  `decompressor` may be NULL: then a compressed batch is OL_UNSUPPORTED.  Otherwise
+ * it must live until ol_records_close.  After a failure there is nothing to close. */
 int ol_records_open(ol_records *records, const ol_batch *batch, const ol_decompressor *decompressor,
                     ol_error *error) OL_NODISCARD;
 
-/* OL_OK with the next record; OL_END after the last one, after a check that exactly recordCount
- * records filled the area exactly; OL_CORRUPT where a record breaks a rule of
- * docs/format/batches.md §2.2 (offsets must grow and lie within the batch).  In log-append-time
- * batches every timestamp is the batch's. */
+/* Returns OL_OK with the next record, or OL_END after the last one if recordCount records filled
+ * the area exactly.  OL_CORRUPT: they did not, or a record breaks a rule of docs/format/batches.md
+ * §2.2 (offsets must grow and be within the batch).  In log-append-time batches every timestamp is
+ * the batch's. */
 int ol_records_next(ol_records *records, ol_record *record, ol_error *error) OL_NODISCARD;
 
-/* Walks all records of an opened batch without moving it.  OL_OK: its structure is valid to the
- * end. */
+/* Checks all records of an opened batch without moving its walk.  OL_OK: its structure is valid to
+ * the end. */
 int ol_records_check(const ol_records *records, ol_error *error) OL_NODISCARD;
 
 void ol_records_close(ol_records *records);
 
-/* The record of a batch of the most common form: magic 2, not compressed, one record at its base
- * offset, no headers.  Returns false for any other batch, and for one that breaks a rule: the walk
- * then reports it. */
+/* Reads the record of a batch in the most common form: magic 2, not compressed, one record at its
+ * base offset, no headers.  Returns false for any other batch, and for one that breaks a rule,
+ * which a walk then reports. */
 bool ol_records_sole(const ol_batch *batch, ol_record *record);
 
-/* One header of a record: *cursor starts at record->headers.data, *limit is its end.  OL_END after
- * the last. */
+/* Reads one header of a record: *cursor starts at record->headers.data, `limit` is the end of the
+ * headers.  Returns OL_END after the last one. */
 int ol_record_header_next(const uint8_t **cursor, const uint8_t *limit, ol_slice *key,
                           ol_slice *value, ol_error *error) OL_NODISCARD;
 

@@ -1,8 +1,8 @@
 /* format/batch_write: encodes batches of magic 2 straight into the caller's memory
  * (docs/format/batches.md §2.1, §2.2, §2.5).
  *
- * A batch is written from its records back to its header: leave OL_BATCH_OVERHEAD bytes, put the
- * records, seal.  The caller has made sure of the room.  No function here allocates, locks or
+ * The records of a batch are written before its header: leave OL_BATCH_OVERHEAD bytes, put the
+ * records, then seal.  The caller has checked that they fit.  No function here allocates, locks or
  * fails.
  */
 #ifndef OL_FORMAT_BATCH_WRITE_H
@@ -25,8 +25,8 @@ typedef struct ol_batch_fields {
     int16_t attributes;
 } ol_batch_fields;
 
-/* A plain coordinator batch (docs/format/batches.md §2.5, docs/format/traps.md trap 6): producer
- * -1/-1, baseSequence 0, leader epoch -1, no attributes. */
+/* Sets the fields of a plain coordinator batch (docs/format/batches.md §2.5, docs/format/traps.md
+ * trap 6): producer -1/-1, baseSequence 0, leader epoch -1, no attributes. */
 void ol_batch_fields_init(ol_batch_fields *fields, int64_t base_offset, int64_t timestamp);
 
 /* Puts one record for a key and a value that already are bytes and returns the position after it.
@@ -35,8 +35,8 @@ uint8_t *ol_record_put(uint8_t *p, int64_t timestamp_delta, int32_t offset_delta
                        ol_slice value, int32_t header_count, ol_slice headers);
 
 /* Writes the 61 header bytes at `start` for the records that end at `end`, CRC included.  The
- * length field and the magic are stored last, so that a reader of the same memory that finds a
- * length finds a whole batch. */
+ * length field and the magic are stored last, so that a reader of the same memory that sees a
+ * length sees a whole batch. */
 void ol_batch_seal(uint8_t *start, const uint8_t *end, const ol_batch_fields *fields);
 
 /* Sets base offset and leader epoch of a sealed batch in place; the CRC covers neither

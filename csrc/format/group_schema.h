@@ -9,11 +9,12 @@
 
 #include "format/schema.h"
 
-/* NULL for an unknown type (9, 18, above 23, below 0).  Keys have the one version 0. */
+/* Return NULL for an unknown type (9, 18, above 23, below 0).  Keys have only version 0. */
 const ol_schema *ol_schema_of_key(int16_t key_type);
 const ol_schema *ol_schema_of_value(int16_t key_type);
 
-/* The subscription and assignment bytes that a consumer puts into a member of GroupMetadata. */
+/* Return the schemas of the subscription and the assignment that a consumer puts into a member of
+ * GroupMetadata. */
 const ol_schema *ol_schema_of_subscription(void);
 const ol_schema *ol_schema_of_assignment(void);
 

@@ -13,7 +13,7 @@
 typedef struct ol_key_shard {
     uint32_t number;
     uint32_t count;             /* 0 or 1: everything */
-    bool by_group;              /* all of a group in one shard, with its other records */
+    bool by_group;              /* all positions and other records of a group are in one shard */
 } ol_key_shard;
 
 /* Keys that are not positions, unknown ones included, belong to shard 0 unless `by_group` is set

@@ -91,7 +91,7 @@ static int refuse_inner(const ol_records *records, ol_error *error, const char *
 static int next_inner(const ol_records *records, const uint8_t *p, ol_batch *inner,
                       ol_error *error) {
     int status = ol_batch_parse(p, (size_t)(records->limit - p), inner, error);
-    if (status == OL_TORN) return refuse_inner(records, error, "the last message is cut", -1);
+    if (status == OL_TORN) return refuse_inner(records, error, "the last message is truncated", -1);
     if (status != OL_OK) {
         error->position = -1;   /* a position in the inflated block says nothing about the file */
         return status;
@@ -106,9 +106,9 @@ static int next_inner(const ol_records *records, const uint8_t *p, ol_batch *inn
     return OL_OK;
 }
 
-/* Inner offsets of magic 1 are relative to a base that only the last of them reveals, since it has
- * the wrapper's offset; compaction leaves gaps between them (docs/format/brokers.md §15.2).  Those
- * of magic 0 are absolute. */
+/* Inner offsets of magic 1 are relative to a base, which only the last message reveals, because its
+ * absolute offset is the wrapper's; compaction leaves gaps between them (docs/format/brokers.md
+ * §15.2).  Inner offsets of magic 0 are absolute. */
 static int find_base(ol_records *records, ol_error *error) {
     int64_t last = -1;
     ol_batch inner;

@@ -12,12 +12,12 @@
 enum {
     OL_MESSAGE_AT_CRC = 12,
     OL_MESSAGE_AT_ATTRIBUTES = 17,
-    OL_MESSAGE_AT_BODY_MAGIC_0 = 18,    /* the place of the key's length */
+    OL_MESSAGE_AT_BODY_MAGIC_0 = 18,    /* position of the key's length */
     OL_MESSAGE_AT_TIMESTAMP = 18,
     OL_MESSAGE_AT_BODY_MAGIC_1 = 26,
 };
 
-/* The length field of a message with null key and null value. */
+/* Returns the length field of a message with null key and null value. */
 static inline int32_t ol_message_least_length(int8_t magic) { return magic == 0 ? 14 : 22; }
 
 /* Fills `batch` from the message whose `size` bytes are at `data`; magic and length were
@@ -25,8 +25,8 @@ static inline int32_t ol_message_least_length(int8_t magic) { return magic == 0 
 int ol_message_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *error)
     OL_NODISCARD;
 
-/* The record of one message (offset as in its header), after a check that key and value fill it
- * exactly. */
+/* Reads the record of one message (its offset as in the header), and checks that key and value fill
+ * the message exactly. */
 int ol_message_record(const ol_batch *message, ol_record *record, ol_error *error) OL_NODISCARD;
 
 /* For ol_records_open: prepares the walk over a single message, or over the inflated messages of a

@@ -8,10 +8,11 @@ enum {
 };
 
 static OL_NOINLINE int refuse_key(ol_error *error, int16_t type, const char *field) {
-    return ol_fail(error, OL_CORRUPT, "a key of type %d is cut in its %s", type, field);
+    return ol_fail(error, OL_CORRUPT, "a key of type %d is truncated in its %s", type, field);
 }
 
-/* A string of a key: two bytes of size, never null.  Returns the position after it, or NULL. */
+/* Reads a string of a key: two bytes of size, never null.  Returns the position after it, or
+ * NULL. */
 static inline const uint8_t *read_string(const uint8_t *p, const uint8_t *limit, ol_slice *string) {
     if (OL_UNLIKELY(limit - p < 2)) return NULL;
     int16_t size = ol_load_i16(p);

@@ -1,8 +1,8 @@
 /* format/offset_record: keys and values of the records that the engine itself understands.
  *
- * They are offset commits in every version, and the kind and group of every other record of
- * __consumer_offsets (docs/format/records.md §3, docs/format/brokers.md §15). format/group_schema
- * describes the group records' own fields as data.
+ * The engine understands offset commits in every version, and the kind and group of every other
+ * record of __consumer_offsets (docs/format/records.md §3, docs/format/brokers.md §15).
+ * format/group_schema describes the group records' own fields as data.
  *
  * Ownership: decoders borrow from the bytes they are given; encoders write into the caller's
  * memory.  Locks: none; no allocation.
@@ -38,8 +38,8 @@ typedef struct ol_key {
 } ol_key;
 
 /* Decodes a key.  Bytes after the last known field are ignored (docs/format/records.md §3.1).
- * OL_CORRUPT: a null key, or one that is cut within a known field (docs/format/traps.md trap 9).
- * An unknown type is OL_OK with known == false. */
+ * OL_CORRUPT: a null key, or one that ends within a known field (docs/format/traps.md trap 9).  An
+ * unknown type is OL_OK with known == false. */
 int ol_key_decode(ol_slice bytes, ol_key *key, ol_error *error) OL_NODISCARD;
 
 /* An offset commit's value. */
@@ -54,23 +54,24 @@ typedef struct ol_offset_value {
 } ol_offset_value;
 
 /* Decodes a value.  `key_type` 0 allows only version 0, type 1 versions 0 to 4
- * (docs/format/brokers.md §15.1).  OL_UNSUPPORTED for another version, OL_CORRUPT for a cut value
- * or null metadata.  Unknown tags are skipped; an all-zero topic id reads as none. */
+ * (docs/format/brokers.md §15.1).  OL_UNSUPPORTED for another version, OL_CORRUPT for a value that
+ * ends early or null metadata.  Unknown tags are skipped; an all-zero topic id reads as none. */
 int ol_offset_value_decode(ol_slice bytes, int16_t key_type, ol_offset_value *value,
                            ol_error *error) OL_NODISCARD;
 
-/* Size of the encoded key and value; the strings were checked against OL_STRING_SIZE_MAX. */
+/* Return the size of the encoded key or value; the caller has checked the strings against
+ * OL_STRING_SIZE_MAX. */
 size_t ol_offset_key_size(ol_slice group, ol_slice topic);
 uint8_t *ol_offset_key_put(uint8_t *p, int16_t key_type, ol_slice group, ol_slice topic,
                            int32_t partition);
 
-/* The version in which a value is written (docs/format/records.md §3.3): v1 if and only if an
- * expire timestamp is given; else v4 with `allow_v4` and a topic id; else v3. */
+/* Returns the version in which a value is written (docs/format/records.md §3.3): v1 if and only if
+ * an expire timestamp is given; else v4 with `allow_v4` and a topic id; else v3. */
 int16_t ol_offset_value_version(const ol_offset_value *value, bool allow_v4);
 size_t ol_offset_value_size(const ol_offset_value *value, int16_t version);
 uint8_t *ol_offset_value_put(uint8_t *p, const ol_offset_value *value, int16_t version);
 
-/* Version 3, the form of nearly every commit, inline. */
+/* Inline functions for version 3, the form of nearly every commit. */
 static inline size_t ol_offset_value_3_size(ol_slice metadata) {
     return 2 + 8 + 4 + 2 + metadata.size + 8;
 }

@@ -1,9 +1,10 @@
 /* format/record_put: encodes one record of a batch of magic 2 (docs/format/batches.md §2.2).
  *
- * It is inline, since a commit per message is one record a batch. ol_record_put_start writes a
- * record up to and including the key length; then come the key, ol_record_put_value_size, the
- * value, and ol_record_put_headers.  Each returns the position after its output; the caller has
- * ensured the room.  Locks: none.
+ * The functions are inline, because an application that commits after each message writes one
+ * record per batch.  To put a record, call ol_record_put_start, which writes everything up to and
+ * including the key length, and put the key.  Then call ol_record_put_value_size, put the value,
+ * and call ol_record_put_headers.  Each function returns the position after its output; the caller
+ * has checked that it fits.  Locks: none.
  */
 #ifndef OL_FORMAT_RECORD_PUT_H
 #define OL_FORMAT_RECORD_PUT_H
@@ -13,8 +14,8 @@
 #include "base/base.h"
 #include "base/bytes.h"
 
-/* Size of a record after its length; key_size and value_size are -1 for null, headers_size is that
- * of the encoded headers without their count. */
+/* Returns the size of a record without its length field. key_size and value_size are -1 for null;
+ * headers_size is the size of the encoded headers without their count. */
 static inline size_t ol_record_body_size(int64_t timestamp_delta, int32_t offset_delta,
                                          int64_t key_size, int64_t value_size, int32_t header_count,
                                          size_t headers_size) {
@@ -28,7 +29,7 @@ static inline size_t ol_record_body_size(int64_t timestamp_delta, int32_t offset
     return size;
 }
 
-/* The size of the record with its length field. */
+/* Returns the size of the record with its length field. */
 static inline size_t ol_record_size(int64_t timestamp_delta, int32_t offset_delta, int64_t key_size,
                                     int64_t value_size, int32_t header_count, size_t headers_size) {
     size_t body = ol_record_body_size(timestamp_delta, offset_delta, key_size, value_size,

@@ -145,9 +145,9 @@ static OL_NOINLINE int check_headers(const ol_records *records, const uint8_t *p
     for (int32_t i = 0; i < count; i++) {
         ol_slice key, value;
         const uint8_t *start = p;
-        /* OL_END comes when the bytes end before the count is reached. */
+        /* OL_END is returned when the bytes end before the count is reached. */
         if (ol_record_header_next(&p, end, &key, &value, error) != OL_OK) {
-            return refuse(records, start, error, "a header of a record is cut", i);
+            return refuse(records, start, error, "a header of a record is truncated", i);
         }
     }
     if (p != end) {
@@ -182,12 +182,12 @@ int ol_records_next(ol_records *records, ol_record *record, ol_error *error) {
     } else {
         p = ol_read_varlong(p, end, &timestamp_delta);
         if (OL_UNLIKELY(p == NULL)) {
-            return refuse(records, start, error, "the timestamp of a record is cut", length);
+            return refuse(records, start, error, "the timestamp of a record is truncated", length);
         }
     }
     p = read_size(p, end, &offset_delta);
     if (OL_UNLIKELY(p == NULL)) {
-        return refuse(records, start, error, "the offset of a record is cut", length);
+        return refuse(records, start, error, "the offset of a record is truncated", length);
     }
     if (OL_UNLIKELY(offset_delta < 0 || offset_delta > batch->last_offset - records->base ||
                     records->base + offset_delta <= records->previous_offset)) {
@@ -206,7 +206,7 @@ int ol_records_next(ol_records *records, ol_record *record, ol_error *error) {
     }
     p = read_varint(p, end, &header_count);
     if (OL_UNLIKELY(p == NULL)) {
-        return refuse(records, start, error, "the count of headers is cut", length);
+        return refuse(records, start, error, "the count of headers is truncated", length);
     }
     if (OL_UNLIKELY(header_count != 0 || p != end)) {
         int status = check_headers(records, p, end, header_count, error);
@@ -232,7 +232,8 @@ bool ol_records_sole(const ol_batch *batch, ol_record *record) {
     const uint8_t *p = batch->data + OL_BATCH_AT_RECORDS, *end = batch->data + batch->size;
     int32_t length, header_count;
     p = read_size(p, end, &length);
-    /* Attributes, the two deltas, of one byte each, and at least as many for the key. */
+    /* The record has attributes, the two deltas of one byte each, and at least one byte for the
+     * key's size. */
     if (p == NULL || length != end - p || length < 4 || p[1] >= 0x80 || p[2] != 0) return false;
     record->attributes = (int8_t)p[0];
     record->timestamp = batch->attributes & OL_ATTRIBUTE_LOG_APPEND_TIME
@@ -253,7 +254,7 @@ bool ol_records_sole(const ol_batch *batch, ol_record *record) {
 int ol_control_decode(const ol_record *record, ol_control *type, int32_t *coordinator_epoch,
                       ol_error *error) {
     if (record->key.data == NULL || record->key.size < 4) {
-        return ol_fail(error, OL_CORRUPT, "the key of a control record is cut");
+        return ol_fail(error, OL_CORRUPT, "the key of a control record is truncated");
     }
     if (ol_load_i16(record->key.data) < 0) {
         return ol_fail(error, OL_CORRUPT, "the version of a control record's key is negative");
@@ -263,7 +264,7 @@ int ol_control_decode(const ol_record *record, ol_control *type, int32_t *coordi
     *coordinator_epoch = -1;
     if (number != OL_CONTROL_ABORT && number != OL_CONTROL_COMMIT) return OL_OK;
     if (record->value.data == NULL || record->value.size < 6) {
-        return ol_fail(error, OL_CORRUPT, "the value of an end-of-transaction marker is cut");
+        return ol_fail(error, OL_CORRUPT, "the value of an end-of-transaction marker is truncated");
     }
     if (ol_load_i16(record->value.data) < 0) {
         return ol_fail(error, OL_CORRUPT,

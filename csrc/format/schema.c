@@ -40,7 +40,7 @@ static const uint8_t widths[] = {
     [OL_FIELD_I32] = 4,     [OL_FIELD_I64] = 8, [OL_FIELD_UUID] = UUID_SIZE, [OL_FIELD_STRUCT] = 0,
 };
 
-/* The fewest bytes that a value can have. */
+/* Returns the fewest bytes that a value can have. */
 static size_t size_min(ol_field_kind kind, const ol_field *fields, int16_t version,
                        bool flexible) {
     if (kind == OL_FIELD_STRING) return flexible ? 1 : 2;
@@ -60,18 +60,18 @@ size_t ol_schema_element_size_min(const ol_schema *schema, int16_t version,
     return size_min(array->element, array->fields, version, version >= schema->flexible_from);
 }
 
-/* The size of a string, of bytes or of an array, -1 for null.  Wide enough for any encoded
- * value. */
+/* Reads the size of a string, of bytes or of an array, -1 for null.  *size is wide enough for any
+ * encoded value. */
 static int read_size(decoder *d, const ol_field *field, ol_field_kind kind, int64_t *size) {
     if (d->flexible) {
         uint32_t size_plus_one;
         const uint8_t *next = ol_read_uvarint(d->p, d->limit, &size_plus_one);
-        if (next == NULL) return refuse(d, field, "is cut in its size");
+        if (next == NULL) return refuse(d, field, "is truncated in its size");
         d->p = next;
         *size = (int64_t)size_plus_one - 1;
     } else {
         size_t width = kind == OL_FIELD_STRING ? 2 : 4;
-        if (left(d) < width) return refuse(d, field, "is cut in its size");
+        if (left(d) < width) return refuse(d, field, "is truncated in its size");
         *size = width == 2 ? ol_load_i16(d->p) : ol_load_i32(d->p);
         d->p += width;
     }
@@ -88,7 +88,7 @@ static int read_size(decoder *d, const ol_field *field, ol_field_kind kind, int6
 
 static int decode_integer(decoder *d, const ol_field *field, ol_field_kind kind) {
     size_t width = widths[kind];
-    if (left(d) < width) return refuse(d, field, "is cut");
+    if (left(d) < width) return refuse(d, field, "is truncated");
     const uint8_t *p = d->p;
     int64_t value = 0;
     switch (kind) {
@@ -107,7 +107,7 @@ static int decode_integer(decoder *d, const ol_field *field, ol_field_kind kind)
 static int decode_bytes(decoder *d, const ol_field *field, ol_field_kind kind, bool nullable) {
     int64_t size = UUID_SIZE;
     if (kind == OL_FIELD_UUID) {
-        if (left(d) < UUID_SIZE) return refuse(d, field, "is cut");
+        if (left(d) < UUID_SIZE) return refuse(d, field, "is truncated");
     } else {
         int status = read_size(d, field, kind, &size);
         if (status != OL_OK) return status;
@@ -155,9 +155,9 @@ static int decode_array(decoder *d, const ol_field *field, int depth) {
 static int decode_field(decoder *d, const ol_field *field, int depth) {
     if (field->kind == OL_FIELD_ARRAY) return decode_array(d, field, depth);
     if (field->kind == OL_FIELD_STRUCT && field->nullable) {
-        /* A struct that may be null begins with a byte: negative means null in the struct's place,
-         * 0 means null in a tag. */
-        if (left(d) < 1) return refuse(d, field, "is cut");
+        /* A struct that may be null begins with a byte.  Null is a negative byte in an untagged
+         * struct and 0 in a tagged one. */
+        if (left(d) < 1) return refuse(d, field, "is truncated");
         int8_t presence = (int8_t)*d->p++;
         if (field->tagged ? presence == 0 : presence < 0) return REPORT(d, null_value, field);
     }
@@ -178,7 +178,7 @@ static int decode_tag(decoder *d, const ol_field *fields, int depth) {
     const uint8_t *p = ol_read_uvarint(d->p, d->limit, &tag);
     if (p != NULL) p = ol_read_uvarint(p, d->limit, &size);
     if (p == NULL || (size_t)(d->limit - p) < size) {
-        return ol_fail(d->error, OL_CORRUPT, "%s version %d: a tag is cut", d->schema->name,
+        return ol_fail(d->error, OL_CORRUPT, "%s version %d: a tag is truncated", d->schema->name,
                        d->version);
     }
     d->p = p;
@@ -206,8 +206,8 @@ static int decode_fields(decoder *d, const ol_field *fields, int depth) {
     uint32_t count;
     const uint8_t *p = ol_read_uvarint(d->p, d->limit, &count);
     if (p == NULL) {
-        return ol_fail(d->error, OL_CORRUPT, "%s version %d: the tags are cut", d->schema->name,
-                       d->version);
+        return ol_fail(d->error, OL_CORRUPT, "%s version %d: the tags are truncated",
+                       d->schema->name, d->version);
     }
     d->p = p;
     for (; count > 0; count--) {

@@ -1,9 +1,9 @@
 /* format/schema: lists of fields as data, and one bounded decoder that walks them.
  *
  * A schema says which fields a record or a message has in which version, in Kafka's own terms: its
- * tables use the field names of Kafka's tools.  Records of __consumer_offsets have theirs in
- * format/group_schema, requests and responses in wire/.  Tables are constant, and other rooms may
- * walk them: to write bytes from other data, walk the schema and call ol_schema_writer
+ * tables use the field names of Kafka's tools.  The schemas of records of __consumer_offsets are in
+ * format/group_schema, those of requests and responses in wire/.  Tables are constant, and other
+ * rooms may walk them: to write bytes from other data, walk the schema and call ol_schema_writer
  * (format/schema_encode.h) in the order of the decoder's events.
  *
  * Ownership: events borrow from the decoded bytes.  Locks: none.
@@ -39,7 +39,7 @@ typedef struct ol_field {
     ol_field_kind kind;
     ol_field_kind element;      /* of an array: any kind but an array */
     bool nullable;
-    bool tagged;                /* in the struct's tags, not in its place */
+    bool tagged;                /* one of the struct's tagged fields, not in sequence */
     bool null_by_default;
     uint8_t tag;
     int16_t first_version;
@@ -67,13 +67,13 @@ static inline bool ol_field_may_be_null(const ol_field *field, int16_t version) 
     return field->nullable && version >= field->nullable_from;
 }
 
-/* The fewest bytes that an element of an array can have. */
+/* Returns the fewest bytes that an element of an array can have. */
 size_t ol_schema_element_size_min(const ol_schema *schema, int16_t version, const ol_field *array);
 
-/* The decoder's events, in the order of the bytes.  A function may be NULL; one that does not
- * return OL_OK has filled the error and ends the walk with that status.  `field` is that of the
- * table: the array's for its elements, NULL for the outermost struct.  A tagged field is reported
- * only where it is present.
+/* The decoder's events, in the order of the bytes.  A function may be NULL.  A function that fails
+ * fills the error, and the walk ends with its status.  `field` is the entry in the table: for an
+ * element of an array the entry of the array, for the outermost struct NULL.  A tagged field is
+ * reported only if it is present.
  *
  * Slices are borrowed from the decoded bytes and are never NULL: null is reported as `null_value`.
  */
@@ -94,10 +94,10 @@ typedef struct ol_schema_visitor {
  * (may be NULL) is the end of the last known field; bytes after it are ignored
  * (docs/format/records.md §3.1).
  *
- * OL_UNSUPPORTED: the schema does not have this version.  OL_CORRUPT: a field is cut, is null
- * against the schema, or does not fill its tag exactly; before any event of an array its count is
- * compared with what the remaining bytes can hold at most.  Events before a failure stay valid.  No
- * allocation; the work is linear in the bytes.
+ * OL_UNSUPPORTED: the schema does not have this version.  OL_CORRUPT: a field ends early, is null
+ * against the schema or does not fill its tag exactly, or an array has a greater count than the
+ * remaining bytes can hold.  The count is checked before any event of the array.  Events before a
+ * failure stay valid.  No allocation; the work is linear in the bytes.
  */
 int ol_schema_decode(const ol_schema *schema, int16_t version, ol_slice bytes,
                      const ol_schema_visitor *visitor, size_t *used, ol_error *error) OL_NODISCARD;

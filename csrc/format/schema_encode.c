@@ -28,8 +28,9 @@ static ol_schema_frame *top(ol_schema_writer *w) {
 
 /* ----------------------------------------------------------------------------------------- tags */
 
-/* The size of a tag and the count of tags come before the bytes they count, and their own size
- * depends on it: the bytes are written first, then moved by the one to five bytes needed. */
+/* The size of a tag and the count of tags precede the bytes that they describe, and their own
+ * length depends on the value.  So the bytes are written first, then moved by the one to five bytes
+ * needed. */
 static int insert_uvarint(ol_schema_writer *w, uint8_t *at, uint32_t value, ol_error *error) {
     size_t width = ol_uvarint_size(value);
     if (!has_room(w, width)) return fail(w, NULL, OL_TOO_LARGE, "does not fit the buffer", error);
@@ -61,7 +62,7 @@ static int close_tag(ol_schema_writer *w, ol_schema_frame *frame, ol_error *erro
     return insert_uvarint(w, at, (uint32_t)(w->p - at), error);
 }
 
-/* Before any value: counts it as an element of its array, or opens its tag. */
+/* Called before any value: counts the value as an element of its array, or opens its tag. */
 static int before_value(ol_schema_writer *w, const ol_field *field, ol_error *error) {
     if (w->status != OL_OK) return failed_before(w, error);
     ol_schema_frame *frame = top(w);
@@ -120,7 +121,7 @@ int ol_schema_put_integer(void *writer, const ol_field *field, int64_t value, ol
     return after_value(w, error);
 }
 
-/* A size in the form of the version; -1 for null. */
+/* Puts a size in the form of the version; -1 for null. */
 static int put_size(ol_schema_writer *w, const ol_field *field, ol_field_kind kind, int64_t size,
                     ol_error *error) {
     if (size > (kind == OL_FIELD_STRING ? OL_SCHEMA_STRING_MAX : INT32_MAX)) {

@@ -2,11 +2,11 @@
  *
  * To write a record: start, begin_struct(NULL), one call for each field that the version has in the
  * order of the schema (arrays: begin_array, the elements, end_array), then only the wanted tagged
- * fields in ascending order of their tags, end_struct(NULL), finish.  Every function has the form
- * of the visitor's, so that a decoder can be made to write.
+ * fields in ascending order of their tags, end_struct(NULL), finish.  Every function has the type
+ * of the visitor's, so that a decoder can drive the writer.
  *
- * Ownership: the writer owns nothing and writes only into the caller's memory.  Locks: none.  A
- * failure sticks: later calls return it again.
+ * Ownership: the writer owns nothing and writes only into the caller's memory.  Locks: none.  After
+ * a failure every later call returns the failure again.
  */
 #ifndef OL_FORMAT_SCHEMA_ENCODE_H
 #define OL_FORMAT_SCHEMA_ENCODE_H
@@ -15,8 +15,8 @@
 
 typedef struct ol_schema_frame {
     const ol_field *field;
-    uint8_t *tags;              /* a struct: the beginning of its tags; NULL before the first */
-    uint8_t *tag_size;          /* the place of the open tag's size; NULL when none is open */
+    uint8_t *tags;              /* of a struct: where its tags begin; NULL before the first tag */
+    uint8_t *tag_size;          /* where the open tag's size is written; NULL when none is open */
     uint32_t tag_count;
     uint32_t last_tag;
     int32_t elements_left;      /* an array's */
@@ -35,7 +35,7 @@ typedef struct ol_schema_writer {
     ol_schema_frame frames[2 * OL_SCHEMA_DEPTH_MAX];
 } ol_schema_writer;
 
-/* The output begins after the two bytes of the type or version, which are the caller's. */
+/* The output begins after the two bytes of the type or version, which the caller writes. */
 int ol_schema_writer_start(ol_schema_writer *writer, const ol_schema *schema, int16_t version,
                            uint8_t *bytes, size_t capacity, ol_error *error) OL_NODISCARD;
 
@@ -51,10 +51,10 @@ int ol_schema_put_bytes(void *writer, const ol_field *field, ol_slice value, ol_
 int ol_schema_put_null(void *writer, const ol_field *field, ol_error *error);
 int ol_schema_put_unknown_tag(void *writer, uint32_t tag, ol_slice value, ol_error *error);
 
-/* Everything is closed; *size is the size of the output. */
+/* Ends the output and sets *size to its size.  OL_INVALID: a struct or an array is still open. */
 int ol_schema_writer_finish(ol_schema_writer *writer, size_t *size, ol_error *error) OL_NODISCARD;
 
-/* A visitor that writes the events it receives. */
+/* Returns a visitor that writes the events it receives. */
 ol_schema_visitor ol_schema_writer_visitor(ol_schema_writer *writer);
 
 #endif

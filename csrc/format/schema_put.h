@@ -1,7 +1,7 @@
 /* format/schema_put: sizes and integers in the forms of a schema's versions, for its two encoders:
- * that of events (format/schema_encode) and that of values (wire/message_write).
+ * the encoder of events (format/schema_encode) and that of values (wire/message_write).
  *
- * The caller has checked the room.  Locks: none.
+ * The caller has checked that the output fits.  Locks: none.
  */
 #ifndef OL_FORMAT_SCHEMA_PUT_H
 #define OL_FORMAT_SCHEMA_PUT_H
@@ -36,7 +36,7 @@ static inline uint8_t *ol_put_integer(uint8_t *p, uint8_t width, int64_t value) 
     return p + width;
 }
 
-/* The width of the size of a string, bytes or an array; -1 is null. */
+/* Returns how many bytes the size of a string, bytes or an array takes; size -1 is null. */
 static inline size_t ol_size_width(bool flexible, ol_field_kind kind, int64_t size) {
     if (flexible) return ol_uvarint_size((uint32_t)(size + 1));
     return kind == OL_FIELD_STRING ? 2 : 4;

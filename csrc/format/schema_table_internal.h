@@ -6,14 +6,15 @@
 
 #include "format/schema.h"
 
-/* A field that is in every version, in its place, and never null; differences follow it. */
+/* Declares a field that is in every version, not tagged and never null; the macros after it declare
+ * differences. */
 #define FIELD(field_name, field_kind) .name = field_name, .kind = OL_FIELD_##field_kind
 #define NULLABLE .nullable = true
 #define NULLABLE_FROM(version) .nullable = true, .nullable_from = version
 #define SINCE(version) .first_version = version
 #define REMOVED_IN(version) .removed_in = version
 #define TAG(number) .tagged = true, .tag = number
-/* The default of an integer; without it, a field missing in bytes is 0, "", empty or false. */
+/* The default of an integer.  Without it, a field that the bytes lack is 0, "", empty or false. */
 #define DEFAULT(value) .default_value = value
 #define DEFAULT_NULL .null_by_default = true
 #define ARRAY_OF(field_name, element_kind) \

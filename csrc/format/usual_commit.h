@@ -1,10 +1,11 @@
 /* format/usual_commit: an offset commit in the form of nearly every one, read in one pass.
  *
- * The form: sizes and the offset delta of one or two bytes, a timestamp delta of one, a key of type
- * 1 and a value of version 3 without bytes after their last field, no headers
- * (docs/format/batches.md §2.2, docs/format/records.md §3).  A record in another form, and one that
- * breaks a rule, is a doubt: ol_records_next and the decoders of format/offset_record judge it.
- * Therefore nothing here fails, and what is read is what they would read.
+ * In this form, the sizes and the offset delta take one or two bytes each and the timestamp delta
+ * takes one.  The key has type 1 and the value version 3, both without bytes after their last
+ * field.  The record has no headers (docs/format/batches.md §2.2, docs/format/records.md §3).  A
+ * record that has another form or breaks a rule is a *doubt*: ol_records_next and the decoders of
+ * format/offset_record judge it.  So no function here fails, and each reads exactly what those
+ * decoders would read.
  *
  * Ownership: a commit borrows from the bytes it was read from.  Locks: none.
  */
@@ -68,8 +69,8 @@ static inline const uint8_t *ol_usual_size_read(const uint8_t *p, uint32_t *size
     return p + 2;
 }
 
-/* Reads the record at p and returns the position after it; NULL: a doubt, and *commit is garbage.
- * Reads nothing at or past the limit.  The caller judges the offset delta. */
+/* Reads the record at p and returns the position after it.  NULL: the record is a doubt, and
+ * *commit is garbage.  Reads nothing at or past the limit.  The caller judges the offset delta. */
 static inline const uint8_t *ol_usual_commit_read(const uint8_t *p, const uint8_t *limit,
                                                   ol_usual_commit *commit) {
     uint32_t length, offset_delta, key_size, value_size, doubt = 0;

@@ -192,8 +192,8 @@ static ol_admission *make_admission(const ol_admission_key *key, uint64_t hash, 
 }
 
 static int make_room(ol_admissions *admissions, ol_error *error) {
-    /* Search only if there is something to find: otherwise each request of a member without room
-     * would search. */
+    /* Searches only if there is something to find; otherwise each request of a member that does not
+     * fit would search. */
     if (admissions->entries.count >= admissions->limit && admissions->memberless > 0) {
         revoke_each(admissions, is_memberless, NULL, NULL);
     }

@@ -1,13 +1,14 @@
-/* front/admissions: members that may commit without another call of the coordinator.
+/* front/admissions: members that may commit without asking the coordinator again.
  *
- * The coordinator checks a request in full.  Its decision holds until the group changes, so it
- * stores an admission here for exactly that (group, generation, member id, instance id), and
- * revokes all admissions of a group before it handles anything that may change the group.  A
- * request that finds its admission is answered without the coordinator; every other request goes to
- * the coordinator.
+ * The coordinator checks a request in full.  Its decision holds until the group changes.  So the
+ * coordinator stores an admission here for exactly this (group, generation, member id, instance
+ * id).  It revokes all admissions of a group before it handles anything that may change the group.
+ * A request that finds its admission is answered without the coordinator; every other request goes
+ * to the coordinator.
  *
  * The coordinator does not see the requests that are answered here.  A revocation therefore reports
- * when each member was heard of last, and the coordinator extends the members' sessions by that.
+ * when each member was last heard from, and the coordinator extends the members' sessions
+ * accordingly.
  *
  * Ownership: the set copies names; it owns its entries.  Zeroed memory with a seed and a limit is
  * an empty set; if its counts have a seed and limits, too, commits are counted by group.  Locks:
@@ -25,7 +26,7 @@ typedef struct ol_admissions {
     ol_commit_counts counts;    /* of the commits of groups */
     uint64_t seed;              /* of hashes: names come from outside */
     size_t limit;               /* of entries */
-    size_t memberless;          /* entries of no member */
+    size_t memberless;          /* entries without a member */
 } ol_admissions;
 
 /* The parts of a request that decide about its admission. */
@@ -40,29 +41,31 @@ typedef struct ol_admission ol_admission;
 
 void ol_admissions_free(ol_admissions *admissions);
 
-/* Admits these requests from now on.  At the limit, admissions without a member are dropped first;
- * they are made again when the next such request comes.  OL_LIMIT: there is no room for more
- * members; OL_NO_MEMORY.  On failure nothing has changed, except for the dropped admissions. */
+/* Admits requests with this key from now on.  At the limit, admissions without a member are dropped
+ * first; they are made again when the next such request comes.  Fails with OL_LIMIT if the members
+ * alone reach the limit, or with OL_NO_MEMORY.  After a failure nothing has changed, except for the
+ * dropped admissions. */
 int ol_admissions_add(ol_admissions *admissions, const ol_admission_key *key,
                       ol_error *error) OL_NODISCARD;
 
-/* The admission of a request; NULL: ask the coordinator.  Valid until the next change. */
+/* Returns the admission of a request, valid until the next change.  NULL: the coordinator must be
+ * asked. */
 ol_admission *ol_admissions_find(const ol_admissions *admissions, const ol_admission_key *key);
 
-/* The member was heard of at this time, in seconds. */
+/* Records that the member was heard from at `now` (in seconds). */
 void ol_admission_hear(ol_admission *admission, double now);
 
-/* Its group has made one more commit. */
+/* Counts one more commit of the admission's group. */
 void ol_admission_count_commit(ol_admission *admission);
 
-/* Revokes all admissions of a group.  `heard` is called with each member that was heard of since it
- * was admitted, and with the time of the last request; member_id is borrowed for the call. */
+/* Revokes all admissions of a group.  `heard` is called for each member that was heard from since
+ * it was admitted, with the time of its last request; member_id is borrowed for the call. */
 typedef void ol_heard(void *context, ol_slice member_id, double at);
 void ol_admissions_revoke(ol_admissions *admissions, ol_slice group, ol_heard *heard,
                           void *context);
 
 /* Revokes all admissions of the groups for which the predicate is true, without reporting the
- * members that were heard of. */
+ * members that were heard from. */
 typedef bool ol_concerns(void *context, ol_slice group);
 void ol_admissions_revoke_if(ol_admissions *admissions, ol_concerns *concerns, void *context);
 

@@ -95,7 +95,8 @@ void ol_commit_counts_add(ol_commit_counts *counts, ol_slice group) {
 
 size_t ol_commit_counts_read(const ol_commit_counts *counts, size_t part, ol_commits_found *found,
                              void *context) {
-    /* Buckets double: those that were not read yet stay at or above where the next part begins. */
+    /* When the buckets double, those that were not read yet stay at or above the beginning of the
+     * next part. */
     size_t end = (part + 1) * PART_BUCKETS;
     for (size_t i = part * PART_BUCKETS; i < end && i < counts->entries.bucket_count; i++) {
         const ol_chained_entry *each = counts->entries.buckets[i];

@@ -11,7 +11,8 @@ enum {
     SIZE_BYTES = 4,
     HEAD_MAX_BYTES = SIZE_BYTES + OL_RESPONSE_HEADER_MAX,
     ANSWERS_BYTES_MIN = 64 << 10,
-    /* Small requests can ask for large answers: for the longest metadata again and again. */
+    /* Small requests can ask for large answers, such as for the longest metadata again and
+     * again. */
     ANSWERS_BYTES_MAX = 64 << 20,
 };
 
@@ -213,7 +214,7 @@ static bool reserve(ol_answers *answers, size_t size) {
     return true;
 }
 
-/* As ol_front_write, into the present buffer; 0: it is too small. */
+/* Like ol_front_write, into the present buffer; 0: it is too small. */
 static size_t write_answer(const ol_form *form, const ol_request_header *header,
                            const ol_value *answer, const ol_answers *answers) {
     size_t room = answers->capacity - answers->size, size;
@@ -236,7 +237,7 @@ size_t ol_front_write(ol_front *front, const ol_request_header *header, const ol
         ol_forms_get(&api_of(front, header)->answer, header->api_version, &form, &ignored);
     if (status != OL_OK) return 0;
     size_t size = write_answer(form, header, answer, answers);
-    /* This is rare: the size of the answer is not known before it is computed. */
+    /* This is rare, so the size of the answer is computed only now. */
     if (size > 0 || !reserve(answers, HEAD_MAX_BYTES + ol_message_size_max(form, answer))) {
         return size;
     }

@@ -1,9 +1,9 @@
 /* front/front: the requests of running consumers, from bytes to bytes.
  *
- * Nearly all requests to a broker of positions are OffsetCommit, OffsetFetch and Heartbeat, and
- * nearly all of these need only the table and an admission (front/admissions).  The front answers
- * them.  It declines every other request with nothing changed; the general path, which knows every
- * rule, then handles it.  So the front never returns an error of the protocol.
+ * Nearly all requests to a broker that serves positions are OffsetCommit, OffsetFetch and
+ * Heartbeat, and nearly all of these need only the table and an admission (front/admissions).  The
+ * front answers them.  It declines every other request with nothing changed; the general path,
+ * which knows every rule, then handles it.  So the front never returns an error of the protocol.
  *
  * Ownership: the front owns its sets and the values of one request at a time.  Locks: none of its
  * own; it belongs to one thread.
@@ -26,7 +26,7 @@ enum {
     OL_FRONT_COUNTED_BYTES_MAX = 32 << 20,
 };
 
-/* Answers one after the other, each with the four bytes of its size. */
+/* Consecutive answers, each preceded by its size in four bytes. */
 typedef struct ol_answers {
     uint8_t *bytes;
     size_t size;
@@ -48,7 +48,7 @@ typedef struct ol_front {
     ol_admissions admissions;
     ol_known_topics topics;
     ol_value_pool pool;
-    bool *is_led;               /* by log partition: it is led here, and its groups are known */
+    bool *is_led;  /* by log partition: this broker leads it, and its groups are known */
     int32_t partition_count;
     size_t metadata_units_max;  /* of one position, in UTF-16 units */
     uint64_t requests;          /* marks the topics that one request has named */
@@ -75,7 +75,8 @@ typedef struct ol_front_commit {
     size_t count;
     int32_t log_partition;
     ol_admission *admission;
-    size_t answer_size;         /* it is written, and counts once the commit has ended */
+    size_t answer_size;         /* of the answer, which is written but counts only once the commit
+                                   has ended */
 } ol_front_commit;
 
 /* Reads an OffsetCommit, and writes its answer after the others without counting it yet; `now` is
@@ -84,12 +85,12 @@ typedef struct ol_front_commit {
 bool ol_front_begin_commit(ol_front *front, const ol_request_header *header, ol_slice body,
                            int64_t now, ol_front_commit *commit, ol_answers *answers);
 
-/* Appends the answer that was written, hears of the member at `at` (s), and counts the commit of
- * its group. */
+/* Appends the answer that was written, records that the member was heard from at `at` (in seconds),
+ * and counts the commit for its group. */
 void ol_front_end_commit(const ol_front_commit *commit, double at, ol_answers *answers);
 
-/* Appends the answer of an OffsetFetch of one group; `partitions` are the log partitions by number;
- * NULL for one to which nothing was ever written.  False: declined. */
+/* Appends the answer of an OffsetFetch of one group; `partitions` holds the log partitions by
+ * number, NULL for one that was never written to.  False: declined. */
 bool ol_front_fetch(ol_front *front, const ol_request_header *header, ol_slice body,
                     ol_partition *const *partitions, ol_answers *answers);
 

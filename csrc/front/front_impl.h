@@ -1,11 +1,12 @@
-/* Shared by the requests of this room: their fields by place, and the writing of an answer. */
+/* Shared by the files of this room: the positions of the fields of requests and answers, and the
+ * writing of an answer. */
 #ifndef OL_FRONT_FRONT_IMPL_H
 #define OL_FRONT_FRONT_IMPL_H
 
 #include "front/front.h"
 #include "wire/message.h"
 
-/* The places of fields in wire/tables_offsets.c and wire/tables_groups.c; ol_front_init compares
+/* The positions of fields in wire/tables_offsets.c and wire/tables_groups.c; ol_front_init compares
  * them with the names there. */
 enum {
     COMMIT_GROUP,
@@ -44,7 +45,7 @@ enum { HEARTBEAT_GROUP, HEARTBEAT_GENERATION, HEARTBEAT_MEMBER, HEARTBEAT_INSTAN
 enum { BEATEN_THROTTLE, BEATEN_ERROR, BEATEN_WIDTH };
 
 /* Reads the body into values of the front's pool, which is cleared first.  NULL: the body is
- * incomplete or too large; the general path reports what is wrong. */
+ * incomplete or too large; the general path then reports the error. */
 const ol_value *ol_front_read(ol_front *front, const ol_request_header *header, ol_slice body);
 
 /* Takes `count` values from the pool, which the caller sets; NULL: the pool has fewer. */

@@ -35,7 +35,7 @@ int ol_known_topics_put(ol_known_topics *topics, ol_slice name, const uint8_t *i
 /* Removes a topic, if the set has it. */
 void ol_known_topics_remove(ol_known_topics *topics, ol_slice name);
 
-/* NULL: there is none.  Valid until the next change. */
+/* Find a topic, valid until the next change; NULL: there is none. */
 ol_known_topic *ol_known_topics_of_name(const ol_known_topics *topics, ol_slice name);
 ol_known_topic *ol_known_topics_of_id(const ol_known_topics *topics, const uint8_t *id);
 

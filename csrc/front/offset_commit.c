@@ -28,7 +28,7 @@ static bool reserve_items(ol_front *front, size_t count) {
     return true;
 }
 
-/* The topic, which no other part of the request has named. */
+/* Returns the topic, unless another part of the request has already named it. */
 static ol_known_topic *topic_of(reading *work, const ol_value *topic) {
     ol_front *front = work->front;
     ol_known_topic *known =
@@ -95,7 +95,7 @@ static bool take_topic(reading *work, const ol_value *topic, ol_value *answer) {
     return answer_topic(work, topic, answer);
 }
 
-/* The items of all topics, and their answers. */
+/* Makes the items of all topics, and their answers. */
 static bool take_topics(reading *work, const ol_value *topics, ol_value *answer) {
     ol_value *answered =
         ol_front_values(work->front, (size_t)topics->number * COMMITTED_TOPIC_WIDTH);

@@ -4,7 +4,7 @@
 #include "state/state.h"
 
 enum {
-    WITHOUT_POSITION_UNKNOWN = 0,   /* in which a position that is not there is an error */
+    WITHOUT_POSITION_UNKNOWN = 0,   /* in which a missing position is an error */
     FETCH_OF_GROUPS = 8,        /* from which on any number of groups is asked for */
     WITH_MEMBER = 9,            /* from which on a member of a modern group may ask */
     WITH_TOPIC_IDS = 10,        /* from which on topics have ids in place of names */
@@ -17,7 +17,7 @@ typedef struct asking {
     const ol_value *topics;
     bool of_groups;
     bool by_id;
-    bool is_stable;             /* positions that may yet change are refused, or waited for */
+    bool is_stable;             /* positions that may still change are refused, or waited for */
     const ol_state *state;      /* NULL: nothing was ever committed */
     uint64_t group_hash;
 } asking;
@@ -108,13 +108,14 @@ static size_t write_answer(const asking *work, const ol_request_header *header,
     return ol_front_write(work->front, header, answer, answers);
 }
 
-/* Whether a member of a modern group asks, which the coordinator decides about. */
+/* Returns whether a member of a modern group asks; the coordinator decides about such a request. */
 static bool is_of_member(const ol_value *group, int16_t version) {
     return version >= WITH_MEMBER &&
            (group[FETCH_GROUP_MEMBER].number >= 0 || group[FETCH_GROUP_EPOCH].number >= 0);
 }
 
-/* The one group of the request, and its topics.  A request for all topics is rare and declined. */
+/* Takes the one group of the request, and its topics.  A request for all topics is rare and
+ * declined. */
 static bool take_group(asking *work, const ol_value *request, int16_t version) {
     if (work->of_groups) {
         if (request[FETCH_GROUPS].number != 1) return false;
@@ -142,7 +143,8 @@ static bool answer(asking *work, const ol_request_header *header, ol_answers *an
     return size > 0;
 }
 
-/* Whether there are records that do not count yet, for which a fetch of what is stable waits. */
+/* Returns whether there are records that do not count yet, for which a fetch of stable positions
+ * waits. */
 static bool has_records_above_w(ol_partition *partition) {
     ol_positions positions;
     ol_partition_positions(partition, &positions);

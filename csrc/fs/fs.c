@@ -60,7 +60,7 @@ int ol_fs_read_file(ol_fs *fs, const char *path, size_t limit, uint8_t **data, s
     return status;
 }
 
-/* A leftover of an earlier crash may be longer than the new content, so it is cut first. */
+/* A leftover of an earlier crash may be longer than the new content, so it is truncated first. */
 static int write_new_content(ol_fs *fs, const char *path, const void *data, size_t size,
                              ol_error *error) {
     ol_file *file;
@@ -100,7 +100,7 @@ int ol_fs_replace_file(ol_fs *fs, const char *path, const void *data, size_t siz
     if (status == OL_OK) status = fs->rename(fs, temporary, path, error);
     if (status != OL_OK) {
         /* The first error is the one to report; readers ignore a .tmp that stays, and the next
-         * attempt cuts it. */
+         * attempt truncates it. */
         ol_error ignored;
         (void)fs->remove(fs, temporary, &ignored);
         return status;

@@ -2,12 +2,12 @@
  * disk.
  *
  * There are two implementations. ol_fs_posix is the real one, a shared immutable object.
- * testing/fault_fs is for tests: it counts operations, stops the machine at a chosen one, and
- * writes out a state that the disk could hold then, with unflushed 4 KiB pages kept or lost by a
- * seeded draw.
+ * testing/fault_fs is for tests: it counts operations and stops the machine at a chosen one.  Then
+ * it writes out a state that the disk could hold, in which a seeded draw decides whether each
+ * unflushed 4 KiB page is kept or lost.
  *
- * Many threads can use an ol_fs.  Many threads may read, write and flush an ol_file at once; one of
- * them closes it, last.
+ * Many threads can use an ol_fs.  Many threads may read, write and flush an ol_file at once; one
+ * thread closes it after all these calls.
  *
  * Paths are absolute or relative to the working directory, terminated, and bounded by OL_PATH_MAX.
  * Calls return OL_OK or fill the error, error->path included.
@@ -26,12 +26,12 @@ typedef struct ol_file ol_file;
 typedef enum ol_open_mode {
     OL_OPEN_READ = 0,           /* must exist */
     OL_OPEN_WRITE = 1,          /* read and write, must exist */
-    OL_OPEN_CREATE = 2,         /* read and write, created when missing, kept when there */
+    OL_OPEN_CREATE = 2,         /* read and write, created if missing */
     OL_OPEN_CREATE_NEW = 3,     /* read and write, OL_INVALID when it exists */
 } ol_open_mode;
 
 typedef enum ol_growth {
-    OL_GROW_ALLOCATED = 0,      /* blocks without content; written zeros where there are none */
+    OL_GROW_ALLOCATED = 0,  /* blocks without content; written zeros if these are not supported */
     OL_GROW_WRITTEN = 1,        /* written zeros */
     OL_GROW_IF_CHEAP = 2,       /* blocks without content, or nothing */
 } ol_growth;
@@ -41,57 +41,58 @@ struct ol_fs {
     int (*open)(ol_fs *fs, const char *path, ol_open_mode mode, ol_file **file, ol_error *error);
     void (*close)(ol_file *file);
     int (*size)(ol_file *file, int64_t *size, ol_error *error);
-    /* Reads up to `size` bytes; *got is less only at the end of the file, or when the disk cannot
-     * read the byte that follows: then the call fails with OL_IO, which names that byte, and the
-     * *got bytes before it are there. */
+    /* Reads up to `size` bytes; *got is less only at the end of the file, or before a byte that the
+     * disk cannot read.  In the second case the call fails with OL_IO, the error names that byte,
+     * and the *got bytes before it were read. */
     int (*read)(ol_file *file, int64_t position, void *data, size_t size, size_t *got,
                 ol_error *error);
-    /* Writes all of it.  If that fails, the file is not longer than before, and the error names the
-     * first byte that was not written; without a position none was. */
+    /* Writes all bytes.  After a failure the file is not longer than before, and the error names
+     * the first byte that was not written; if the error has no position, no byte was written. */
     int (*write)(ol_file *file, int64_t position, const void *data, size_t size, ol_error *error);
     int (*truncate)(ol_file *file, int64_t size, ol_error *error);
     /* Makes [from, to) exist as zeros in allocated blocks, so that later stores through a mapping
-     * cannot meet a full disk, and the file grow to at least `to`.  If the zeros are written, a
-     * flush of later stores changes no metadata; blocks without content cost half as much, but
-     * their first flush has to.  With OL_GROW_IF_CHEAP a file system that has no such blocks does
-     * nothing. */
+     * cannot meet a full disk, and the file at least `to` bytes long.  If the zeros are written, a
+     * flush of later stores changes no metadata.  Blocks without content cost half as much, but
+     * their first flush changes metadata.  With OL_GROW_IF_CHEAP the call does nothing on a file
+     * system without such blocks. */
     int (*extend)(ol_file *file, int64_t from, int64_t to, ol_growth growth, ol_error *error);
     /* Allocates the blocks of [0, to) without changing the file's size, so that writes below `to`
      * cannot meet a full disk.  If the file system cannot do that, nothing is allocated.
      * Truncating the file frees the blocks after its end. */
     int (*keep_space)(ol_file *file, int64_t to, ol_error *error);
-    /* fdatasync: data, and the metadata needed to read it */
+    /* Makes the data durable, and the metadata needed to read it (fdatasync). */
     int (*flush)(ol_file *file, ol_error *error);
-    /* As flush, for the stores in [from, to) through `data`, a writable mapping from the file's
+    /* Like flush, for the stores in [from, to) through `data`, a writable mapping from the file's
      * start (msync).  Dirty pages elsewhere stay dirty and writable: a store to a flushed page has
      * to fault first, which is expensive while flushes run. */
     int (*flush_range)(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error);
-    /* Begins to write these stores to the disk and returns; a flush_range that follows has less to
-     * wait for, and reports what fails from now on.  Makes nothing durable.  After a failure the
-     * pages may be lost and count as clean, as after one of flush_range.  NULL if an implementation
-     * gains nothing by it. */
+    /* Begins to write the stores in [from, to) to the disk and returns.  A later flush_range has
+     * less to wait for, and reports what fails from now on.  This call makes nothing durable.
+     * After it fails, as after a failed flush_range, the pages may be lost and count as clean.
+     * NULL if an implementation gains nothing by the call. */
     int (*begin_flush_range)(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error);
-    /* Maps [0, size) of the file for writing, shared, and not for a forked child.  *data stays
-     * valid until unmap, even after the file is closed.  A page that the disk cannot read ends the
-     * process, so the engine reads nothing through a mapping. */
+    /* Maps [0, size) of the file for writing, shared, but not inherited by a forked child.  *data
+     * stays valid until unmap, even after the file is closed.  A page that the disk cannot read
+     * ends the process, so the engine reads nothing through a mapping. */
     int (*map)(ol_file *file, size_t size, void **data, ol_error *error);
     void (*unmap)(ol_fs *fs, void *data, size_t size);
-    /* Sets *keeps to whether a faulted-in page of a mapping can be stored to until it is unmapped,
-     * because the blocks of the file stay in place and are not shared with another file.  False on
-     * copy-on-write and network file systems, and if the kind of file system is unknown. */
+    /* Sets *keeps to whether a faulted-in page of a mapping can be stored to until it is unmapped.
+     * That holds if the blocks of the file stay in place and are not shared with another file.
+     * False on copy-on-write and network file systems, and if the kind of file system is
+     * unknown. */
     int (*keeps_pages)(ol_file *file, bool *keeps, ol_error *error);
     /* Faults in [from, to) of a mapping for writing, without changing a byte, so that the next
      * store there neither waits nor fails.  OL_DISK_FULL or OL_IO: a store would end the process.
      * Kernels before 5.14 cannot report that; on these each page is read first. */
     int (*populate)(ol_file *file, void *data, size_t from, size_t to, ol_error *error);
-    /* Reports stores to a writable mapping.  A crash point of the faulting port (which may return
-     * OL_CRASHED); NULL in the real one, so the hot path pays one test. */
+    /* Reports stores to a writable mapping.  In testing/fault_fs this is a crash point, which may
+     * return OL_CRASHED; in ol_fs_posix the pointer is NULL, so the hot path pays one test. */
     int (*stored)(ol_file *file, int64_t position, size_t size, ol_error *error);
 
     int (*rename)(ol_fs *fs, const char *source, const char *target, ol_error *error);
-    /* a file; OL_NO_SUCH_FILE when missing */
+    /* Removes a file; OL_NO_SUCH_FILE when it is missing. */
     int (*remove)(ol_fs *fs, const char *path, ol_error *error);
-    /* OL_OK when it exists already */
+    /* Makes a directory; OL_OK when it exists already. */
     int (*make_directory)(ol_fs *fs, const char *path, ol_error *error);
     int (*remove_directory)(ol_fs *fs, const char *path, ol_error *error);
     int (*flush_directory)(ol_fs *fs, const char *path, ol_error *error);
@@ -100,8 +101,8 @@ struct ol_fs {
     int (*list)(ol_fs *fs, const char *path, int (*visit)(void *context, const char *name),
                 void *context, ol_error *error);
     int (*exists)(ol_fs *fs, const char *path, bool *exists, ol_error *error);
-    /* The time of the last change of a file's content, in ms since 1970; the second sets it, and
-     * nothing makes that durable. */
+    /* The first call returns the time of the last change of a file's content, in ms since 1970; the
+     * second one sets it, but not durably. */
     int (*modified)(ol_fs *fs, const char *path, int64_t *modified_ms, ol_error *error);
     int (*set_modified)(ol_fs *fs, const char *path, int64_t modified_ms, ol_error *error);
     /* Takes the exclusive lock of a file, which is created when missing (F_OFD_SETLK, which
@@ -110,7 +111,7 @@ struct ol_fs {
     int (*lock)(ol_fs *fs, const char *path, ol_file **file, ol_error *error);
 };
 
-/* The real file system.  Never freed. */
+/* Returns the real file system, which is never freed. */
 ol_fs *ol_fs_posix(void);
 
 /* --------------------------------------------------------- compositions, for any implementation */

@@ -20,10 +20,11 @@
 #include "base/pages.h"
 #include "fs/fs.h"
 
-/* The size of one write of zeros is also that of the folios that the page cache keeps them in,
- * where the file system has large ones.  A store through the mapping dirties a whole folio, and
- * flushing it write-protects all of it: with 1 MiB a fault takes 4.3 us and the flush of 130 KB 320
- * us, with 16 KiB 1.4 us and 155 us; and folios of this size need no fresh memory of the host. */
+/* On file systems with large folios, the page cache keeps the zeros of one write in a folio of the
+ * size of that write.  A store through the mapping dirties a whole folio, and flushing it
+ * write-protects all of it.  With folios of 1 MiB a fault takes 4.3 us and the flush of 130 KB 320
+ * us; with 16 KiB they take 1.4 us and 155 us.  Folios of 16 KiB also need no fresh memory of the
+ * host. */
 enum { ZERO_CHUNK_SIZE = 1 << 14, TRANSFER_SIZE_MAX = 1 << 30 };
 
 struct ol_file {
@@ -80,7 +81,7 @@ static ol_file *new_file(const char *path) {
     return NULL;
 }
 
-/* Memory first: an open that fails has not created the file. */
+/* Allocates memory first, so that an open that fails has not created the file. */
 static int posix_open(ol_fs *fs, const char *path, ol_open_mode mode, ol_file **file,
                       ol_error *error) {
     (void)fs;
@@ -156,7 +157,7 @@ static int posix_read(ol_file *file, int64_t position, void *data, size_t size, 
     return OL_OK;
 }
 
-/* Writes all of it or reports the failure; the file may have grown then. */
+/* Writes all bytes or reports the failure, after which the file may have grown. */
 static int write_fully(ol_file *file, int64_t position, const uint8_t *data, size_t size,
                        ol_error *error) {
     size_t done = 0;
@@ -173,8 +174,8 @@ static int write_fully(ol_file *file, int64_t position, const uint8_t *data, siz
     return OL_OK;
 }
 
-/* After a failed write: cuts off its additions.  If even that fails, the first error is still the
- * one to report. */
+/* Called after a failed write: truncates the file to its former size.  If even that fails, the
+ * first error is still the one to report. */
 static void restore_size(ol_file *file, int64_t size) {
     int result;
     do {
@@ -213,8 +214,8 @@ static int write_zeros(ol_file *file, int64_t from, int64_t to, ol_error *error)
     return status;
 }
 
-/* Allocates blocks without content.  *end is their end: `from` if the file system cannot do it, so
- * that zeros are written instead. */
+/* Allocates blocks without content and sets *end to their end.  If the file system cannot do that,
+ * *end is `from`, and zeros are written instead. */
 static int allocate(ol_file *file, int64_t from, int64_t to, int64_t *end, ol_error *error) {
     int result;
     do {
@@ -263,9 +264,9 @@ static int posix_flush(ol_file *file, ol_error *error) {
     return result == 0 ? OL_OK : ol_fail_errno(error, errno, "fdatasync", file->path);
 }
 
-/* Returns the start of the page that holds `from`.  The kernel write-protects page by page, and
- * each one interrupts the other cores.  Full pages are never stored to again, so they are unmapped
- * together before; their bytes are in the page cache. */
+/* Returns the start of the page that holds `from`.  The kernel write-protects page by page and
+ * interrupts the other cores for each.  Full pages are never stored to again, so they are unmapped
+ * together before the flush; their bytes are in the page cache. */
 static int64_t unmap_full_pages(void *data, int64_t from, int64_t to) {
     int64_t page_size = (int64_t)sysconf(_SC_PAGESIZE);
     OL_ASSERT(from >= 0 && from <= to);
@@ -325,7 +326,7 @@ typedef struct xfs_geometry {
 #define XFS_GEOMETRY _IOR('X', 100, xfs_geometry)
 #define XFS_GEOMETRY_REFLINK ((uint32_t)1 << 20)
 
-/* Files of XFS can share blocks, and a store to a shared one needs new ones. */
+/* Files of XFS can share blocks, and a store to a shared block needs a new one. */
 static bool has_shared_blocks(const ol_file *file) {
     xfs_geometry geometry = {0};
     return ioctl(file->descriptor, XFS_GEOMETRY, &geometry) != 0 ||
@@ -354,8 +355,8 @@ static int posix_keeps_pages(ol_file *file, bool *keeps, ol_error *error) {
     }
 }
 
-/* Checks that [from, to) exists: a file that another process cut short has no pages after its end,
- * and the byte at `from` may lie on a page that the disk cannot read. */
+/* Checks that [from, to) exists: a file that another process truncated has no pages after its end,
+ * and the byte at `from` may be on a page that the disk cannot read. */
 static int check_pages(ol_file *file, size_t from, size_t to, ol_error *error) {
     int64_t size = 0;
     size_t got = 0;
@@ -528,8 +529,8 @@ static int posix_set_modified(ol_fs *fs, const char *path, int64_t modified_ms, 
 
 /* A lock of the open file description conflicts with every other open, also of this process, so no
  * registry of held paths is needed. */
-/* The system knows the holder of a process's lock, as a broker's is, but not of an open file's
- * lock, as ours is. */
+/* The system knows the holder of a lock that belongs to a process, such as a broker's, but not of
+ * one that belongs to an open file, such as ours. */
 static int report_holder(int descriptor, ol_error *error) {
     struct flock held = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0};
     if (fcntl(descriptor, F_OFD_GETLK, &held) == 0 && held.l_type != F_UNLCK && held.l_pid > 0) {

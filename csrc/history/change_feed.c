@@ -15,11 +15,11 @@ typedef struct pass {
     ol_batch_walk walk;
     int64_t until;              /* W when the pass began */
     int64_t passed_over;        /* damage that the walk has met, and that was reported */
-    int64_t reported_from;      /* changes below were given */
-    int64_t back_from;          /* the pass follows transactions from here on; at or below the
-                                   offset above */
+    int64_t reported_from;      /* changes below it were returned */
+    int64_t back_from;  /* the pass follows transactions from here on; at or below reported_from */
     bool has_batch;             /* the walk has given one */
-    bool begins_at_segment;     /* the walk began with a segment, and found the place by itself */
+    bool begins_at_segment;     /* the walk began at the start of a segment and found the offset by
+                                   itself */
 } pass;
 
 int ol_change_feed_create(ol_change_feed *feed, int32_t log_partition, const ol_slice *groups,
@@ -62,7 +62,7 @@ int ol_change_feed_start(ol_change_feed *feed, int64_t offset, int32_t epoch, in
     feed->known_from = offset;
     feed->known_below = known_below;
     feed->gap = (ol_change_gap){0};
-    /* Taken before the log is read, so that later cuts are noticed. */
+    /* Taken before the log is read, so that later truncations are noticed. */
     feed->cuts = ol_log_cuts(log);
     return ol_log_open_since(log, offset, &feed->scanned_from, error);
 }
@@ -144,8 +144,8 @@ static void move_on(ol_change_feed *feed, int64_t offset, int32_t epoch) {
     feed->epoch = epoch;
 }
 
-/* Gives the values that the feed's marker installs, in their log order.  OL_OK: the block is full
- * before the last; OL_END: all were given. */
+/* Returns the values that the feed's marker installs, in their log order.  OL_OK: the block is full
+ * before the last one; OL_END: all were returned. */
 static int install(pass *work, ol_error *error) {
     ol_change_feed *feed = work->feed;
     ol_table_row row;
@@ -169,7 +169,7 @@ static int install(pass *work, ol_error *error) {
         place marker = {feed->marker_offset, feed->marker_timestamp, feed->marker_epoch};
         int status = put_row(work, &key, &value, row.value.log_offset, marker, error);
         if (status == OL_LIMIT && work->block->count > 0) {
-            /* The block has no room for these bytes: the row becomes the first of the next one. */
+            /* These bytes do not fit the block: the row becomes the first of the next one. */
             feed->installed = before;
             return OL_OK;
         }
@@ -265,8 +265,8 @@ static int give_record(pass *work, const ol_batch *batch, const ol_record *recor
     return give_position(work, batch, record, &key, error);
 }
 
-/* Gives the records at and above `from`: OL_END after the last, OL_OK where the block is full or a
- * gap was met before. */
+/* Returns the records at and above `from`.  OL_END: all were returned; OL_OK: the block was full,
+ * or a gap was met before. */
 static int give_records(pass *work, const ol_batch *batch, ol_records *records, int64_t from,
                         ol_error *error) {
     ol_change_feed *feed = work->feed;
@@ -276,7 +276,7 @@ static int give_records(pass *work, const ol_batch *batch, ol_records *records, 
         if (record.offset < from) continue;
         if (is_full(work)) return OL_OK;
         status = give_record(work, batch, &record, error);
-        /* The block has no room for these bytes: the record becomes the first of the next one. */
+        /* These bytes do not fit the block: the record becomes the first of the next one. */
         if (status == OL_LIMIT && work->block->count > 0) return OL_OK;
         if (status != OL_END) return status;
         move_on(feed, record.offset + 1, batch->leader_epoch);
@@ -316,14 +316,15 @@ static int check_records(const ol_batch *batch, ol_records walk, missing *found,
     return OL_OK;
 }
 
-/* A walk that begins in the middle of a segment finds its place by the headers before it.  Where
- * one of them is damaged, it may not see what a walk from the beginning sees. */
+/* A walk that begins in the middle of a segment finds its offset by the headers before it.  If one
+ * of these is damaged, the walk may miss what a walk from the beginning of the segment sees. */
 static bool may_have_missed(const pass *work) {
     return !work->has_batch && !work->begins_at_segment;
 }
 
-/* Returns whether the first batch at or above `start` shows that the walk's place may be wrong:
- * bytes were skipped on the way to it, or it begins above `start` and no gap is known there. */
+/* Returns whether the walk may have begun at a wrong position.  The first batch at or above `start`
+ * shows that: bytes were skipped before it, or it begins above `start` although no gap is known
+ * there. */
 static bool is_astray(const pass *work, const ol_batch *batch, int64_t start) {
     const ol_change_feed *feed = work->feed;
     if (!may_have_missed(work)) return false;
@@ -334,9 +335,9 @@ static bool is_astray(const pass *work, const ol_batch *batch, int64_t start) {
     return start < feed->known_from || batch->base_offset > feed->known_below;
 }
 
-/* Something is missing of what may belong to transactions that were open at the feed's offset, and
- * takes effect above it.  The pass begins again after each such gap: the second one stands for all
- * that is left up to the offset. */
+/* Called when records are missing that may belong to transactions that were open at the feed's
+ * offset and take effect above it.  The pass begins again after each such gap; the second gap
+ * covers everything that is left up to the offset. */
 static bool meet_missing_below(ol_change_feed *feed, int64_t from, int64_t below, bool is_damage) {
     bool is_first = feed->known_from >= feed->offset;
     if (!is_first && below < feed->offset) below = feed->offset;
@@ -347,7 +348,8 @@ static bool meet_missing_below(ol_change_feed *feed, int64_t from, int64_t below
     return true;
 }
 
-/* Sets the gap of what is missing, unless its owner knows of it; below the pass nothing matters. */
+/* Sets the gap to the missing offsets, unless the owner knows of them; offsets below the pass do
+ * not matter. */
 static bool meet_missing(pass *work, const missing *found, bool is_damage) {
     ol_change_feed *feed = work->feed;
     int64_t lowest = feed->offset > work->reported_from ? feed->offset : work->back_from;
@@ -410,9 +412,9 @@ static bool meet_damage(pass *work, int64_t from, int64_t below) {
     return is_new;
 }
 
-/* Returns what is at and above `start`.  Something is missing from `from` on, which is below
- * `start` if the log begins above it.  OL_OK: the block is full, or there is a gap; OL_END: W is
- * reached; OL_OUT_OF_RANGE with may_have_missed: the walk has not found its beginning. */
+/* Returns the changes at and above `start`.  `from` is where offsets may begin to be missing; it is
+ * below `start` if the log begins above it.  OL_OK: the block is full, or there is a gap; OL_END: W
+ * is reached; OL_OUT_OF_RANGE with may_have_missed: the walk has not found its beginning. */
 static int give_batches(pass *work, int64_t from, int64_t start, ol_error *error) {
     ol_change_feed *feed = work->feed;
     ol_batch batch;
@@ -433,7 +435,7 @@ static int give_batches(pass *work, int64_t from, int64_t start, ol_error *error
     if (status != OL_END) return status;
     if (start < work->until && may_have_missed(work)) return OL_OUT_OF_RANGE;
     if (meet_damage(work, expected, work->until)) return OL_OK;
-    /* The log may have nothing up to W: it begins there, or its end was cleaned away. */
+    /* The log may have nothing up to W, because it begins there or its end was cleaned away. */
     missing found = {.expected = expected, .from = INT64_MAX};
     expect(&found, work->until, work->until);
     bool is_new = meet_missing(work, &found, false);
@@ -450,7 +452,7 @@ static int walk_from(pass *work, int64_t begin, int64_t from, int64_t start, ol_
     return status;
 }
 
-/* The base of the segment that holds an offset; the offset itself where none does. */
+/* Returns the base of the segment that holds an offset, or the offset itself if none does. */
 static int64_t segment_base_of(const ol_log *log, int64_t offset) {
     ol_log_segment_info info;
     int64_t base = offset;
@@ -489,8 +491,8 @@ int ol_change_feed_read(ol_change_feed *feed, ol_record_block *block, ol_error *
     feed->gap = (ol_change_gap){0};
     if (feed->is_installing) {
         int status = go_on_installing(&work, error);
-        /* The owner handles a transaction as a whole: if another one were begun here, it would have
-         * to be handled with it, and so on up to W. */
+        /* The owner handles a transaction as a whole.  If another transaction were begun here, the
+         * owner would have to handle both together, and so on up to W. */
         return status == OL_END ? OL_OK : status;
     }
     ol_partition_positions(feed->partition, &positions);

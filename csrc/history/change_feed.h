@@ -1,22 +1,22 @@
 /* history/change_feed: the changes of the positions of a partition, in the order of its log.
  *
- * A feed reads the log below W from an offset on, at any replica that has it, whatever its role:
- * values and tombstones at their own offsets, and the values that a transaction committed at the
- * offset of its COMMIT marker.  Which values a marker installs is decided by state/pending, as in
- * every load (docs/format/loading.md §6.4).
+ * A feed reads the log below W, from an offset on, at any replica that has the log, whatever the
+ * replica's role.  It returns values and tombstones at their own offsets, and the values of a
+ * transaction at the offset of its COMMIT marker.  Which values a marker installs is decided by
+ * state/pending, as in every load (docs/format/loading.md §6.4).
  *
  * Nothing is left out silently.  Log offsets that the log lacks (it was cleaned, or begins above
- * them), and batches and records that cannot be read, form a gap, which a read reports before it
- * continues after it.  The same holds for offsets below the start of a feed, down to where the
- * oldest transaction that was open there began: without them the values of that transaction may be
- * incomplete.
+ * them), and batches and records that cannot be read, form a *gap*.  A read reports a gap before it
+ * continues after it.  Gaps below the start of a feed are reported, too, because they may make the
+ * values of a transaction that was open at the start incomplete.  That applies down to where the
+ * oldest such transaction began.
  *
  * Between reads a feed holds copies only, nothing of the log: the partition may be cleaned,
  * truncated and closed.  After a truncation (ol_change_feed_is_current) the owner starts it again.
  *
  * Ownership: the feed owns its memory; the groups and the partition stay the caller's.  Threads:
- * one uses a feed; commits, cleaning and other feeds go on beside it.  No lock is held while the
- * disk is read.
+ * one thread uses a feed; commits, cleaning and other feeds continue meanwhile.  No lock is held
+ * while the disk is read.
  */
 #ifndef OL_HISTORY_CHANGE_FEED_H
 #define OL_HISTORY_CHANGE_FEED_H
@@ -46,10 +46,10 @@ typedef struct ol_change_feed {
     int64_t known_below;
     ol_change_gap gap;
     uint64_t cuts;              /* of the log when the feed was started */
-    int64_t scanned_from;       /* where the oldest transaction began that was open at the start */
-    ol_state state;             /* values of transactions that may be open, and what came after */
+    int64_t scanned_from;       /* where the oldest transaction that was open at the start began */
+    ol_state state;             /* values of transactions that may be open, and later records */
     bool has_state;
-    /* The COMMIT marker whose values are being given, and the cursor into them. */
+    /* The COMMIT marker whose values are being returned, and the cursor into them. */
     bool is_installing;
     size_t installed;
     int64_t marker_producer_id;
@@ -58,30 +58,30 @@ typedef struct ol_change_feed {
     int32_t marker_epoch;
 } ol_change_feed;
 
-/* Prepares a feed of all groups (NULL), or of these.  OL_NO_MEMORY: nothing to free. */
+/* Prepares a feed of the given groups (NULL: all groups).  OL_NO_MEMORY: nothing to free. */
 int ol_change_feed_create(ol_change_feed *feed, int32_t log_partition, const ol_slice *groups,
                           size_t group_count, ol_error *error) OL_NODISCARD;
 void ol_change_feed_free(ol_change_feed *feed);     /* zeroed memory is fine */
 
-/* Continues at a log offset, after a record of a leader epoch; the owner knows of a gap from there
- * to `known_below`.  Reads the log from the beginning of the oldest transaction that was open
- * there.  Fails with OL_IO, OL_NO_MEMORY, OL_OUT_OF_RANGE (truncated meanwhile); the feed must then
- * be started again. */
+/* Starts the feed at log offset `offset`; `epoch` is the leader epoch of the record before it.  The
+ * owner already knows of a gap from `offset` to `known_below`.  Reads the log from where the oldest
+ * transaction that was open at `offset` began.  Fails with OL_IO, OL_NO_MEMORY, OL_OUT_OF_RANGE
+ * (truncated meanwhile); the feed must then be started again. */
 int ol_change_feed_start(ol_change_feed *feed, int64_t offset, int32_t epoch, int64_t known_below,
                          ol_error *error) OL_NODISCARD;
 
 /* Adds rows to `block` until it is full (OL_OK), a gap is met (OL_OK, feed->gap is set; the rows
- * come before it) or W is reached (OL_END).  While feed->is_installing is true, only part of the
- * rows of one marker was returned, and feed->offset does not cover them yet; the read that returns
- * the last of them ends there (OL_OK).  A gap is known from then on; the owner may extend it, by a
- * greater feed->known_below.
+ * come before it) or W is reached (OL_END).  If feed->is_installing is true afterwards, only a part
+ * of one marker's rows was returned, and feed->offset does not cover them yet.  The read that
+ * returns the last of these rows ends after them (OL_OK).  A reported gap counts as known; the
+ * owner may extend it by raising feed->known_below.
  *
  * After a failure (OL_IO, OL_NO_MEMORY, OL_OUT_OF_RANGE, OL_LIMIT) the block may hold rows that
  * feed->offset does not cover: the owner drops them and starts again at its last offset. */
 int ol_change_feed_read(ol_change_feed *feed, ol_record_block *block,
                         ol_error *error) OL_NODISCARD;
 
-/* Returns whether no bytes were cut off the log since the feed was started. */
+/* Returns false if the log was truncated since the feed was started. */
 bool ol_change_feed_is_current(const ol_change_feed *feed);
 
 #endif

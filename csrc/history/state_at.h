@@ -2,8 +2,8 @@
  * (docs/architecture.md §2.1).
  *
  * A past is the state of the records below a log offset, its `cut`; a transaction counts if its
- * marker lies below the cut.  One walk makes several pasts.  A past holds only the positions that
- * the filter asks for.
+ * marker is below the cut.  One walk makes several pasts.  A past holds only the positions that the
+ * filter asks for.
  *
  * A past belongs to the caller: plain memory, no lock.  Calls that take a partition fail as
  * ol_timeline_walk does, or with OL_NO_MEMORY. */
@@ -26,32 +26,32 @@ typedef struct ol_state_at_tombstones {
 } ol_state_at_tombstones;
 
 /* Fills the states of pasts[0, count), whose cuts are set, in one walk.  The caller destroys all of
- * them (ol_state_destroy), also after a failure.  `tombstones` may be NULL; it gets those below the
- * cut of pasts[0]. */
+ * them (ol_state_destroy), also after a failure.  `tombstones` may be NULL; it receives those below
+ * the cut of pasts[0]. */
 int ol_state_at_make(ol_partition *partition, const ol_timeline_filter *filter, ol_state_at *pasts,
                      size_t count, const ol_state_at_tombstones *tombstones,
                      ol_timeline_facts *facts, ol_error *error) OL_NODISCARD;
 
-/* Adds the place of every position that a tombstone of [0, until), written at or after `since_ms`,
- * deletes. */
+/* Adds the ol_timeline_place of every position that is deleted by a tombstone of [0, until) written
+ * at or after `since_ms`. */
 int ol_state_at_find_tombstones(ol_partition *partition, const ol_timeline_filter *filter,
                                 int64_t until, int64_t since_ms, ol_int64_map *places,
                                 ol_timeline_facts *facts, ol_error *error) OL_NODISCARD;
 
-/* Gets a position that differs between two states.  `before` or `after` is NULL where that state
- * does not have it. */
+/* Receives each position that differs between two states.  `before` or `after` is NULL if that
+ * state does not have the position. */
 typedef struct ol_state_at_changes {
     int (*report)(void *context, const ol_table_row *before, const ol_table_row *after,
                   ol_error *error);
     void *context;
 } ol_state_at_changes;
 
-/* Whether two values are the same position: the times of commit and expiry do not count, topic ids
- * only where both have one. */
+/* Returns whether two values are equal apart from their times of commit and expiry.  Topic ids are
+ * compared only if both values have one. */
 bool ol_state_at_is_same(const ol_position_value *a, const ol_position_value *b);
 
-/* Reports every position that is not the same in both, in unspecified order.  A failure of
- * `changes` ends it. */
+/* Reports every position that differs between the two states, in unspecified order.  A failure of
+ * `changes` ends the call. */
 int ol_state_at_compare(const ol_state *before, const ol_state *after,
                         const ol_state_at_changes *changes, ol_error *error) OL_NODISCARD;
 

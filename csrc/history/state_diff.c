@@ -1,4 +1,4 @@
-/* Compares two states key by key, in one call or while commits go on. */
+/* Compares two states key by key, in one call or while commits continue. */
 #include "history/state_diff.h"
 
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static ol_compared of_record(const ol_group_record *record) {
     };
 }
 
-/* A key in a state; borrows from the state. */
+/* Looks a key up in a state; the result borrows from the state. */
 static ol_compared look_up(const ol_state *state, const ol_difference *key, name_cache *cache) {
     ol_compared found = {0};
     ol_group_record record;
@@ -224,7 +224,7 @@ static void set_position(ol_difference *key, unsigned kind, int64_t producer_id,
     *side = (ol_compared){.is_there = true, .value = row->value};
 }
 
-/* The next key and its side, both borrowed. */
+/* Returns the next key and its side, both borrowed. */
 static bool next_key(const ol_state *state, key_walk *walk, ol_difference *key, ol_compared *side) {
     ol_table_row row;
     ol_group_record record;
@@ -310,7 +310,8 @@ static int consider_live(live_comparison *work, ol_difference *at, const ol_comp
     return at->right.is_there ? OL_OK : add(work->found, at, error);
 }
 
-/* Positions group by group, since only that walk can go on after the table has changed. */
+/* Compares positions group by group, because only that walk can continue after the table has
+ * changed. */
 static int compare_live_groups(live_comparison *work, const ol_state *live, ol_table_cursor *groups,
                                bool *more, ol_error *error) {
     int status = OL_OK;
@@ -333,8 +334,8 @@ static int compare_live_groups(live_comparison *work, const ol_state *live, ol_t
     return status;
 }
 
-/* Group records.  A record keeps its number as long as it exists, so the walk skips none when
- * others come and go between two holds. */
+/* Compares group records.  A record keeps its number as long as it exists, so the walk skips none
+ * when others are added and removed between two holds of the lock. */
 static int compare_live_records(live_comparison *work, const ol_state *live, size_t *records,
                                 bool *more, ol_error *error) {
     ol_group_record record;
@@ -352,8 +353,8 @@ static int compare_live_records(live_comparison *work, const ol_state *live, siz
     return status;
 }
 
-/* Takes the writer lock, so that the state, the positions and the end of the log stand still;
- * readers of the state go on.  After a failure the lock is not held. */
+/* Takes the writer lock, so that the state, the positions and the log end do not change; reads of
+ * the state continue.  After a failure the lock is not held. */
 static int freeze(ol_partition *live, const ol_state **state, ol_log_view **view, ol_error *error) {
     if (view != NULL) *view = NULL;
     ol_partition_view ignored;
@@ -376,8 +377,8 @@ static int64_t thaw(ol_partition *live) {
     return positions.applied;
 }
 
-/* The places of pending values move when a transaction begins or ends, so commits wait for the
- * whole walk, as for a digest. */
+/* Pending values move when a transaction begins or ends, so commits wait for the whole walk, as for
+ * a digest. */
 static int compare_live_pending(live_comparison *work, ol_error *error) {
     const ol_state *live;
     ol_pending_cursor cursor = {0};
@@ -408,7 +409,7 @@ int ol_state_diff_live(ol_partition *live, const ol_state *replayed, int64_t cut
             const ol_state *state;
             status = ol_partition_lock_state(live, &state, error);
             if (status != OL_OK) break;
-            /* A string may have been released, and another one may lie at its address. */
+            /* A string may have been released, and another one may now be at its address. */
             work.live_names.is_filled = work.replayed_names.is_filled = false;
             if (step == 0) status = compare_replayed(&work, state, &replayed_walk, &more, error);
             if (step == 1) status = compare_live_groups(&work, state, &groups, &more, error);

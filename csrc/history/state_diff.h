@@ -5,7 +5,7 @@
  * differ; `physical` compares log offsets, too, and the timestamps of group records.
  *
  * Two states of the caller are compared in one call.  A live partition is compared with a replay of
- * its log while commits go on, in three steps:
+ * its log while commits continue, in three steps:
  *
  *   1. ol_state_diff_live finds keys that may differ.  It locks the table for some hundred keys
  *      at a time; commits wait while it walks the pending values.
@@ -63,10 +63,11 @@ void ol_differences_free(ol_differences *differences);
 int ol_state_diff(const ol_state *left, const ol_state *right, bool physical, ol_differences *found,
                   ol_error *error) OL_NODISCARD;
 
-/* The digest of a live state, and the log offset below which it has everything.  `view` may be
- * NULL; else it gets the log's segments of that moment, which the caller replays up to there and
- * closes, or NULL for a log that is read-only.  Commits wait meanwhile, reads of the state do not.
- * Fails as ol_partition_lock_state and ol_log_view_open do. */
+/* Computes the digest of a live state, and sets *applied to the log offset below which the state
+ * has everything.  `view` may be NULL.  Otherwise *view is set to the log's segments of that
+ * moment, which the caller replays up to *applied and closes; for a read-only log it is set to
+ * NULL.  Commits wait during the call; reads of the state do not.  Fails as ol_partition_lock_state
+ * and ol_log_view_open do. */
 int ol_state_diff_cut(ol_partition *live, bool physical, ol_digest *digest, int64_t *applied,
                       ol_log_view **view, ol_error *error) OL_NODISCARD;
 

@@ -34,11 +34,11 @@ static void expect(timeline *work, int64_t base) {
     if (work->expected >= 0 && base > work->expected) add_missing(work, work->expected, base);
 }
 
-/* The header of magic 2 shows whether offsets are missing; which ones is not worth a walk over the
- * records. */
+/* The header of magic 2 shows whether offsets are missing.  To find out which ones is not worth a
+ * walk over the records. */
 static void count_header(timeline *work, const ol_batch *batch) {
     expect(work, batch->base_offset);
-    /* In a batch that begins below `from` the missing ones may lie below `from`, too. */
+    /* In a batch that begins below `from`, the missing offsets may be below `from`, too. */
     bool is_thinned = batch->base_offset >= work->from &&
                       batch->record_count <= batch->last_offset - batch->base_offset;
     if (is_thinned) add_missing(work, batch->base_offset, batch->last_offset + 1);
@@ -71,8 +71,8 @@ static bool matches(const ol_timeline_filter *filter, const ol_key *key) {
     return filter->places == NULL || ol_int64_map_get(filter->places, ol_timeline_place(key)) != 0;
 }
 
-/* Checks the structure of all records (OL_CORRUPT), and counts those that may match; leaves
- * `records` at its beginning. */
+/* Checks the structure of all records (OL_CORRUPT), and counts those that may match; does not move
+ * `records`. */
 static int check_structure(timeline *work, const ol_batch *batch, const ol_records *records,
                            size_t *matching, ol_error *error) {
     ol_records walk = *records;     /* the same bytes, a cursor of its own */

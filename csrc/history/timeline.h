@@ -45,7 +45,7 @@ typedef struct ol_timeline_facts {
     int64_t refused;            /* records of the filter that cannot be decoded, as in a load */
 } ol_timeline_facts;
 
-/* A number for (group, topic, partition).  Two positions almost never share one. */
+/* Returns a number for (group, topic, partition).  Two positions almost never share one. */
 uint64_t ol_timeline_place(const ol_key *key);
 
 /* Walks the records of [from, until).  A `from` below the log's start means that start, and missing

@@ -1,5 +1,5 @@
-/* The hot path: a reservation and a publication of a plain batch are some comparisons and stores;
- * one branch each leads to every other case. */
+/* The hot path: reserving and publishing a plain batch each take a few comparisons and stores, and
+ * one branch that leads to every other case. */
 #include <string.h>
 #include <time.h>
 
@@ -16,8 +16,8 @@ static int64_t now_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Whether Kafka would start a new segment for this batch (docs/format/directory.md §1.10); `ends`
- * are kept after it. */
+/* Returns whether Kafka would start a new segment for this batch (docs/format/directory.md §1.10);
+ * space for `ends` is kept after it. */
 static bool must_roll(const ol_log *log, size_t size, int64_t last_offset, int64_t max_timestamp,
                       size_t ends) {
     const ol_segment *active = log->tail.active;
@@ -32,9 +32,9 @@ static bool must_roll(const ol_log *log, size_t size, int64_t last_offset, int64
     return max_timestamp > log->tail.timestamp_limit;
 }
 
-/* Before the map of producers grows, those that are too old are removed.  If few are removed, the
- * map grows all the same, so that the next check, which visits all producers, comes only after that
- * many new ones. */
+/* Before the map of producers grows, producers that are too old are removed.  If only few are
+ * removed, the map grows all the same, so that the next check, which visits all producers, comes
+ * only after many new ones. */
 static int make_room_for_producer(ol_log *log, ol_error *error) {
     ol_producers *producers = &log->producers.map;
     size_t wanted = 1;
@@ -59,7 +59,7 @@ static int check_batch_size(const ol_log *log, int64_t base_offset, size_t size,
                    size, (long long)log->config.segment_bytes, (long long)ol_log_kept_bytes(log));
 }
 
-/* Room for the state that publishing will record, so that publishing cannot fail. */
+/* Reserves memory for the state that publishing will record, so that publishing cannot fail. */
 static int make_room(ol_log *log, ol_error *error) {
     int status = make_room_for_producer(log, error);
     if (status != OL_OK) return status;
@@ -78,9 +78,9 @@ static void take_place(ol_log *log, size_t size, uint8_t **start) {
 
 enum { CHECKED_BYTES = 64 << 10 };
 
-/* A file that another process cut under the mapping must not end this process.  A batch with the
- * same timestamp (usually the same millisecond) within the next bytes is not checked again, so that
- * a commit per message pays nothing; a cut in between is not noticed. */
+/* If another process truncates the file under the mapping, this process must not die.  A batch with
+ * the same timestamp (usually the same millisecond) within the next CHECKED_BYTES is not checked
+ * again, so that frequent small commits pay nothing; a truncation in between is not noticed. */
 static OL_NOINLINE int check_file(ol_log *log, int64_t end, int64_t max_timestamp,
                                   ol_error *error) {
     int status = ol_segment_check_mapping(log->tail.active, error);
@@ -201,8 +201,8 @@ bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delt
            end <= atomic_load_explicit(&log->tail.active->populated, memory_order_acquire);
 }
 
-/* Producer state, transaction index and epochs; and the cases in which the next reservation checks
- * more. */
+/* Updates producer state, transaction index and epochs, and notes the cases in which the next
+ * reservation must check more. */
 static OL_NOINLINE void publish_rest(ol_log *log, int64_t base_offset, int64_t producer_id,
                                      int32_t leader_epoch, size_t size) {
     ol_error ignored;
@@ -231,13 +231,13 @@ static OL_NOINLINE void publish_rest(ol_log *log, int64_t base_offset, int64_t p
                                              &change.transaction, &ignored);
         pthread_mutex_unlock(&log->tail.active->lock);
     }
-    /* The bytes are in the log, so they count; but with a transaction index that misses an abort
-     * the directory must not be closed as clean, and opening it again rebuilds the index. */
+    /* The bytes are in the log, so they count; but with an abort missing from the transaction
+     * index, the directory must not be closed as clean.  Opening it again rebuilds the index. */
     if (status != OL_OK) ol_log_set_failed(log);
 }
 
-/* A bound was taken for the header: it counts as written when this batch carries it.  A bound taken
- * for a batch that could not be appended is not in the next one, which may be a marker without the
+/* A bound was taken for the header: it counts as written only if this batch carries it.  If the
+ * batch for which it was taken could not be appended, this one may be a marker without the
  * header. */
 static OL_NOINLINE void settle_note(ol_log *log, size_t size) {
     ol_batch batch;
@@ -248,7 +248,8 @@ static OL_NOINLINE void settle_note(ol_log *log, size_t size) {
     if (note >= 0) log->note.written = note;
 }
 
-/* The bytes are in the file before the log end moves over them; after a failure they are not. */
+/* Makes sure that the bytes are in the file before the log end moves past them; after a failure
+ * they are not in it. */
 static OL_NOINLINE int reach_file(ol_log *log, ol_segment *active, int64_t position, size_t size,
                                   ol_error *error) {
     int status = ol_segment_write(active, position, size, error);
@@ -289,8 +290,8 @@ int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int
     log->tail.reserved_size = -1;
     log->tail.size = position + (int64_t)size;
     log->tail.next_offset = last_offset + 1;
-    /* The place of the next batch: its cache lines are here by the time it comes, however many
-     * partitions take turns. */
+    /* Prefetches the position of the next batch, so that its cache lines are here when it comes,
+     * however many partitions take turns. */
     for (int line = 0; line < NEXT_BATCH_LINES; line++) {
         __builtin_prefetch(log->tail.data + log->tail.size + 64 * line, 1);
     }
@@ -336,7 +337,7 @@ static int check_batches(const ol_log *log, const uint8_t *data, size_t size, ap
     return OL_OK;
 }
 
-/* Space in the log, and for the entries of its markers in the transaction index. */
+/* Reserves space in the log, and for the entries of the markers in the transaction index. */
 static int reserve_for_append(ol_log *log, size_t size, const append_needs *needs,
                               ol_error *error) {
     int status = ol_log_reserve_space(log, (int64_t)size, needs->largest, error);
@@ -350,7 +351,7 @@ static int append_batch(ol_log *log, const ol_batch *batch, ol_error *error) {
     uint8_t *start = NULL;
     int status = ol_log_reserve_at(log, batch->base_offset, batch->size, batch->last_offset,
                                    batch->max_timestamp, &start, error);
-    /* It may have been rolled meanwhile. */
+    /* The active segment may have changed by a roll meanwhile. */
     if (status == OL_OK && ol_batch_is_control(batch)) {
         status = ol_log_keep_entries(log, ol_log_kept_ends(log) + 1, error);
     }

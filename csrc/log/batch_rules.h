@@ -1,12 +1,13 @@
 /* log/batch_rules: the rules for the offsets of a batch, and the choice between damage and tail.
  *
- * No CRC covers the base offset: it begins after it, so that a broker can assign it.  Every walk
- * over a log therefore compares the offsets with those before, with the end of the segment, and
- * with the batch that follows.  A load and a walk apply all rules.  Recovery has no segment limit
- * and no successor yet: it compares segments afterwards.  The cleaner reads closed segments that a
- * load has accepted, so a batch that is not in bounds quarantines its segment without a verdict.
- * An append to a follower knows no segment (ol_batch_check_follows).  A scan of records and a
- * replay may read files that a writer or a cleaner is changing (ol_file_scan_judge).
+ * No CRC covers the base offset, so that a broker can assign it to a finished batch.  Every walk
+ * over a log therefore compares the offsets of a batch with those of the batch before, with the end
+ * of the segment, and with the batch that follows.  A load and a walk apply all rules.  Recovery
+ * has no segment limit and no successor yet: it compares segments afterwards.  The cleaner reads
+ * closed segments that a load has accepted, so a batch that is not in bounds quarantines its
+ * segment without a verdict.  An append to a follower knows no segment (ol_batch_check_follows).  A
+ * scan of records and a replay may read files that a writer or a cleaner is changing
+ * (ol_file_scan_judge).
  *
  * Pure functions: nothing is owned, no lock is taken.
  */
@@ -18,13 +19,13 @@
 
 /* ------------------------------------------------------------ the offsets of one batch */
 
-/* Where the next batch of a segment may lie. */
+/* The offsets that the next batch of a segment may have. */
 typedef struct ol_batch_bounds {
     int64_t next_offset;        /* where the batch before it ended, or where reading began */
     int64_t offset_max;         /* the greatest offset that `limit` and the segment allow */
     int64_t limit;              /* base of the next segment, or the log end; INT64_MAX: not known */
     int64_t segment_base;
-    bool has_previous;          /* false: the first batch, which may begin below the place where
+    bool has_previous;          /* false: the first batch, which may begin below the offset where
                                    reading begins */
 } ol_batch_bounds;
 
@@ -38,8 +39,8 @@ typedef enum ol_offsets_verdict {
                                    it */
 } ol_offsets_verdict;
 
-/* The greatest offset of a segment: relative to its base it fits an int32, and an offset follows
- * it. */
+/* Returns the greatest offset that a segment can hold: relative to the base it fits an int32, and
+ * it has a next offset. */
 static inline int64_t ol_segment_offset_max(int64_t segment_base) {
     return segment_base >= INT64_MAX - INT32_MAX ? INT64_MAX - 1 : segment_base + INT32_MAX;
 }
@@ -59,16 +60,17 @@ static inline void ol_batch_bounds_advance(ol_batch_bounds *bounds, const ol_bat
     bounds->has_previous = true;
 }
 
-/* The test of a hot path: every rule but that of the successor.  A batch that fails it needs a
- * verdict. */
+/* A cheap test for hot paths: returns whether a batch keeps every rule except that of the
+ * successor.  A batch that fails needs ol_batch_judge_offsets. */
 static inline bool ol_batch_is_in_bounds(const ol_batch_bounds *bounds, const ol_batch *batch) {
     return batch->base_offset >= bounds->next_offset && batch->last_offset <= bounds->offset_max;
 }
 
-/* Whether the batch that follows begins below the end of this one and fits those before: then the
- * base offset of this one is wrong.  Only after a gap, which the other batch would fill.  `end` is
- * the end of the bytes that can be read.  Messages of magic 0 and 1 prove nothing: their base
- * offset may be that of the last of a set. */
+/* Returns whether the batch that follows shows that the base offset of this one is wrong: it begins
+ * below the end of this one and fits after the batches before.  That is possible only if there is a
+ * gap before this batch, which the following one would fill.  `end` is the end of the bytes that
+ * can be read.  Messages of magic 0 and 1 prove nothing: their base offset may be that of the last
+ * message of a set. */
 static inline bool ol_batch_passes_successor(const ol_batch_bounds *bounds, const ol_batch *batch,
                                              const uint8_t *end) {
     if (OL_LIKELY(batch->base_offset <= bounds->next_offset) || batch->magic != 2) return false;
@@ -78,12 +80,12 @@ static inline bool ol_batch_passes_successor(const ol_batch_bounds *bounds, cons
     return successor >= bounds->next_offset && successor <= batch->last_offset;
 }
 
-/* The verdict on a batch with a right CRC.  `end`: the end of the bytes that can be read; pass the
- * end of the batch to ignore the one that follows. */
+/* Judges the offsets of a batch with a right CRC.  `end`: the end of the bytes that can be read;
+ * pass the end of the batch to ignore the one that follows. */
 ol_offsets_verdict ol_batch_judge_offsets(const ol_batch_bounds *bounds, const ol_batch *batch,
                                           const uint8_t *end);
 
-/* OL_OK when they fit, else OL_CORRUPT with the reason. */
+/* Returns OL_OK when the offsets fit, else OL_CORRUPT with the reason. */
 int ol_batch_refuse_offsets(const ol_batch_bounds *bounds, const ol_batch *batch,
                             ol_offsets_verdict verdict, ol_error *error) OL_NODISCARD;
 
@@ -94,25 +96,23 @@ int ol_batch_check_follows(const ol_batch *batch, int64_t next_offset,
 
 /* ------------------------------------------------------------ damage or tail */
 
-/* Where bad bytes lie among the offsets. */
+/* The log offsets that bad bytes may have held. */
 typedef struct ol_bad_offsets {
     int64_t end;                /* where the batch before them ended */
-    int64_t before;             /* and began, if it has the wrong base offset; `end` where it
-                                   cannot have */
-    int64_t offset;             /* the bytes held this offset or greater ones; below `end` when
-                                   one of two is wrong */
+    int64_t before;  /* where that batch began, if its base offset may be wrong; else `end` */
+    int64_t offset;             /* the bad bytes held this offset or greater ones; below `end` when
+                                   one of two batches is wrong */
 } ol_bad_offsets;
 
-/* Moves the place after a right batch.  One that left no gap begins where it must, so its base
- * offset is not in doubt. */
+/* Called after a right batch.  If it left no gap, its base offset is not in doubt. */
 static inline void ol_bad_offsets_advance(ol_bad_offsets *place, const ol_batch *batch) {
     place->before = batch->base_offset > place->end ? place->end : batch->last_offset + 1;
     place->end = batch->last_offset + 1;
 }
 
-/* The next batch is bad.  `base_offset` is its claim if its CRC is right, else -1.  Either of two
- * batches in the wrong order may have the wrong base offset; the first one only if a gap before it
- * would hold the second. */
+/* Called when the next batch is bad.  `base_offset` is what it claims if its CRC is right, else -1.
+ * If two batches are in the wrong order, either may have the wrong base offset; the first one only
+ * if the second would fit into a gap before it. */
 void ol_bad_offsets_set(ol_bad_offsets *place, int64_t base_offset);
 
 /* Returns whether one of two batches has the wrong base offset and it is unknown which one. */
@@ -125,8 +125,8 @@ static inline bool ol_bad_offsets_are_disputed(const ol_bad_offsets *place) {
 bool ol_bad_offsets_are_flushed(const ol_bad_offsets *place, int64_t bound);
 
 /* Returns whether unreadable bytes at `offset` are the tail of a log that another process writes,
- * not damage: they were never flushed, and either no right batch follows or the log was found to
- * end there. */
+ * and not damage.  They are if they were never flushed, and if no right batch follows or the log
+ * was found to end there. */
 static inline bool ol_bad_bytes_are_tail(int64_t offset, int64_t flushed, int64_t log_end,
                                          bool is_followed) {
     return offset >= flushed && (offset >= log_end || !is_followed);

@@ -17,7 +17,7 @@ int ol_batch_walk_open(ol_batch_walk *walk, ol_log *log, int64_t from, int64_t u
                        bool checks_crc, ol_error *error) {
     start(walk, log, from, until);
     walk->checks_crc = checks_crc;
-    /* A truncation may have removed the place meanwhile. */
+    /* A truncation may have removed this position meanwhile. */
     int64_t end = ol_log_end(log);
     return ol_log_reader_open(log, from < end ? from : end, &walk->reader, error);
 }
@@ -54,9 +54,9 @@ static int64_t find_segment_limit(const ol_log *log, int64_t segment_base) {
     return INT64_MAX;
 }
 
-/* Offsets of a segment end where the next one begins.  Those of the last one end at the log end,
- * which moves; a walk without a reporter has `until` instead, since a truncation may take the log
- * end back. */
+/* The offsets of a segment end where the next one begins.  Those of the last segment end at the log
+ * end, which moves.  A walk without a reporter uses `until` instead, because a truncation may lower
+ * the log end. */
 static void set_bounds(ol_batch_walk *walk) {
     int64_t segment_base = walk->piece.segment_base;
     if (walk->segment_base != segment_base) {
@@ -71,8 +71,8 @@ static void set_bounds(ol_batch_walk *walk) {
 
 /* ------------------------------------------------------------ damage */
 
-/* Goes on after bytes that cannot be read.  In a log that another process writes, nothing after its
- * unfinished tail counts, nor after the place where recovery found it to end: a batch must not be
+/* Continues after bytes that cannot be read.  In a log that another process writes, the walk ends
+ * at the unfinished tail, or where recovery found the log to end, because a batch must not be
  * applied while one before it is missing. */
 static int pass_over(ol_batch_walk *walk, const ol_error *damage, ol_error *error) {
     bool is_end = false, is_tail = false;
@@ -95,8 +95,8 @@ static int pass_over(ol_batch_walk *walk, const ol_error *damage, ol_error *erro
     return OL_OK;
 }
 
-/* A bad batch at the current position: in a file that another process writes, the bytes may be
- * right by now. */
+/* Handles a bad batch at the current position; in a file that another process writes, the bytes may
+ * be right by now. */
 static int meet_damage(ol_batch_walk *walk, ol_error *error) {
     ol_error damage = *error;
     int64_t file_position = walk->piece.position + (int64_t)walk->position;
@@ -157,8 +157,8 @@ static bool is_whole_batch(const uint8_t *data, const uint8_t *end) {
            ol_batch_check_crc(&batch, &ignored) == OL_OK;
 }
 
-/* Out of line: the log end may have moved since the piece was read, and the first batch may begin
- * low. */
+/* Kept out of line.  The log end may have moved since the piece was read, and the first batch may
+ * begin below the walk's offset. */
 static OL_NOINLINE int judge(ol_batch_walk *walk, const ol_batch *batch, const uint8_t *end,
                              ol_error *error) {
     set_bounds(walk);
@@ -189,8 +189,8 @@ static inline int check(ol_batch_walk *walk, ol_batch *batch, ol_error *error) {
     return OL_LIKELY(fits) || may_repeat(walk, batch) ? OL_OK : judge(walk, batch, end, error);
 }
 
-/* Whether the walk has given everything that was asked for before this batch.  Only the end of a
- * compressed message set is known, so it is given when the batch before it ends below `until`. */
+/* Returns whether this batch is beyond everything that was asked for.  Only the end of a compressed
+ * message set is known, so the set is returned when the batch before it ends below `until`. */
 static bool is_beyond(const ol_batch_walk *walk, const ol_batch *batch) {
     bool is_set = batch->magic < 2 && ol_batch_codec(batch) != OL_CODEC_NONE;
     return !is_set || walk->bounds.next_offset >= walk->until;

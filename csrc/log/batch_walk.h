@@ -1,17 +1,17 @@
 /* log/batch_walk: the batches of an open log in their order, one by one, as a load counts them.
  *
- * Every reader of a log that is in use walks it with this.  It reads through ol_log_reader, so
- * segments may be cleaned, rolled or removed under it.  It skips and counts bytes that are not a
+ * Every reader of a log that is in use does such a walk.  A walk reads through ol_log_reader, so
+ * segments may be cleaned, rolled or removed meanwhile.  It skips and counts bytes that are not a
  * batch, and batches whose CRC or offsets cannot be right (log/batch_rules.h).  A load is a walk
  * with a reporter, so all walks leave out the same bytes.
  *
- * Bytes that the disk cannot read, or that are missing because another process cut the file short,
- * are treated differently, since the next attempt may find them.  A walk without a reporter fails
+ * Bytes that the disk cannot read, or that are missing because another process truncated the file,
+ * are treated differently, because the next attempt may find them.  A walk without a reporter fails
  * with OL_IO.  A walk with a reporter reports them as damage and continues: a load serves the rest,
  * and the partition is read-only.
  *
- * A walk belongs to one thread at a time; many walks may go over one log.  No lock is held between
- * calls.
+ * A walk belongs to one thread at a time; a log may have many walks at once.  No lock is held
+ * between calls.
  */
 #ifndef OL_LOG_BATCH_WALK_H
 #define OL_LOG_BATCH_WALK_H
@@ -21,11 +21,11 @@
 
 /* A walk calls these from within ol_batch_walk_next. */
 typedef struct ol_batch_walk_reporter {
-    /* The bytes of the batches returned so far are about to be released.  A failure is returned
-     * from ol_batch_walk_next. */
+    /* Called when the bytes of the batches returned so far are about to be released.  A failure is
+     * returned from ol_batch_walk_next. */
     int (*release)(void *context, ol_error *error);
-    /* Damage, or bytes that cannot be read (OL_IO), were skipped; the next batch begins at
-     * `below`, or the log ends there.  Not called for the unfinished tail of a log that another
+    /* Called when damage, or bytes that cannot be read (OL_IO), were skipped; the next batch begins
+     * at `below`, or the log ends there.  Not called for the unfinished tail of a log that another
      * process writes. */
     void (*damaged)(void *context, const ol_error *damage, int64_t below);
     void *context;
@@ -38,7 +38,7 @@ typedef struct ol_batch_walk {
     ol_log_piece piece;
     size_t position;            /* of the next batch, in the piece */
     ol_batch_bounds bounds;     /* of the next batch */
-    int64_t previous_offset;    /* bounds.next_offset before the batch given last */
+    int64_t previous_offset;    /* bounds.next_offset before the last batch that was returned */
     int64_t from;
     int64_t until;
     int64_t segment_base;       /* of the segment whose `segment_limit` is known; -1 none yet */
@@ -51,26 +51,27 @@ typedef struct ol_batch_walk {
 } ol_batch_walk;
 
 /* Walks from the batch that holds `from`, or the first one after it, to the last one that begins
- * below `until`.  (Only the end of a compressed message set of magic 0 or 1 is known: it is given
- * when the batch before it ends below `until`.)  Without `checks_crc` only headers are read, and
- * the caller checks the batches that matter.  Nothing to close after a failure. */
+ * below `until`.  Only the end of a compressed message set of magic 0 or 1 is known, so it is
+ * returned if the batch before it ends below `until`.  Without `checks_crc` only headers are read,
+ * and the caller checks the batches that matter.  Nothing to close after a failure. */
 int ol_batch_walk_open(ol_batch_walk *walk, ol_log *log, int64_t from, int64_t until,
                        bool checks_crc, ol_error *error) OL_NODISCARD;
 
-/* Walks everything from `from` on, which must be in the log, with its CRCs.  ol_batch_walk_next
- * returns OL_END at the current log end; a later call continues with the batches appended since.
- * Stricter than the other walk, whose log may be cleaned or truncated meanwhile: a batch that
- * repeats offsets is damage, and so is one that reaches above the end of our own log.  `reporter`
- * must live as long as the walk. */
+/* Walks everything from `from` on and verifies the CRCs; `from` must be in the log.
+ * ol_batch_walk_next returns OL_END at the current log end; a later call continues with the batches
+ * appended since.  During such a walk the log is not cleaned or truncated, so the walk is stricter
+ * than one from ol_batch_walk_open.  A batch that repeats offsets is damage, and so is one that
+ * reaches above the end of our own log.  `reporter` must live as long as the walk. */
 int ol_batch_walk_open_reported(ol_batch_walk *walk, ol_log *log, int64_t from,
                                 const ol_batch_walk_reporter *reporter,
                                 ol_error *error) OL_NODISCARD;
 
-/* Every case but the plain one of ol_batch_walk_next. */
+/* Handles every case of ol_batch_walk_next except the plain one. */
 int ol_batch_walk_next_slowly(ol_batch_walk *walk, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* The next batch, which borrows until the next call (with a reporter: until `release` is called);
- * OL_END after the last.  Fails as ol_log_reader_next, but not for what is skipped. */
+/* Returns the next batch, or OL_END after the last one.  The batch is valid until the next call or,
+ * with a reporter, until `release` is called.  Fails as ol_log_reader_next does, except for bytes
+ * that are skipped. */
 OL_NODISCARD static inline int ol_batch_walk_next(ol_batch_walk *walk, ol_batch *batch,
                                                   ol_error *error) {
     const uint8_t *data = walk->piece.data + walk->position;
@@ -86,26 +87,26 @@ OL_NODISCARD static inline int ol_batch_walk_next(ol_batch_walk *walk, ol_batch 
     return OL_OK;
 }
 
-/* The caller found that the last batch is bad: the walk skips it like a bad batch that it found
- * itself.  Call it before ol_batch_walk_next is called again; after a failure the walk can only be
+/* Called when the caller finds that the last batch is bad, before the next ol_batch_walk_next: the
+ * walk skips the batch like a bad one that it found itself.  After a failure the walk can only be
  * closed. */
 int ol_batch_walk_refuse(ol_batch_walk *walk, const ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* The next call finds the last batch again by its offset and returns it again.  If that is not
- * possible, the call fails, and the walk can only be closed.  All bytes are released. */
+/* Releases all bytes.  The next call then finds the last batch again by its offset and returns it
+ * again.  If that is not possible, that call fails, and the walk can only be closed. */
 void ol_batch_walk_put_back(ol_batch_walk *walk);
 
-/* The end of the last batch that was given; `from` before the first. */
+/* Returns the end of the last batch that was returned; before the first, `from`. */
 static inline int64_t ol_batch_walk_next_offset(const ol_batch_walk *walk) {
     return walk->bounds.next_offset;
 }
 
-/* Whether the next call reads a new piece of the log. */
+/* Returns whether the next call reads a new piece of the log. */
 static inline bool ol_batch_walk_is_between_pieces(const ol_batch_walk *walk) {
     return walk->position >= walk->piece.size;
 }
 
-/* May be called twice, and for a zeroed walk. */
+/* Closes a walk.  It may be closed twice; a zeroed walk is allowed. */
 void ol_batch_walk_close(ol_batch_walk *walk);
 
 #endif

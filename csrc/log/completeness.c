@@ -1,9 +1,9 @@
-/* Whether anything is missing: the findings of an open against the claims of the witnesses, which
- * are the manifest, the sidecar, and the checkpoints (docs/durability.md, "Complete or not").
+/* Compares the findings of an open with the claims of the witnesses, which are the manifest, the
+ * sidecar and the checkpoints (docs/durability.md, "Complete or not").
  *
- * A witness that is ahead of the log proves loss, unless another program worked here since: it then
- * proves only the loss of what that program cannot have changed.  A witness that is missing proves
- * nothing, and leaves a doubt. */
+ * A witness that is ahead of the log proves loss.  If another program worked here since the witness
+ * was written, it proves only the loss of what that program cannot have changed.  A missing witness
+ * proves nothing, and leaves a doubt. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -149,13 +149,13 @@ typedef struct segment_end {
     bool is_whole;              /* right batches to the end of the file, perhaps none */
 } segment_end;
 
-/* Where the batches of a segment may lie. */
+/* The offsets that the batches of a segment may have. */
 typedef struct segment_rule {
     const ol_manifest *manifest;    /* refuses gaps; NULL: any gap is legal */
     int64_t below;                  /* no batch reaches beyond */
 } segment_rule;
 
-/* Whether a batch follows the one that ends at `end`.  No CRC covers a base offset. */
+/* Returns whether a batch follows the one that ends at `end`.  No CRC covers a base offset. */
 static bool follows(const segment_rule *rule, const ol_batch *batch, int64_t end) {
     int64_t base = batch->base_offset;
     if (base < end || base >= rule->below || ol_batch_next_offset(batch) > rule->below) {
@@ -165,8 +165,8 @@ static bool follows(const segment_rule *rule, const ol_batch *batch, int64_t end
            ol_manifest_is_gap_legal(rule->manifest, end, base);
 }
 
-/* After a gap either batch of two that contradict each other may have the wrong base offset: then
- * the one that leaves the gap counts as unreadable, too. */
+/* If two batches contradict each other after a gap, either may have the wrong base offset.  The one
+ * that leaves the gap then counts as unreadable, too. */
 static int find_end(const ol_opening *opening, const ol_found_segment *found,
                     const segment_rule *rule, segment_end *end, ol_error *error) {
     ol_file_scan scan;
@@ -189,7 +189,7 @@ static int find_end(const ol_opening *opening, const ol_found_segment *found,
 
 /* ------------------------------------------------------------ other programs */
 
-/* Whether the last batch there is carries the newest epoch of the checkpoint. */
+/* Finds out whether the last existing batch carries the newest epoch of the checkpoint. */
 static int has_written_newest(const ol_opening *opening, bool *written, ol_error *error) {
     int status = OL_OK;
     segment_end end = {.epoch = -1};
@@ -210,12 +210,12 @@ static bool is_base(const ol_opening *opening, int64_t offset) {
     return false;
 }
 
-/* Finds up to where the other program cleaned.  Its checkpoint is not a witness against the log if
- * it is damaged, or names an offset at which no clean can have ended: a clean ends at the base of a
- * segment as a rule, and never beyond the last one. */
+/* Finds up to where the other program cleaned.  The program's checkpoint is not a witness against
+ * the log if it is damaged, or names an offset at which no clean can have ended.  A clean usually
+ * ends at the base of a segment, and never beyond the last one. */
 static void judge_cleaned(ol_opening *opening) {
     int64_t said = opening->options->cleaned_by_others;
-    /* 0: it has no entry, where ours may have had one. */
+    /* 0: the checkpoint has no entry, although ours may have had one. */
     bool is_gone = said == 0 && opening->manifest.cleaned > 0;
     bool is_wrong = is_gone || (said > 0 && !is_base(opening, said));
     bool is_beyond = is_wrong && (opening->found_count == 0 ||
@@ -224,7 +224,7 @@ static void judge_cleaned(ol_opening *opening) {
     opening->is_cleaned_uncertain = is_wrong;
 }
 
-/* The batches that were there when the manifest was written may have been cleaned, or lost. */
+/* Batches that existed when the manifest was written may have been cleaned, or lost. */
 static void doubt_what_was_found(ol_opening *opening) {
     int64_t from = opening->cleaned < 0 ? 0 : opening->cleaned;
     opening->has_doubtful_gap = true;
@@ -232,9 +232,9 @@ static void doubt_what_was_found(ol_opening *opening) {
 }
 
 /* A broker writes several files while it works: its checkpoints, the epochs of what it leads, and
- * batches in the newest of them.  One file that changed alone is damage.  An epoch older than the
- * manifest's proves nothing: a process of ours may have ended after it had put a new epoch into the
- * manifest and before it stored the epochs. */
+ * batches in the newest of them.  A single file that changed alone is damage.  An epoch older than
+ * the manifest's proves nothing, because a process of ours may have ended between storing a new
+ * epoch in the manifest and storing the epochs. */
 static int judge_others(ol_opening *opening, ol_error *error) {
     const ol_leader_epochs *epochs = &opening->log->epochs.cache;
     int changes = opening->options->changed_checkpoints;
@@ -277,8 +277,8 @@ void ol_completeness_judge_start(ol_opening *opening) {
     refuse_log_start(opening, "the log and its recovery point end below it");
 }
 
-/* Whether a segment has to be there as the manifest lists it.  A broker's cleaner changes what lies
- * below its checkpoint, and what lies below the start of the log may be removed. */
+/* Returns whether a segment must exist as the manifest lists it.  A broker's cleaner changes what
+ * is below its checkpoint, and what is below the start of the log may be removed. */
 static bool is_bound(const ol_opening *opening, const ol_manifest_segment *listed) {
     return listed->base_offset >= opening->cleaned &&
            (opening->log_start == 0 || listed->end_offset > opening->log_start);
@@ -286,7 +286,7 @@ static bool is_bound(const ol_opening *opening, const ol_manifest_segment *liste
 
 /* ------------------------------------------------------------ closed segments */
 
-/* The files of the swap that was under way are those of one that took place. */
+/* Returns whether the files of the swap that was under way look as after a finished swap. */
 static bool looks_swapped(const ol_opening *opening, const ol_found_segment *first) {
     const ol_manifest *manifest = &opening->manifest;
     if (first == NULL || first->file_size != manifest->swap.size) return false;
@@ -299,7 +299,7 @@ static bool looks_swapped(const ol_opening *opening, const ol_found_segment *fir
     return true;
 }
 
-/* Whether it took place.  The first of the old segments may be as long as the new one. */
+/* Finds out whether the swap took place; the first old segment may be as long as the new one. */
 static int was_swapped(const ol_opening *opening, bool *swapped, ol_error *error) {
     const ol_manifest_segment *swap = &opening->manifest.swap;
     *swapped = false;
@@ -314,7 +314,7 @@ static int was_swapped(const ol_opening *opening, bool *swapped, ol_error *error
     return is_damaged ? OL_OK : status;
 }
 
-/* The new segment is listed where the old ones were. */
+/* Lists the new segment instead of the old ones. */
 static void list_swapped(ol_manifest *manifest) {
     size_t kept = 0;
     bool is_listed = false;
@@ -337,15 +337,15 @@ static bool is_as_listed(const ol_manifest *manifest, const ol_found_segment *fo
     return false;
 }
 
-/* The segment at `base_offset` is missing.  A cleaner may have merged it into the one before, which
- * then differs from the listed one. */
+/* Returns whether a cleaner may have merged the missing segment at `base_offset` into the one
+ * before, which then differs from the listed one. */
 static bool may_be_joined(const ol_opening *opening, int64_t base_offset) {
     size_t i = opening->found_count;
     while (i > 0 && opening->found[i - 1].base_offset > base_offset) i--;
     return i > 0 && !is_as_listed(&opening->manifest, &opening->found[i - 1]);
 }
 
-/* Another program may have merged the segments after it into a listed one. */
+/* Another program may have merged later segments into a listed one. */
 static segment_rule rule_of(const ol_opening *opening, const ol_manifest_segment *listed,
                             const ol_found_segment *found) {
     bool is_closed = listed != &opening->manifest.tail;
@@ -356,7 +356,7 @@ static segment_rule rule_of(const ol_opening *opening, const ol_manifest_segment
     return rule;
 }
 
-/* One segment that the manifest lists. */
+/* Checks one segment that the manifest lists. */
 static int check_segment(ol_opening *opening, const ol_manifest_segment *listed, ol_error *error) {
     const ol_found_segment *found = find_segment(opening, listed->base_offset);
     segment_end there = {.offset = listed->base_offset};
@@ -417,7 +417,7 @@ static int check_listed(ol_opening *opening, ol_error *error) {
     return status;
 }
 
-/* Where the segment before `base_offset` ends; the first base that notes lead to, if none is. */
+/* Finds where the segment before `base_offset` ends; without one, the first base of the notes. */
 static int end_before(ol_opening *opening, int64_t base_offset, int64_t *end, ol_error *error) {
     segment_end there = {.offset = ol_log_rolled_first(opening, base_offset)};
     const segment_rule any = {.below = INT64_MAX};
@@ -429,8 +429,8 @@ static int end_before(ol_opening *opening, int64_t base_offset, int64_t *end, ol
     return status;
 }
 
-/* One note of a roll (log/roll.c).  Its name was on the disk before that of the next segment, and
- * no swap and no deletion takes a segment before a flush has taken its note. */
+/* Checks one note of a roll (log/roll.c).  Its name was on the disk before that of the next
+ * segment, and no swap or deletion removes a segment before a flush has removed its note. */
 static int check_note(ol_opening *opening, int64_t base_offset, int64_t next_base,
                       ol_error *error) {
     char path[OL_PATH_MAX];
@@ -447,7 +447,7 @@ static int check_note(ol_opening *opening, int64_t base_offset, int64_t next_bas
                              error);
     if (status == OL_OK) status = opening->log->fs->exists(opening->log->fs, path, &exists, error);
     if (status != OL_OK) return status;
-    /* A writer began it while the directory was listed piece by piece. */
+    /* A writer began the segment while the directory was being listed. */
     if (exists) return ol_fail(error, OL_NO_SUCH_FILE, "a segment was begun during the listing");
     describe(add_loss(opening, true, from, next_base), path, "the segment is missing; it was "
              "closed at %" PRId64 ": the log offsets %" PRId64 " to %" PRId64 " are missing",
@@ -455,7 +455,7 @@ static int check_note(ol_opening *opening, int64_t base_offset, int64_t next_bas
     return OL_OK;
 }
 
-/* Segments that were closed since the manifest was written, and are not flushed. */
+/* Checks segments that were closed since the manifest was written, and are not flushed. */
 static int check_notes(ol_opening *opening, ol_error *error) {
     int status = OL_OK;
     int64_t base_offset, size, next_base;
@@ -493,7 +493,7 @@ bool ol_completeness_is_gap_legal(ol_opening *opening, int64_t from, int64_t to)
     if (!opening->has_manifest || opening->options->accept_loss) return true;
     if (is_reported(opening, from, to)) return true;
     if (!opening->has_worked_here) return ol_manifest_is_gap_legal(manifest, from, to);
-    /* The other program's cleaner, then what it found here, then what it wrote. */
+    /* First what the other program cleaned, then what it found here, then what it wrote. */
     int64_t cleaned = opening->cleaned;
     int64_t found = manifest->tail.end_offset < to ? manifest->tail.end_offset : to;
     if (from < cleaned) from = cleaned;
@@ -562,9 +562,9 @@ static void check_reach(ol_opening *opening) {
     }
 }
 
-/* Segments that the checks read, which were as long as they should be. */
+/* Compares the contents of segments that were read and are as long as they should be. */
 static void check_contents(ol_opening *opening) {
-    /* A cleaner that was stopped before its checkpoint may have written them again, record for
+    /* A cleaner that was stopped before it wrote its checkpoint may have rewritten them record for
      * record. */
     if (opening->report->corrupt || opening->has_worked_here) return;
     for (size_t i = 0; i < opening->manifest.segment_count; i++) {
@@ -619,7 +619,7 @@ void ol_completeness_check_end(ol_opening *opening) {
 
 /* ------------------------------------------------------------ the next manifest */
 
-/* Whether the manifest lists the closed segments that there are. */
+/* Returns whether the manifest lists the closed segments that exist. */
 static bool lists_all(const ol_opening *opening) {
     const ol_manifest *manifest = &opening->manifest;
     if (manifest->segment_count + 1 != opening->found_count) return false;
@@ -632,7 +632,7 @@ static bool lists_all(const ol_opening *opening) {
     return true;
 }
 
-/* Which of the offsets below and above the end are whose. */
+/* Adds ranges that say which program wrote the offsets below and above the end. */
 static int extend_ranges(const ol_opening *opening, ol_manifest *kept, ol_error *error) {
     bool is_ours = !opening->log->replicated;
     int status = OL_OK;
@@ -653,7 +653,7 @@ static bool has_same_doubts(const ol_manifest *a, const ol_manifest *b) {
     return is_same;
 }
 
-/* Whether the manifest that was found says less than the log does, or something else. */
+/* Returns whether the manifest that was found says less than the log, or something else. */
 static bool is_outdated(const ol_opening *opening, int32_t epoch) {
     const ol_manifest *found = &opening->manifest;
     return !opening->has_manifest || opening->options->accept_loss || opening->has_worked_here ||
@@ -662,7 +662,7 @@ static bool is_outdated(const ol_opening *opening, int32_t epoch) {
            !has_same_doubts(found, &opening->doubts);
 }
 
-/* Ranges are added and taken off at the end. */
+/* Ranges are added and removed at the end. */
 static bool has_last_range(const ol_manifest *manifest, size_t count, ol_manifest_range last) {
     if (manifest->range_count != count || count == 0) return false;
     const ol_manifest_range *range = &manifest->ranges[count - 1];
@@ -690,7 +690,7 @@ int ol_completeness_adopt(ol_opening *opening, ol_error *error) {
     kept->has_topic_id = log->has_topic_id;
     memcpy(kept->topic_id.bytes, log->topic_id, OL_UUID_SIZE);
     kept->epoch = epoch;
-    /* A gap that was left in doubt is reported as that, and never later as a loss. */
+    /* A gap that was left in doubt is reported as a doubt, and never later as a loss. */
     int64_t cleaned = opening->has_doubtful_gap ? kept->tail.end_offset : opening->cleaned;
     if (kept->cleaned < cleaned) kept->cleaned = cleaned;
     memcpy(kept->doubts, opening->doubts.doubts, sizeof kept->doubts);

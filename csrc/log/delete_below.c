@@ -1,9 +1,9 @@
-/* Segments go at the start of the log, from the oldest on.
+/* Removes segments at the start of the log, from the oldest on.
  *
  * The log start, the list and the manifest change first, so that neither a reader nor the next open
- * asks for a segment that is about to go.  Then the files get other names, segment by segment; the
- * names of one are on the disk before those of the next change, so that a power loss leaves no gap
- * between existing segments. */
+ * asks for a segment that is about to be removed.  Then the files are renamed, segment by segment.
+ * The new names of one segment are on the disk before those of the next change, so that a power
+ * loss leaves no gap between existing segments. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,8 +12,8 @@
 
 /* ------------------------------------------------------------ in memory */
 
-/* How many segments at the start end at or below `offset` and are flushed; never the active one.
- * Under flush.lock and list.lock. */
+/* Returns how many segments at the start end at or below `offset` and are flushed; never counts the
+ * active one.  Under flush.lock and list.lock. */
 static size_t count_below(const ol_log *log, int64_t offset) {
     size_t count = 0;
     while (count + 1 < log->list.count && !log->list.segments[count]->flush_needed &&
@@ -24,7 +24,7 @@ static size_t count_below(const ol_log *log, int64_t offset) {
 }
 
 /* Neither the sidecar nor a note may name a segment that is removed.  Under swap.lock and
- * flush.lock: the list loses nothing meanwhile. */
+ * flush.lock, so the list does not shrink meanwhile. */
 static int settle(ol_log *log, size_t count, ol_error *error) {
     int status = OL_OK;
     for (size_t i = 0; i < count && status == OL_OK; i++) {
@@ -81,8 +81,8 @@ static int forget_segments(ol_log *log, int64_t offset, ol_error *error) {
 
 /* ------------------------------------------------------------ on disk */
 
-/* Deletes with a segment its files, and the producer snapshot before it unless that is the newest
- * one. */
+/* Returns whether a file is removed with a segment: one of the segment's own, or the producer
+ * snapshot before it unless that is the newest one. */
 static bool goes(const char *name, int64_t first_base, int64_t newest_snapshot, int64_t *base) {
     static const char *const endings[] = {".log", ".index", ".timeindex", ".txnindex"};
     const char *ending = NULL;
@@ -117,7 +117,8 @@ static int64_t newest_snapshot_of(char *const *names, size_t count) {
     return newest;
 }
 
-/* Also what an earlier call has left.  The names are sorted: those of the oldest come first. */
+/* Renames also what an earlier call has left.  The names are sorted, so those of the oldest segment
+ * come first. */
 static int rename_files(ol_log *log, ol_error *error) {
     char **names = NULL;
     size_t count = 0;

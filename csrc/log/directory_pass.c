@@ -39,7 +39,8 @@ int ol_directory_list(ol_fs *fs, const char *directory, char ***names, size_t *c
                    ? ol_fail(error, OL_NO_MEMORY, "no memory for the names in the directory")
                    : status;
     }
-    /* File systems list in orders of their own, and what is done to files must not depend on it. */
+    /* Each file system lists names in its own order, and what is done to files must not depend on
+     * that order. */
     if (list.count > 0) qsort(list.names, list.count, sizeof *list.names, compare_names);
     *names = list.names;
     *count = list.count;

@@ -9,15 +9,15 @@
 #include "fs/fs.h"
 #include "log/swap_plan.h"
 
-/* The names in a directory, malloc'ed; ol_directory_free_names frees them. */
+/* Lists the names in a directory, malloc'ed; ol_directory_free_names frees them. */
 int ol_directory_list(ol_fs *fs, const char *directory, char ***names, size_t *count,
                       ol_error *error) OL_NODISCARD;
 void ol_directory_free_names(char **names, size_t count);
 
 /* Plans the pass over a directory as it is now; `.log.swap` files are read to their ends.  The
- * caller frees *plan.  Fails with OL_NO_SUCH_FILE where the directory, or a `.swap` file that was
- * in it, has gone meanwhile, with OL_INVALID where a path is too long, with OL_NO_MEMORY, or with
- * the status of an `fs` that cannot list, open or read, such as OL_IO. */
+ * caller frees *plan.  Fails with OL_NO_SUCH_FILE if the directory, or a `.swap` file in it, was
+ * removed meanwhile; with OL_INVALID if a path is too long; with OL_NO_MEMORY; or with the status
+ * of `fs`, such as OL_IO, when it cannot list, open or read. */
 int ol_directory_plan(ol_fs *fs, const char *directory, ol_swap_plan *plan,
                       ol_error *error) OL_NODISCARD;
 

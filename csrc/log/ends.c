@@ -1,16 +1,16 @@
 /* Space for the ends of open transactions: a marker in the active segment and an entry in its
  * transaction index for each, kept from the transaction's first batch on.
  *
- * The log only counts ends: they are all alike, and each marker uses one share.  The space that is
- * kept lies in the active segment.  Other batches leave it alone: they roll, or meet the full disk,
- * while it is still there.  A roll has it in the next segment before it gives it back in the old
- * one.  So a marker needs no roll, and where one is due that a full disk refuses, the marker does
- * without. */
+ * The log only counts ends: they are all alike, and each marker uses one share.  The space is kept
+ * in the active segment.  Other batches leave it alone: they roll, or meet the full disk, before
+ * they use it.  A roll reserves the space in the next segment before it frees that in the old one.
+ * So a marker needs no roll; if a roll is due but a full disk refuses it, the marker is written
+ * without one. */
 #include "log/batch_rules.h"
 #include "log/log_impl.h"
 
-/* At most a twelfth of a segment, so that batches still fit beside it: a hundred thousand ends in
- * one of 100 MiB, four in the smallest. */
+/* The space takes at most a twelfth of a segment, so that batches still fit beside it: a hundred
+ * thousand ends in one of 100 MiB, four in the smallest. */
 enum { SHARE_OF_SEGMENT = 12 };
 
 static size_t ends_max(const ol_log *log) {

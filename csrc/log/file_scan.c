@@ -42,8 +42,8 @@ void ol_file_scan_close(ol_file_scan *scan) {
     scan->buffer = NULL;
 }
 
-/* Makes [position, position + size) available at *data; *got is less only where the file ends, or
- * the bytes that count do. */
+/* Makes [position, position + size) available at *data; *got is less only at the end of the file,
+ * or at the end of the bytes that count. */
 static int fetch(ol_file_scan *scan, int64_t position, size_t size, const uint8_t **data,
                  size_t *got, ol_error *error) {
     int64_t remaining = scan->limit - position;
@@ -70,7 +70,7 @@ static int fetch(ol_file_scan *scan, int64_t position, size_t size, const uint8_
     if (wanted > 0) {
         int status = scan->fs->read(scan->file, position, scan->buffer, wanted, &scan->buffer_size,
                                     error);
-        /* More was read than was asked for: the unreadable bytes may lie after that. */
+        /* The unreadable bytes may be after those that were asked for, because more was read. */
         bool enough = status == OL_IO && scan->buffer_size >= size;
         if (status != OL_OK && !enough) return status;
     }
@@ -79,7 +79,7 @@ static int fetch(ol_file_scan *scan, int64_t position, size_t size, const uint8_
     return OL_OK;
 }
 
-/* The batch at `position`; moves nothing. */
+/* Returns the batch at `position`; moves nothing. */
 static int batch_at(ol_file_scan *scan, int64_t position, ol_batch *batch, ol_error *error) {
     const uint8_t *data = NULL;
     size_t got = 0;
@@ -198,7 +198,7 @@ int ol_file_scan_judge(ol_file_scan *scan, ol_batch *batch, const ol_batch_bound
     return refuse(batch, bounds, OL_OFFSETS_PASS_SUCCESSOR, error);
 }
 
-/* Cheap tests first: hardly any position passes them, so the CRC is computed for few. */
+/* Runs cheap tests first: hardly any position passes them, so few CRCs are computed. */
 static bool is_plausible(const uint8_t *data, size_t got, int64_t remaining, int64_t offset_min,
                          int64_t offset_max) {
     if (got < OL_BATCH_OVERHEAD || data[OL_BATCH_AT_MAGIC] != 2) return false;
@@ -213,7 +213,7 @@ static bool is_plausible(const uint8_t *data, size_t got, int64_t remaining, int
 }
 
 static bool is_zero(const uint8_t *data, size_t size) {
-    /* Each byte equals the one before it: a comparison of many at a time. */
+    /* Checks that each byte equals the one before it, which compares many bytes at a time. */
     return size == 0 || (data[0] == 0 && memcmp(data, data + 1, size - 1) == 0);
 }
 
@@ -233,9 +233,9 @@ static int find_claimed_end(ol_file_scan *scan, int64_t position, int64_t *end, 
     return OL_OK;
 }
 
-/* Whether the written bytes end at `end`.  Zeros after it are an extension, and a length that
- * merely leads into one proves nothing: the bytes right before must be such as a batch ends
- * with. */
+/* Sets *ending to whether the written bytes end at `end`.  Zeros after `end` are an extension, and
+ * a length that merely leads into an extension proves nothing.  So the bytes right before `end`
+ * must look like the end of a batch. */
 static int is_ending(ol_file_scan *scan, int64_t end, bool *ending, ol_error *error) {
     const uint8_t *data = NULL;
     size_t got = 0;
@@ -259,8 +259,8 @@ static bool is_passed(const ol_file_scan *scan, int status) {
     return status == OL_IO && scan->passes_unreadable;
 }
 
-/* Goes from one bad batch to the next as their lengths say.  OL_OK: a right batch was reached;
- * OL_END: the end was.  OL_CORRUPT: the length of the batch at *position leads nowhere. */
+/* Follows the lengths from one bad batch to the next.  OL_OK: a right batch was reached; OL_END:
+ * the end was reached.  OL_CORRUPT: the length of the batch at *position leads nowhere. */
 static int follow_lengths(ol_file_scan *scan, int64_t *position, int64_t offset_min,
                           int64_t offset_max, ol_batch *batch, ol_error *error) {
     for (;;) {
@@ -285,7 +285,7 @@ static int follow_lengths(ol_file_scan *scan, int64_t *position, int64_t offset_
             scan->position = end;
             return OL_OK;
         }
-        /* Although it is wrong, it is a batch, so the length that led to it was right. */
+        /* A batch is here, although a bad one, so the length that led to it was right. */
         if (!right && !fits) return OL_CORRUPT;
         if (!right) scan->budget -= (int64_t)batch->size;
         *position = end;

@@ -5,8 +5,8 @@
  * when all of its bytes are there and its sizes hold.
  *
  * If the disk cannot read some bytes, the bytes before them can still be read: every call returns
- * what it can, and the call that needs the unreadable bytes fails with OL_IO, which names the first
- * of them. */
+ * what it can.  The call that needs the unreadable bytes fails with OL_IO, and the error names the
+ * first of them. */
 #ifndef OL_LOG_FILE_SCAN_H
 #define OL_LOG_FILE_SCAN_H
 
@@ -30,37 +30,41 @@ typedef struct ol_file_scan {
     size_t buffer_size;
     int64_t budget;             /* bytes whose CRC may still be computed in vain; a caller with
                                    many scans carries it from one to the next */
-    int64_t claimed_end;        /* a batch found below it lies in bytes that a bad batch claims
-                                   as its own; -1 none */
+    int64_t claimed_end;        /* a batch found below it is in bytes that a bad batch claims as its
+                                   own; -1 none */
 } ol_file_scan;
 
 /* CRCs over hostile lengths could make a search quadratic; after this many bytes without a hit the
  * rest counts as lost. */
 #define OL_FILE_SCAN_BUDGET ((int64_t)1 << 32)
 
-/* `path` must exist; limit -1: the whole file as it is now.  Nothing to close after a failure. */
+/* Opens a scan of the file `path`, which must exist; limit -1: of the whole file as it is now.
+ * After a failure there is nothing to close. */
 int ol_file_scan_open(ol_file_scan *scan, ol_fs *fs, const char *path, int64_t position,
                       int64_t limit, ol_error *error) OL_NODISCARD;
 void ol_file_scan_close(ol_file_scan *scan);
 
-/* As ol_file_scan_open, for an open file, whose first `limit` bytes count.  If the scan `owns` the
- * file, it closes it; otherwise the caller keeps it open at least as long as the scan. */
+/* Like ol_file_scan_open, for an open file, whose first `limit` bytes count.  If the scan `owns`
+ * the file, it closes it; otherwise the caller keeps it open at least as long as the scan. */
 void ol_file_scan_start(ol_file_scan *scan, ol_fs *fs, ol_file *file, bool owns, int64_t position,
                         int64_t limit);
 
-/* The batch at scan->position, which then moves past it; *batch borrows until the next call.
- * OL_END exactly at the limit; OL_TORN, OL_CORRUPT, OL_UNSUPPORTED as ol_batch_parse,
- * scan->position stays; OL_IO, OL_NO_MEMORY.  The CRC is not checked. */
+/* Returns the batch at scan->position and moves the position past it.  *batch is valid until the
+ * next call; its CRC is not checked.  OL_END: the position is exactly at the limit.  OL_TORN,
+ * OL_CORRUPT and OL_UNSUPPORTED are those of ol_batch_parse; scan->position stays.  Fails also with
+ * OL_IO and OL_NO_MEMORY. */
 int ol_file_scan_next(ol_file_scan *scan, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* Moves past the bad batch at `position` to the next right one, whose CRC holds and whose offsets
- * lie in [offset_min, offset_max]; scan->position is there then.  OL_END when there is none.  OL_IO
- * where the disk cannot read; with scan->passes_unreadable the search continues after that, in
- * steps that double as long as nothing can be read, since every attempt may take seconds.
+/* Moves past the bad batch at `position` to the next right one: its CRC holds, and its offsets are
+ * in [offset_min, offset_max]; scan->position is then that of the batch found.  OL_END: there is
+ * none.  OL_IO: the disk cannot read some bytes.  With scan->passes_unreadable the search continues
+ * after such bytes instead, in steps that double until something can be read, because every attempt
+ * may take seconds.
  *
  * The bytes of a record may hold whole batches, which must not be found.  So the length of the bad
  * batch is believed if it leads to a batch, right or wrong, or to the end of the written bytes.
- * Only if it leads to neither is every byte tried, which finds no messages of magic 0 and 1. */
+ * Only if it leads to neither is every byte tried; that search finds no messages of magic 0 and
+ * 1. */
 int ol_file_scan_resync(ol_file_scan *scan, int64_t position, int64_t offset_min,
                         int64_t offset_max, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
@@ -70,8 +74,8 @@ int ol_file_scan_resync(ol_file_scan *scan, int64_t position, int64_t offset_min
 int ol_file_scan_follower(ol_file_scan *scan, ol_batch *batch, int64_t *successor, bool *found,
                           ol_error *error) OL_NODISCARD;
 
-/* The test of a hot path: returns whether the offsets of *batch, the last one from
- * ol_file_scan_next, fit what is known without reading more.  A batch that fails it needs
+/* A cheap test for hot paths: returns whether the offsets of *batch, the last one from
+ * ol_file_scan_next, fit what is known without reading more.  A batch that fails needs
  * ol_file_scan_judge. */
 static inline bool ol_file_scan_fits(const ol_file_scan *scan, const ol_batch *batch,
                                      const ol_batch_bounds *bounds) {
@@ -86,17 +90,18 @@ static inline bool ol_file_scan_fits(const ol_file_scan *scan, const ol_batch *b
            ol_load_i64(follower + OL_BATCH_AT_BASE_OFFSET) > batch->last_offset;
 }
 
-/* Judges the offsets of the batch that ol_file_scan_next gave last, whose CRC is checked only
- * where they look wrong: those of a whole batch that follows, also after the limit, show its base
- * offset to be wrong, it is below that of the segment, or the last offset is not below the limit of
- * the bounds.  Their next_offset may be less than where the batch before it ended, their
- * segment_base 0 where it is not known.  OL_CORRUPT with the reason; OL_OK else, also where bytes
- * that would show it cannot be read.  *batch stays whole, but may lie elsewhere. */
+/* Judges the offsets of the last batch from ol_file_scan_next.  They are wrong if the base offset
+ * is below that of the segment, if the last offset is not below the limit of the bounds, or if a
+ * whole batch that follows, also after the limit, shows that the base offset is wrong.  The CRC is
+ * checked only if the offsets look wrong.  In `bounds`, next_offset may be less than the end of the
+ * batch before, and segment_base is 0 if it is not known.  Returns OL_CORRUPT with the reason,
+ * otherwise OL_OK, also if the bytes that would show the fault cannot be read.  *batch stays whole
+ * but may be moved. */
 int ol_file_scan_judge(ol_file_scan *scan, ol_batch *batch, const ol_batch_bounds *bounds,
                        ol_error *error) OL_NODISCARD;
 
-/* *used is the position after the last byte of [position, limit) that is not zero; `position` when
- * all are zeros. */
+/* Sets *used to the position after the last byte of [position, limit) that is not zero, or to
+ * `position` when all are zeros. */
 int ol_file_scan_used(ol_file_scan *scan, int64_t position, int64_t *used,
                       ol_error *error) OL_NODISCARD;
 

@@ -1,9 +1,9 @@
 /* Flushing: the segments rolled since the last flush, then the active segment, then the names; only
  * then does `flushed` move.
  *
- * Runs beside the writer.  A segment that the log wrote to stays open until a flush has covered it,
- * and only a flush, a truncation and the close end that, all under flush.lock; so the files seen
- * here stay open without further counting. */
+ * Runs concurrently with the writer.  A segment that the log wrote to stays open until a flush has
+ * covered it.  Only a flush, a truncation and the close end this, all under flush.lock, so the
+ * files seen here stay open without further counting. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +18,8 @@ int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lo
             status = ol_flush_sidecar_open(&log->flush.sidecar, log->fs, path, error);
         }
         if (status != OL_OK) {
-            /* Without a sidecar only the verdict torn or corrupt is weaker; but a bound that is too
-             * high must be lowered. */
+            /* Without a sidecar, only the distinction between torn and corrupt is less certain; but
+             * a bound that is too high must be lowered. */
             return lower || status == OL_CRASHED ? status : OL_OK;
         }
     }
@@ -29,7 +29,7 @@ int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lo
     return status == OL_CRASHED ? status : OL_OK;
 }
 
-/* The base of the segment that holds `offset`, which is in the log. */
+/* Returns the base of the segment that holds `offset`, which is in the log. */
 static int64_t base_of(ol_log *log, int64_t offset) {
     ol_segment *segment = ol_log_find_segment(log, offset);
     OL_ASSERT(segment != NULL);
@@ -38,9 +38,9 @@ static int64_t base_of(ol_log *log, int64_t offset) {
     return base_offset;
 }
 
-/* A sidecar that names a cleaned segment would describe another file by then: positions past its
- * end, and a flush that ends within a batch.  Later stores, which are not synced, only name later
- * segments. */
+/* A sidecar that still names a segment after it was cleaned would describe another file: positions
+ * past its end, and a flush that ends within a batch.  Later stores, which are not synced, only
+ * name later segments. */
 int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) {
     if (log->flush.settled_base >= base_offset) return OL_OK;
     int64_t flushed = ol_log_flushed(log);
@@ -59,9 +59,9 @@ int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) {
     return status;
 }
 
-/* The rolled segments that no flush has covered, ascending; *end is the log's and *position the
- * size of the active one.  While a batch is being published the position may be after it, but the
- * end never is. */
+/* Collects the rolled segments that no flush has covered, ascending.  *end is the log end and
+ * *position the size of the active segment.  While a batch is being published, the position may
+ * already include it, but the end does not. */
 static int collect(ol_log *log, ol_segment ***rolled, size_t *count, ol_segment **active,
                    int64_t *end, int64_t *position, ol_error *error) {
     *rolled = NULL;
@@ -87,8 +87,8 @@ static void mark_flushed(ol_log *log, ol_segment *const *rolled, size_t count, b
     pthread_mutex_unlock(&log->list.lock);
 }
 
-/* A rolled segment is on disk: only its readers hold it open, and its note is not needed any more
- * once the manifest lists it. */
+/* Called when a rolled segment is on disk: from then on only its readers hold it open, and its note
+ * is no longer needed once the manifest lists it. */
 static int finish_segment(ol_log *log, ol_segment *segment, bool is_listed, ol_error *error) {
     char name[128];
     char path[OL_PATH_MAX];
@@ -107,7 +107,8 @@ static int finish_segment(ol_log *log, ol_segment *segment, bool is_listed, ol_e
     }
     int status = is_listed ? ol_log_path(log, name, path, error) : OL_IO;
     if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
-    /* A note that stays is right until the segment is cleaned, and the next open removes it. */
+    /* A note that could not be removed is right until the segment is cleaned, and the next open
+     * removes it. */
     if (status != OL_OK && status != OL_NO_SUCH_FILE) {
         pthread_mutex_lock(&log->list.lock);
         segment->note_stayed = true;
@@ -116,8 +117,8 @@ static int finish_segment(ol_log *log, ol_segment *segment, bool is_listed, ol_e
     return status == OL_CRASHED ? status : OL_OK;
 }
 
-/* Whether only the bytes after the last flush can be dirty: published ones are never stored to
- * again; a truncation voids that flush. */
+/* Returns whether only the bytes after the last flush can be dirty: published bytes are never
+ * stored to again, but a truncation voids that flush. */
 static bool is_tail_dirty(ol_log *log, const ol_segment *active, int64_t position) {
     const ol_flush_sidecar_bound *last = &log->flush.last;
     return last->position > 0 && last->segment_base == active->base_offset &&
@@ -153,7 +154,7 @@ void ol_log_begin_flush(ol_log *log) {
 
 /* Called after our own flush succeeded: the background may be flushing the same file and may have
  * received an error that concerns our bytes, too.  Steps take turns with two locks, so this waits
- * for the one under way and never for later ones. */
+ * for the step under way and never for later ones. */
 static int wait_for_step(ol_log *log, ol_error *error) {
     pthread_mutex_t *lock = &log->steps.locks[atomic_load(&log->steps.newest) & 1];
     pthread_mutex_lock(lock);
@@ -161,14 +162,14 @@ static int wait_for_step(ol_log *log, ol_error *error) {
     return ol_log_check_writable(log, error);
 }
 
-/* Whether a flush would change the disk.  The bytes of a rolled segment may be on disk already, but
- * its trimming is not. */
+/* Returns whether a flush would change the disk.  The bytes of a rolled segment may be on disk
+ * already, but its trimming is not. */
 static bool is_flush_due(ol_log *log, int64_t end) {
     return ol_log_flushed(log) < end || atomic_load(&log->signals.roll_unflushed);
 }
 
-/* Rolled segments are on disk.  If the manifest cannot be stored, for example on a full disk, the
- * flush still succeeds: the notes of the rolls stay. */
+/* Called when rolled segments are on disk.  If the manifest cannot be stored, for example on a full
+ * disk, the flush still succeeds, because the notes of the rolls stay. */
 static int update_manifest(ol_log *log, const ol_flush_sidecar_bound *bound, bool rolled,
                            bool *is_listed, ol_error *error) {
     ol_log_note_tail(log, bound);
@@ -178,7 +179,7 @@ static int update_manifest(ol_log *log, const ol_flush_sidecar_bound *bound, boo
     return status == OL_CRASHED ? status : OL_OK;
 }
 
-/* A flush of a file that another process cut would confirm bytes that are missing. */
+/* A flush of a file that another process truncated would confirm bytes that are missing. */
 static int check_lengths(ol_segment *const *rolled, size_t count, ol_segment *active,
                          int64_t position, ol_error *error) {
     int status = ol_segment_check_length(active, position, error);
@@ -198,7 +199,8 @@ int ol_log_flush_locked(ol_log *log, ol_error *error) {
     int64_t position = 0;
     int status = collect(log, &rolled, &count, &active, &end, &position, error);
     if (status == OL_OK) status = check_lengths(rolled, count, active, position, error);
-    /* The epochs go first: a durable batch must not carry an epoch that the checkpoint lacks. */
+    /* The epochs are stored first: a durable batch must not carry an epoch that the checkpoint
+     * lacks. */
     if (status == OL_OK) status = ol_log_store_epochs(log, error);
     if (status != OL_OK) {
         if (rolls) atomic_store(&log->signals.roll_unflushed, true);
@@ -245,7 +247,7 @@ void ol_log_expect_flushes(ol_log *log) { atomic_store(&log->signals.flush_deman
 size_t ol_log_count_unflushed(ol_log *log) {
     size_t count = 0;
     pthread_mutex_lock(&log->list.lock);
-    /* A flush covers all of them, so they lie side by side below the active one. */
+    /* A flush covers all of them, so they are adjacent, right below the active one. */
     for (size_t i = log->list.count; i > 0; i--) {
         const ol_segment *segment = log->list.segments[i - 1];
         if (segment == log->tail.active) continue;

@@ -1,10 +1,10 @@
-/* Keeps the manifest: a change that removes something is stored in the manifest before it is made;
- * one that adds something is stored after it is on disk. */
+/* Keeps the manifest: a change that removes something is stored in the manifest before it is made,
+ * and a change that adds something after it is on disk. */
 #include <stdlib.h>
 
 #include "log/log_impl.h"
 
-/* The closed segments below `below` that are flushed; malloc'ed. */
+/* Collects the closed segments below `below` that are flushed; malloc'ed. */
 static int collect_segments(ol_log *log, int64_t below, ol_manifest *manifest, ol_error *error) {
     pthread_mutex_lock(&log->list.lock);
     size_t count = log->list.count;
@@ -114,7 +114,7 @@ int ol_log_note_cut(ol_log *log, int64_t base_offset, int64_t end, int64_t size,
     }
     if (kept->cleaned > end) kept->cleaned = end;
     kept->has_swap = false;
-    /* A tail below the cut stays: the bytes between may not be on disk. */
+    /* A tail below the new end stays, because the bytes between may not be on disk. */
     if (kept->tail.end_offset > end || kept->tail.base_offset > base_offset) {
         kept->tail = (ol_manifest_segment){.base_offset = base_offset < end ? base_offset : end,
                                            .end_offset = end,

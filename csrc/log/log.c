@@ -196,8 +196,8 @@ int ol_log_add_segment(ol_log *log, ol_segment *segment, ol_error *error) {
     return status;
 }
 
-/* Index of the last segment with a base at or below `offset`, 0 when all are above; under
- * list.lock, the list is not empty. */
+/* Returns the index of the last segment with a base at or below `offset`, 0 when all are above.
+ * Under list.lock; the list is not empty. */
 static size_t segment_index(const ol_log *log, int64_t offset) {
     size_t low = 0;
     size_t high = log->list.count;
@@ -247,7 +247,7 @@ static bool have_epochs_changed(ol_log *log, int32_t *newest) {
 }
 
 /* Stores nothing if the newest epoch is not the one that the manifest names: the writer may have
- * met another one meanwhile. */
+ * begun another one meanwhile. */
 static int store_noted_epochs(ol_log *log, int32_t noted, ol_error *error) {
     char path[OL_PATH_MAX];
     int status = ol_log_path(log, OL_EPOCHS_FILE, path, error);
@@ -327,8 +327,8 @@ void ol_log_options_of(const ol_log *log, ol_log_options *options) {
     };
 }
 
-/* Kafka does so every ten minutes.  The producer with the greatest id stays, since a caller who
- * hands out ids from there on must never reuse one. */
+/* Kafka does this every ten minutes.  The producer with the greatest id stays, because a caller
+ * that hands out ids above it must never reuse one. */
 size_t ol_log_expire_producers(ol_log *log) {
     return ol_producers_expire(&log->producers.map, time_of_batches(log),
                                log->config.producer_expiration_ms, log->producers.highest_id);
@@ -464,8 +464,8 @@ static void free_log(ol_log *log) {
     free(log);
 }
 
-/* A rolled segment stays in use until it is flushed; the active one, and one whose swap failed
- * after the point of no return, stay in use until now. */
+/* A rolled segment stays in use until it is flushed.  The active one, and one with a swap that
+ * failed after the point of no return, stay in use until the close. */
 static bool is_used_by_log(const ol_log *log, const ol_segment *segment) {
     return segment == log->tail.active || segment->flush_needed || segment->held;
 }
@@ -495,12 +495,12 @@ void ol_log_abandon(ol_log *log) {
     free_log(log);
 }
 
-/* The active file gets its true size, and with it what was kept and extended is given back: the
- * files below may need it. */
+/* Truncates the active file to its true size, which frees the kept and extended space: the files
+ * below may need it. */
 static int trim_tail(ol_log *log, ol_error *error) {
     ol_segment *active = log->tail.active;
     int status = ol_log_drop_spares(log, error);
-    /* It would restore the length of a file that another process cut, with zeros. */
+    /* If another process truncated the file, trimming would restore its length with zeros. */
     if (status == OL_OK) status = ol_segment_check_length(active, log->tail.size, error);
     if (status == OL_OK && atomic_load(&active->extended) > log->tail.size) {
         atomic_store(&active->extended, log->tail.size);

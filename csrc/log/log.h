@@ -5,23 +5,23 @@
  * transaction index, the producer state and its snapshots, the leader epoch cache,
  * partition.metadata, and the sidecar with the flushed bound.
  *
- * Positions (all log offsets): start <= flushed <= end.  the next batch is written at `end`;
- * everything below it is readable.  Everything below `flushed` survives a power loss; it moves only
- * after a successful fdatasync.
+ * Positions (all log offsets): start <= flushed <= end.  The next batch is written at `end`;
+ * everything below `end` is readable.  Everything below `flushed` survives a power loss; `flushed`
+ * moves only after a successful fdatasync.
  *
  * Locks: calls marked [writer] are made by one thread at a time: the owner holds the partition's
  * writer lock.  All others may be made from any thread at any time between open and close, also
  * while a [writer] call runs.  No call takes a lock of its caller.  Flushing and reading never wait
  * for an append or a roll.  A flush waits for a truncation, and while an epoch or the sidecar is
- * being stored; a reader waits while a truncation cuts a file.
+ * being stored; a reader waits while a truncation shortens a file.
  *
- * Failure: a call that fails leaves the log as it was, unless it says otherwise or leaves the log
- * `failed`.  That happens when only another open can find out what is on disk (docs/architecture.md
- * §2.2): after a failed flush of a segment, the background's included; a truncation or a swap of
- * segments that stopped half-way; a roll that was taken back and left files; an ABORT that the
- * transaction index misses.  A full disk is not such a failure.  Every later append and flush is
- * refused with OL_FAILED until the log is opened again.  Readers go on, except after a failed
- * truncation.
+ * Failure: a call that fails leaves the log as it was, unless its comment says otherwise or the log
+ * has *failed*.  A log fails when only another open can find out what is on disk
+ * (docs/architecture.md §2.2): after a failed flush of a segment, by any thread; after a truncation
+ * or a swap of segments that stopped half-way; after a roll that was undone and left files; and
+ * after an ABORT that is missing from the transaction index.  A full disk is not such a failure.
+ * Every later append and flush is refused with OL_FAILED until the log is opened again.  Readers
+ * continue, except after a failed truncation.
  */
 #ifndef OL_LOG_LOG_H
 #define OL_LOG_LOG_H
@@ -61,14 +61,15 @@ typedef struct ol_log_config {
     int64_t extend_bytes_min;           /* the active segment grows in steps, which double from
                                            the first to the second */
     int64_t extend_bytes_max;
-    int64_t settled_bytes_min;          /* of a log that an open may leave unread
-                                           (log/settled.c); less takes no time, and proves more */
-    int64_t given_producer_id_max;      /* a greater id is not taken for one that a broker gave,
-                                           see ol_log_highest_producer_id; 0: any is */
+    int64_t settled_bytes_min;          /* the smallest log that an open may leave unread
+                                           (log/settled.c); reading less takes no time and proves
+                                           more */
+    int64_t given_producer_id_max;      /* a greater id does not count as given by a broker, see
+                                           ol_log_highest_producer_id; 0: any does */
     ol_append append;
 } ol_log_config;
 
-/* Kafka's defaults for the offsets topic; 64 KiB and 8 MiB steps. */
+/* Sets Kafka's defaults for the offsets topic, and steps of 64 KiB to 8 MiB. */
 void ol_log_config_init(ol_log_config *config);
 
 typedef struct ol_log_options {
@@ -99,13 +100,13 @@ typedef struct ol_log_options {
                                            OL_CLEANED_UNKNOWN if the file or our record of it is
                                            damaged */
     int64_t log_start_offset;           /* of the checkpoint, -1 none */
-    const ol_log_mark *mark;            /* of a state that the caller has: it will not read what
-                                           lies below (log/settled.c); NULL: none.  Only read
-                                           while the log is opened */
+    const ol_log_mark *mark;            /* of a state that the caller has: it will not read the log
+                                           below (log/settled.c); NULL: none.  Used only while the
+                                           log is opened */
     const uint8_t *topic_id;            /* 16 bytes for a new partition.metadata, or NULL: none
                                            is written */
-    const uint8_t *known_topic_id;      /* that of the other partitions of the topic, or NULL: it
-                                           takes the place of one that is damaged or missing */
+    const uint8_t *known_topic_id;      /* the id that the topic's other partitions have, or NULL;
+                                           used if this partition's is damaged or missing */
     const ol_decompressor *decompressor;/* may be NULL; lives as long as the log */
     int64_t (*clock_ms)(void *context); /* the clock of the timestamps in batches, for the age of
                                            producers; NULL: the system's */
@@ -116,30 +117,30 @@ typedef struct ol_log_options {
 typedef struct ol_log_loss {
     int64_t from;
     int64_t below;                      /* INT64_MAX: unknown */
-    bool proven;                        /* acknowledged batches are gone; false: a witness is
+    bool proven;                        /* acknowledged batches are lost; false: a witness is
                                            missing, or another program wrote here */
     ol_error error;                     /* OL_CORRUPT; path, reason, and `from` as its offset */
 } ol_log_loss;
 enum { OL_LOG_LOSSES_KEPT = 16 };
 
-/* How far another program cleaned the log is not known. */
+/* It is not known how far another program cleaned the log. */
 #define OL_CLEANED_UNKNOWN INT64_MAX
 
 /* Findings and actions of an open; counts are of this open. */
 typedef struct ol_log_recovery {
     bool recovered;                     /* batches at or above the recovery point were checked
                                            (no clean marker) */
-    int64_t torn_bytes;                 /* cut off, after a copy */
-    char torn_path[OL_ERROR_PATH_MAX];  /* the file that was cut */
-    char broken_path[OL_ERROR_PATH_MAX];/* the `.broken` copy of the cut bytes */
+    int64_t torn_bytes;                 /* truncated, after a copy was made */
+    char torn_path[OL_ERROR_PATH_MAX];  /* the file that was truncated */
+    char broken_path[OL_ERROR_PATH_MAX];/* the `.broken` copy of these bytes */
     int64_t torn_position;
-    int64_t segments_removed;           /* later segments copied aside with a torn one, and
-                                           interrupted swaps */
+    int64_t segments_removed;           /* later segments that were copied aside with a torn one,
+                                           and interrupted swaps */
     int64_t swaps_finished;
     int64_t rewritten_bytes;            /* of [flushed, end), made dirty again before the first
                                            flush (docs/architecture.md §2.2) */
-    bool corrupt;                       /* a bad batch lies below the flushed bound: the log is
-                                           open read-only; `corruption` says where */
+    bool corrupt;                       /* a bad batch is below the flushed bound: the log is open
+                                           read-only; `corruption` says where */
     ol_error corruption;
     int64_t corruption_below;           /* no right batch follows the corruption up to this log
                                            offset, which was flushed; -1: one does */
@@ -158,10 +159,10 @@ typedef struct ol_log_recovery {
 int ol_log_open(const ol_log_options *options, ol_log **log, ol_log_recovery *recovery,
                 ol_error *error) OL_NODISCARD;
 
-/* [writer] Clean close: trims the active segment and its indexes to their true sizes, writes the
- * producer snapshot, flushes every file it changed and the directory.  The log is freed in any
- * case; a failure means that the directory is not cleanly closed (so no clean-shutdown marker may
- * be written), nothing more. */
+/* [writer] Closes the log cleanly: trims the active segment and its indexes to their true sizes,
+ * writes the producer snapshot, and flushes every file that it changed and the directory.  The log
+ * is freed in any case.  A failure only means that the directory is not cleanly closed, so no
+ * clean-shutdown marker may be written. */
 int ol_log_close(ol_log *log, ol_error *error) OL_NODISCARD;
 
 /* Frees the log without writing a byte: after a failure, or in a forked child (where it only drops
@@ -177,7 +178,7 @@ void ol_log_record_end(ol_log *log, int64_t end);
 bool ol_log_is_writable(const ol_log *log);
 bool ol_log_has_failed(const ol_log *log);
 int32_t ol_log_leader_epoch(const ol_log *log); /* newest epoch, -1 none */
-/* The id in partition.metadata; false: none. */
+/* Returns the id in partition.metadata; false: none. */
 bool ol_log_topic_id(const ol_log *log, uint8_t topic_id[16]);
 int64_t ol_log_size_bytes(const ol_log *log);   /* of all segments, true sizes */
 /* [writer] Fills in the file port, directory, settings and decompressor of the log, which live as
@@ -186,30 +187,31 @@ void ol_log_options_of(const ol_log *log, ol_log_options *options);
 
 /* ------------------------------------------------------------ appending */
 
-/* [writer] Reserves the place of the next batch, of `size` bytes and `last_offset_delta` + 1
+/* [writer] Reserves the bytes of the next batch, which has `size` bytes and `last_offset_delta` + 1
  * offsets.  Rolls if Kafka would (docs/format/directory.md §1.10), and extends the file if the
- * background has not done so yet.  *start is that place in the active segment: `size` writable
- * bytes, all zero.  The log's content does not change.  The next reservation replaces one that was
- * not published; the caller zeroes its bytes first.  To learn whether storing and publishing may
- * have to wait, call ol_log_is_prepared first.  Fails with OL_DISK_FULL, OL_IO, OL_INVALID (no
- * offset), OL_TOO_LARGE (size over segment_bytes), OL_READ_ONLY, OL_FAILED. */
+ * background has not done so yet.  *start is set to the reserved bytes in the active segment:
+ * `size` writable bytes, all zero.  The log's content does not change.  A reservation that was not
+ * published is replaced by the next one; the caller zeroes its bytes first.  To learn whether
+ * storing and publishing may have to wait, call ol_log_is_prepared first.  Fails with OL_DISK_FULL,
+ * OL_IO, OL_INVALID (no offset), OL_TOO_LARGE (size over segment_bytes), OL_READ_ONLY,
+ * OL_FAILED. */
 int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t max_timestamp,
                    uint8_t **start, int64_t *base_offset, ol_error *error) OL_NODISCARD;
 
 /* The ends of transactions.  A full disk must not keep a transaction open, so space for the end of
- * each is kept from its first batch on: ol_log_reserve_transactional keeps it, ol_log_reserve_end
- * uses it, everything else leaves it alone.  Space is kept for as many as fit a twelfth of a
- * segment; those beyond, and those for which there was no space when the log was opened, end as
- * other batches are written. */
+ * each is kept from its first batch on. ol_log_reserve_transactional keeps it, ol_log_reserve_end
+ * uses it, and everything else leaves it alone.  Space is kept for as many ends as fit a twelfth of
+ * a segment.  Ends beyond that number, and those for which there was no space when the log was
+ * opened, are written like other batches. */
 
-/* [writer] ol_log_reserve for a batch of a transaction, which keeps space for its end and for all
- * others.  OL_DISK_FULL: nothing is kept that was not kept before. */
+/* [writer] Does what ol_log_reserve does, for a batch of a transaction, and keeps space for the end
+ * of this transaction and of all others.  OL_DISK_FULL: no more space is kept than before. */
 int ol_log_reserve_transactional(ol_log *log, int64_t producer_id, size_t size,
                                  int32_t last_offset_delta, int64_t max_timestamp, uint8_t **start,
                                  int64_t *base_offset, ol_error *error) OL_NODISCARD;
 
-/* [writer] ol_log_reserve for the marker of an open transaction.  OL_DISK_FULL only if no space is
- * kept. */
+/* [writer] Does what ol_log_reserve does, for the marker of an open transaction.  OL_DISK_FULL only
+ * if no space is kept. */
 int ol_log_reserve_end(ol_log *log, int64_t max_timestamp, uint8_t **start, int64_t *base_offset,
                        ol_error *error) OL_NODISCARD;
 
@@ -221,72 +223,77 @@ int ol_log_keep_ends(ol_log *log, ol_error *error) OL_NODISCARD;
  * it fetches. */
 void ol_log_release_ends(ol_log *log);
 
-/* The largest batch that always fits a segment beside the ends that are kept. */
+/* Returns the size of the largest batch that always fits a segment beside the ends that are
+ * kept. */
 size_t ol_log_batch_bytes_max(const ol_log_config *config);
 
-/* [writer] Whether the next batch, of these or fewer bytes, needs no roll, no page fault, and of
- * system calls at most the question for the length of the file; never if batches are written. */
+/* [writer] Returns whether the next batch, of at most `size` bytes, needs no roll, no page fault,
+ * and no system call except one that asks for the length of the file.  Always false if batches are
+ * written with pwrite (ol_append). */
 bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delta,
                         int64_t max_timestamp);
 
-/* [writer] Publishes the batch that was sealed at the reserved start: the end moves past it,
- * indexes, producer state and epochs follow.  Fails with OL_DISK_FULL or OL_IO if batches are
- * written (ol_append): the place is zeroed again, and nothing has changed.  OL_FAILED if half a
- * batch stays in the file: the log has failed. */
+/* [writer] Publishes the batch that was sealed at the reserved start: the log end moves past it,
+ * and indexes, producer state and epochs are updated.  If batches are written with pwrite
+ * (ol_append), it can fail with OL_DISK_FULL or OL_IO: the reserved bytes are zeroed again, and
+ * nothing has changed.  OL_FAILED: half a batch stays in the file, and the log has failed. */
 int ol_log_publish(ol_log *log, const ol_batch_fields *fields, size_t size, ol_error *error);
 
 /* [writer] Ensures that `size` more bytes in batches of at most `batch_size_max` can be appended
- * without meeting a full disk.  If they fit one segment, they get the rest of the active one, or
- * the next after a roll now.  Otherwise the rest of the active segment and as many spare ones as
- * needed are allocated, which the next rolls use; such a roll may still meet a full disk, since it
- * makes files.  A refusal gives back what it allocated. */
+ * without meeting a full disk.  If they fit one segment, their space is the rest of the active one
+ * or, after a roll now, the next one.  Otherwise the rest of the active segment is allocated, and
+ * as many spare segments as needed, which the next rolls use.  Such a roll may still meet a full
+ * disk, because it creates files.  A call that fails frees what it allocated. */
 int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max,
                          ol_error *error) OL_NODISCARD;
 
 /* [writer] Appends whole batches as they are (a follower's fetch).  Each is parsed and its CRC
- * checked; its base offset must be >= end (a gap is legal: the leader's log was cleaned).  All or
- * nothing, but if a full disk is met after the first segment and also refuses the cut, the batches
- * up to there stay.  OL_CORRUPT names the position in `data`. */
+ * checked; its base offset must be >= end (a gap is legal: the leader's log was cleaned).  Appends
+ * all batches or none, with one exception: if the disk becomes full after the first segment and the
+ * truncation fails, too, the batches up to there stay.  OL_CORRUPT names the position in `data`. */
 int ol_log_append(ol_log *log, const uint8_t *data, size_t size, ol_error *error) OL_NODISCARD;
 
 /* [writer] Starts a leader epoch at the log end (docs/format/directory.md §1.5); batches appended
- * from now on must carry it.  Written to the checkpoint at once. */
+ * from now on must carry it.  The epoch is written to the checkpoint at once. */
 int ol_log_assign_epoch(ol_log *log, int32_t epoch, ol_error *error) OL_NODISCARD;
 
-/* [writer] Empties the log and begins it again at `offset`, which is at or above its end: for a
- * follower whose leader's log begins there.  After a crash the log is empty, at either place.
- * Fails with OL_INVALID, OL_DISK_FULL, OL_NO_MEMORY, OL_IO; the log is empty after a failure,
- * too. */
+/* [writer] Begins an empty log again at `offset`, which is at or above its end: for a follower
+ * whose leader's log begins there.  After a crash the log is empty, at its former end or at
+ * `offset`.  Fails with OL_INVALID, OL_DISK_FULL, OL_NO_MEMORY, OL_IO; the log is empty after a
+ * failure, too. */
 int ol_log_restart(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 
 /* [writer] Removes everything at and above `offset`, and the epochs that begin there, even if the
  * log ends at it (docs/format/leader-epochs.md §12, docs/durability.md: the sidecar is lowered and
- * synced first).  Whole batches go, so the new end may lie below `offset`.  The owner must have
- * lowered the recovery point of its checkpoint durably before: one above the new end makes a torn
- * tail look like corruption.  Fails, and the log is as it was, with OL_IO if files of an abandoned
- * swap cannot be removed, and with OL_DISK_FULL; any other failure leaves the log failed. */
+ * synced first).  Only whole batches are removed, so the new end may be below `offset`.  Before the
+ * call the owner must have lowered the recovery point of its checkpoint durably: a recovery point
+ * above the new end makes a torn tail look like corruption.  The log is as it was after
+ * OL_DISK_FULL, and after OL_IO if files of an abandoned swap cannot be removed; any other failure
+ * leaves the log failed. */
 int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 
-/* Makes everything below the current end survive a power loss, and the rolls so far; *flushed is
- * the new bound.  Callers arrange that one call serves every thread that waits; two calls at once
- * are allowed.  Returns at once when nothing is new. */
+/* Makes everything below the current end, and the rolls so far, survive a power loss; *flushed is
+ * the new bound.  Callers arrange that one call serves every thread that waits, but concurrent
+ * calls are allowed.  Returns at once when nothing is new. */
 int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
-/* As ol_log_flush, for a flush that no thread waits for: later appends cost no more than before. */
+/* Like ol_log_flush, for a flush that no thread waits for: later appends cost no more than
+ * before. */
 int ol_log_flush_unasked(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
-/* Begins to write what a flush would, and returns: the disk works on several logs at a time, where
- * their flushes wait for each other.  Does nothing while a flush runs, or a truncation or close.
- * Makes nothing durable.  A failure leaves the log failed, which the next flush reports. */
+/* Begins to write what a flush would write, and returns.  So the disk can work on several logs at a
+ * time, while their flushes wait for each other.  Does nothing while a flush, a truncation or a
+ * close runs.  Makes nothing durable.  A failure leaves the log failed, which the next flush
+ * reports. */
 void ol_log_begin_flush(ol_log *log);
-/* Returns whether so much was rolled since the last flush that a flush should be made unasked:
- * rolled segments keep their files open until then. */
+/* Returns whether so many segments were rolled since the last flush that the next one should be
+ * made unasked: rolled segments keep their files open until a flush. */
 bool ol_log_wants_flush(ol_log *log);
-/* Says that commits will wait for the disk: extensions are written from the start, not only after
- * the first flush. */
+/* Called when commits will wait for the disk: extensions are then written as zeros from the start,
+ * not only after the first flush. */
 void ol_log_expect_flushes(ol_log *log);
 
 /* For one background thread: extends the active segment, touches its pages and prepares the next
- * segment, ahead of need.  Returns whether it did something.  The writer will meet any error
- * itself. */
+ * segment, ahead of need.  Returns whether it did something.  An error is not reported, because the
+ * writer will meet it itself. */
 bool ol_log_prepare(ol_log *log);
 
 /* [writer] Closes the active segment, even if it is small or old, and begins the next one, so that
@@ -294,35 +301,35 @@ bool ol_log_prepare(ol_log *log);
  * segment is empty.  Fails as a reservation does. */
 int ol_log_roll_active(ol_log *log, ol_error *error) OL_NODISCARD;
 
-/* A counter that changes before and after batches are cut off the log's end.  If it changed, bytes
- * that were read earlier may differ from those in the log. */
+/* Returns a counter that changes before and after each truncation.  If it changed, bytes that were
+ * read earlier may differ from those in the log. */
 uint64_t ol_log_cuts(const ol_log *log);
 
-/* [writer] The flushed bound to be written into the next batch's `ol.flushed` header, or -1 if a
- * batch that carries it was published since the last flush.  A bound taken for a batch that could
- * not be appended is given again. */
+/* [writer] Returns the flushed bound to be written into the next batch's `ol.flushed` header, or -1
+ * if a batch that carries it was published since the last flush.  A bound that was taken for a
+ * batch that could not be appended is returned again. */
 int64_t ol_log_take_flushed_record(ol_log *log);
-/* [writer] Whether ol_log_take_flushed_record would return a bound. */
+/* [writer] Returns whether ol_log_take_flushed_record would return a bound. */
 bool ol_log_has_flushed_record(const ol_log *log);
 
-/* [writer] The greatest timestamp in the active segment, in ms; -1 none. */
+/* [writer] Returns the greatest timestamp in the active segment, in ms; -1 none. */
 int64_t ol_log_active_timestamp(const ol_log *log);
 
 /* [writer] Applies new values of segment_bytes, segment_ms, index_interval_bytes,
  * segment_index_bytes and producer_expiration_ms from now on; the other members of `config` are
  * ignored.  The active segment keeps its index files, and does not grow above the size for which it
- * was made.  Fails with OL_INVALID, and nothing has changed; with OL_IO, if a spare file cannot be
+ * was made.  Fails with OL_INVALID and nothing changed, or with OL_IO if a spare file cannot be
  * removed. */
 int ol_log_change_config(ol_log *log, const ol_log_config *config, ol_error *error) OL_NODISCARD;
 
-/* Moves the log start up to `offset`, which is flushed, and takes away the segments that lie below:
- * closed ones that a flush has covered.  Their files get names that end in ".deleted"; the owner
- * removes them at any time, or the next open does.  The owner must have stored the log start
- * durably in its checkpoint before the call: after a crash the segments may exist or not.  A reader
- * in a removed segment keeps the bytes that it has and continues at the new start.  A lower offset
- * moves nothing; files that an earlier call could not rename are renamed by the next one.  Fails
- * with OL_INVALID above the flushed bound; after OL_DISK_FULL or OL_IO the start has moved, and
- * some files may still have their old names.  Only one call may run at a time. */
+/* Moves the log start up to `offset`, which is flushed, and removes the segments below it that are
+ * closed and flushed.  Their files get names that end in ".deleted"; the owner removes these files
+ * at any time, or the next open does.  The owner must have stored the log start durably in its
+ * checkpoint before the call: after a crash the segments may exist or not.  A reader in a removed
+ * segment keeps the bytes that it has and continues at the new start.  A lower offset moves
+ * nothing; files that an earlier call could not rename are renamed by the next one.  Fails with
+ * OL_INVALID if `offset` is above the flushed bound.  After OL_DISK_FULL or OL_IO the start has
+ * moved, and some files may still have their old names.  Only one call may run at a time. */
 int ol_log_delete_below(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 #define OL_DELETED_ENDING ".deleted"
 
@@ -335,13 +342,14 @@ typedef struct ol_log_transaction {
     int16_t producer_epoch;
 } ol_log_transaction;
 
-/* [writer] Open transactions by first offset, index from 0; false after the last. */
+/* [writer] Returns the open transaction at `index`, counted from 0 by first offset; false after the
+ * last. */
 bool ol_log_open_transaction_at(const ol_log *log, size_t index, ol_log_transaction *transaction);
 /* [writer] */
 bool ol_log_find_transaction(const ol_log *log, int64_t producer_id,
                              ol_log_transaction *transaction);
-/* [writer] The facts of a producer: epoch of its newest batch and coordinator epoch of its last
- * marker; false: unknown. */
+/* [writer] Returns the epoch of a producer's newest batch and the coordinator epoch of its last
+ * marker; false: the producer is unknown. */
 bool ol_log_producer(const ol_log *log, int64_t producer_id, int16_t *producer_epoch,
                      int32_t *coordinator_epoch);
 /* [writer] The newest data batch of a producer; false: unknown, or expired. */
@@ -353,13 +361,13 @@ typedef struct ol_log_last_batch {
     int16_t epoch;
 } ol_log_last_batch;
 bool ol_log_last_batch_of(const ol_log *log, int64_t producer_id, ol_log_last_batch *last);
-/* [writer] ever seen in this log, up to given_producer_id_max; -1 none */
+/* [writer] Returns the highest id ever seen in this log, up to given_producer_id_max; -1 none. */
 int64_t ol_log_highest_producer_id(const ol_log *log);
-/* [writer] first offset of the oldest open transaction, or end */
+/* [writer] Returns the first offset of the oldest open transaction, or the log end. */
 int64_t ol_log_first_unstable(const ol_log *log);
 
-/* [writer] A copy of the facts of all producers, ascending by id, malloc'ed; NULL when there is
- * none. */
+/* [writer] Returns a malloc'ed copy of the state of all producers, ascending by id; NULL when there
+ * are none. */
 typedef struct ol_log_producer_state {
     int64_t producer_id;
     int64_t last_offset;        /* of its last data batch, -1 none */
@@ -368,31 +376,31 @@ typedef struct ol_log_producer_state {
 int ol_log_producers_copy(const ol_log *log, ol_log_producer_state **states, size_t *count,
                           ol_error *error) OL_NODISCARD;
 
-/* The aborted transactions that overlap [from, up_to), whichever segment their ABORT marker is in,
- * the active one included; ascending by marker within a segment and from segment to segment.  Calls
- * `visit` without a lock and stops with its status if it is not OL_OK.  OL_CORRUPT for a .txnindex
- * that does not parse, error->path names it; OL_FAILED after a truncation that failed. */
+/* Calls `visit` with each aborted transaction that overlaps [from, up_to), whichever segment its
+ * ABORT marker is in, the active one included.  The order is that of the markers in the log.  No
+ * lock is held during `visit`; a status other than OL_OK ends the call.  OL_CORRUPT for a .txnindex
+ * that does not parse, which error->path names; OL_FAILED after a truncation that failed. */
 int ol_log_collect_aborted(ol_log *log, int64_t from, int64_t up_to,
                            int (*visit)(void *context, const ol_aborted_transaction *transaction),
                            void *context, ol_error *error) OL_NODISCARD;
 
-/* The endOffsetFor of docs/format/directory.md §1.5 and docs/format/leader-epochs.md §12: (-1, -1)
- * when unknown. */
+/* Finds Kafka's endOffsetFor (docs/format/directory.md §1.5, docs/format/leader-epochs.md §12):
+ * (-1, -1) when unknown. */
 void ol_log_end_for_epoch(const ol_log *log, int32_t epoch, int32_t *found_epoch,
                           int64_t *end_offset);
 
-/* The epoch that wrote the record at `offset`; -1 when unknown. */
+/* Returns the epoch that wrote the record at `offset`; -1 when unknown. */
 int32_t ol_log_epoch_at(const ol_log *log, int64_t offset);
 
-/* The epochs that begin below `offset`, ascending: the first `capacity` of them; returns how many
- * there are. */
+/* Fills in the epochs that begin below `offset`, ascending, but at most `capacity` of them, and
+ * returns the number of all of them. */
 size_t ol_log_epochs(const ol_log *log, int64_t offset, ol_leader_epoch *epochs, size_t capacity);
 
 /* ------------------------------------------------------------ reading */
 
-/* A reader walks the log upwards in pieces of whole batches.  It holds the segment it reads:
- * segments that are cleaned or truncated away stay readable through it until it moves on, and it
- * finds its place again by offset, never by file position. */
+/* A reader walks the log upwards in pieces of whole batches.  It holds the segment that it reads,
+ * so a segment that is cleaned or truncated away stays readable until the reader moves on.  The
+ * reader then finds its position again by offset, never by file position. */
 typedef struct ol_log_reader ol_log_reader;
 
 typedef struct ol_log_piece {
@@ -407,42 +415,43 @@ typedef struct ol_log_piece {
 int ol_log_reader_open(ol_log *log, int64_t offset, ol_log_reader **reader,
                        ol_error *error) OL_NODISCARD;
 
-/* The next piece of at most `size_max` bytes (at least one whole batch), valid until the next call
- * or close.  OL_END at the log end (more may come: call again later); OL_OUT_OF_RANGE when the log
- * no longer holds anything at or above the reader's offset that it must hold (truncated under it).
- * OL_CORRUPT: the bytes at error->path/position cannot be walked; OL_IO with a position: the disk
- * cannot read them, or another process cut the file short; ol_log_reader_skip continues after them.
- * Any other OL_IO is of the file as a whole.  The caller checks the CRCs; on a read-only log a
- * batch whose CRC fails may be unfinished: see ol_log_reader_retry. */
+/* Reads the next piece of at most `size_max` bytes (at least one whole batch), valid until the next
+ * call or close.  OL_END at the log end; a later call may return more.  OL_OUT_OF_RANGE: the log
+ * was truncated below the reader's offset.  OL_CORRUPT: the bytes at error->path and position
+ * cannot be walked.  OL_IO with a position: the disk cannot read the bytes there, or another
+ * process truncated the file.  After both, ol_log_reader_skip continues.  Any other OL_IO concerns
+ * the file as a whole.  The caller checks the CRCs; on a read-only log a batch whose CRC fails may
+ * be unfinished: see ol_log_reader_retry. */
 int ol_log_reader_next(ol_log_reader *reader, size_t size_max, ol_log_piece *piece,
                        ol_error *error) OL_NODISCARD;
 
-/* Reads the last piece's bytes from `position` on once more from the file (read-only logs); OL_END
- * instead of a third try in a row. */
+/* Reads the bytes of the last piece from `position` on again from the file, for read-only logs.
+ * Returns OL_END instead of a third try in a row. */
 int ol_log_reader_retry(ol_log_reader *reader, int64_t position, ol_log_piece *piece,
                         ol_error *error) OL_NODISCARD;
 
-/* Goes on at the next batch after `position` in the current segment whose header and CRC are right,
- * or at the next segment; what the disk cannot read is passed, too.  *is_end: there is none
- * anywhere, so the bytes may be an unfinished tail. */
+/* Continues at the next batch after `position` in the current segment whose header and CRC are
+ * right, or at the next segment.  Bytes that the disk cannot read are skipped, too.  *is_end: no
+ * later batch exists, so the bytes may be an unfinished tail. */
 int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end,
                        ol_error *error) OL_NODISCARD;
 
-/* Every batch below this offset was returned or skipped. */
+/* Returns the offset below which every batch was returned or skipped. */
 int64_t ol_log_reader_offset(const ol_log_reader *reader);
 
 void ol_log_reader_close(ol_log_reader *reader);
 
-/* Reads into `buffer` whole batches from the one that holds `offset` on, all of whose records are
- * below `end`: at most `capacity` bytes, with one read of the file where the offset follows that of
- * an earlier call.  *size is 0 if there are none yet.  Any thread; no lock is held while the disk
- * is read.  Fails with OL_OUT_OF_RANGE (below the start, or above the end of the log), OL_TOO_LARGE
- * (the first batch does not fit; the reason says what it needs), OL_CORRUPT, OL_IO. */
+/* Reads whole batches, at most `capacity` bytes, into `buffer`: from the one that holds `offset`
+ * on, as long as all of their records are below `end`.  If `offset` is where an earlier call ended,
+ * one read of the file is enough.  *size is 0 if no such batch exists yet.  Any thread; no lock is
+ * held while the disk is read.  Fails with OL_OUT_OF_RANGE (below the start, or above the end of
+ * the log), OL_TOO_LARGE (the first batch does not fit; the reason says what it needs), OL_CORRUPT,
+ * OL_IO. */
 int ol_log_read(ol_log *log, int64_t offset, int64_t end, uint8_t *buffer, size_t capacity,
                 size_t *size, ol_error *error) OL_NODISCARD;
 
-/* The bytes that ol_log_read would read, as a range of a file for sendfile.  It begins with the
- * batch that holds `offset`, lies in one segment, and may end in the middle of a batch other than
+/* The bytes that ol_log_read would read, as a range of a file for sendfile.  The range begins with
+ * the batch that holds `offset`, is in one segment, and may end in the middle of a batch other than
  * the first. */
 typedef struct ol_file_range {
     char path[OL_ERROR_PATH_MAX];
@@ -461,9 +470,9 @@ typedef struct ol_log_segment_info {
 } ol_log_segment_info;
 bool ol_log_segment_at(const ol_log *log, size_t index, ol_log_segment_info *info);
 
-/* Facts from the files of one segment, as selection and grouping need them
+/* Facts about the files of one segment, by which a cleaner selects and groups segments
  * (docs/format/cleaner.md §8.1, §8.4).  Reads the files; OL_OUT_OF_RANGE when no segment has this
- * base (any more). */
+ * base any longer. */
 typedef struct ol_log_segment_files {
     int64_t modified_ms;        /* of the .log */
     int64_t first_timestamp;    /* greatest of the first batch, -1 for none or an empty segment */

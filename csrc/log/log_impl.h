@@ -1,15 +1,25 @@
 /* log/log_impl: the private struct of the log, and the calls that its files share; nothing outside
  * log/ includes it.
  *
- * Files: keep_manifest (the log's manifest), completeness (whether anything is missing), log
- * (positions, epochs, producers, close), append (the hot path), ends (space for the ends of
- * transactions), roll (extension, spares, the next segment), flush, truncate, delete_below (removes
- * segments at the start), segment_rewrite (writes a cleaned segment aside), segment_swap (puts it
- * in place of others), segment_info (facts about segment files), segment_checksum, reader, view
- * (the segments of one moment), transaction_spans (where transactions began and ended),
- * offset_for_time, open (the order of opening), repair (accepted loss), recover (torn or corrupt),
- * settled (what an open need not read), recover_aside (copies of what is cut), rebuild (indexes and
- * producer state from the log).
+ *   log             positions, epochs, producers, close
+ *   append          the hot path
+ *   ends            space for the ends of transactions
+ *   roll            extension, spares, the next segment
+ *   flush, truncate
+ *   delete_below    removes segments at the start
+ *   keep_manifest   the log's manifest
+ *   reader, read    walks the log; reads into a caller's buffer
+ *   view            the segments of one moment
+ *   offset_for_time, transaction_spans   the offset of a time; where transactions began and ended
+ *   segment_rewrite, segment_swap        writes a cleaned segment aside; puts it in place of others
+ *   segment_info, segment_checksum       facts about segment files
+ *   open            the order of opening
+ *   settled         what an open need not read
+ *   recover         torn or corrupt
+ *   recover_aside   copies of truncated bytes
+ *   repair          accepted loss
+ *   rebuild         indexes and producer state from the log
+ *   completeness    whether anything is missing
  *
  * On failure a call leaves the log as it was, unless it says otherwise; *error says why.
  */
@@ -29,7 +39,7 @@
 #include "log/segment.h"
 
 #define OL_ROLLED_PREFIX "offsetlog.rolled-"
-/* Followed by the offset to which a truncation is under way. */
+/* Prefix of a file name, followed by the offset of a truncation that has begun. */
 #define OL_CUT_PREFIX "offsetlog.cut-"
 #define OL_EPOCHS_FILE "leader-epoch-checkpoint"
 
@@ -47,27 +57,27 @@
  *                        which no other is taken
  */
 struct ol_log {
-    /* The end of the log, which reserve and publish move.  The writer's; `active` changes under
-     * extension.lock and list.lock. */
+    /* The end of the log, which reserve and publish move.  Only the writer uses it; `active`
+     * changes under extension.lock and list.lock. */
     struct {
         ol_segment *active;
         uint8_t *data;                  /* of the active segment */
         int64_t size;                   /* of the active segment; segment->size publishes it */
         int64_t next_offset;            /* shared.end publishes it */
         int64_t size_limit;             /* the active segment may not grow above */
-        int64_t offset_limit;           /* greatest offset that fits the active segment beside
-                                           the ends that are kept */
+        int64_t offset_limit;           /* greatest offset that fits the active segment together
+                                           with the kept ends */
         int64_t timestamp_limit;        /* a batch above it starts a new segment; INT64_MIN:
                                            check closely */
         _Atomic int64_t kept;           /* bytes after `size` for the ends of open transactions
                                            (log/ends.c): the file is extended over them, and
                                            they fit under size_limit */
-        int64_t checked_at;             /* a batch of this timestamp found the mapped file as long
-                                           as it was extended; INT64_MIN: none did */
-        int64_t checked_below;          /* this counts for batches that end at or below */
+        int64_t checked_at;             /* for batches of this timestamp the length of the mapped
+                                           file was checked; INT64_MIN: it was not */
+        int64_t checked_below;          /* the check counts for batches that end at or below it */
         int64_t reserved_size;          /* of the last reservation, for assertions */
         int32_t newest_epoch;           /* of epochs.cache */
-        bool slow;                      /* the next reservation has more to do than compare */
+        bool slow;                      /* the next reservation must take the slow path */
         bool slow_publish;              /* a batch that is stored is not yet in its file
                                            (is_written) */
         bool index_full;
@@ -81,8 +91,7 @@ struct ol_log {
         _Atomic int64_t end;
         _Atomic int64_t flushed;
         _Atomic int64_t start;
-        _Atomic uint64_t cuts;          /* truncations that began, and those that came to their
-                                           end */
+        _Atomic uint64_t cuts;          /* counts the beginning and the end of each truncation */
     } shared;
 
     /* Where the last ol_log_read ended. */
@@ -113,7 +122,7 @@ struct ol_log {
         ol_producers map;
         int64_t highest_id;
         int64_t snapshot_offset;        /* of the newest producer snapshot, -1 none */
-        bool snapshot_unflushed;        /* it was stored by a roll, which waits for no disk */
+        bool snapshot_unflushed;  /* it was stored by a roll, which does not wait for the disk */
     } producers;
 
     /* The `ol.flushed` header of batches.  The writer's. */
@@ -122,8 +131,8 @@ struct ol_log {
         bool taken;                     /* since the last batch was published */
     } note;
 
-    /* Between the writer, the flush and the background: one sets a flag, another acts on it.  No
-     * lock. */
+    /* Flags between the writer, the flush and the background thread: one sets a flag, another acts
+     * on it.  No lock. */
     struct {
         atomic_bool appended;           /* something was written since the log was opened */
         atomic_bool names_changed;      /* the directory has names that no flush of it covers */
@@ -138,18 +147,17 @@ struct ol_log {
      * commits, rolls, flushes or readers. */
     struct {
         pthread_mutex_t lock;
-        bool leftovers;                 /* .cleaned or .swap files may be left that could not be
-                                           removed */
+        bool leftovers;                 /* some .cleaned or .swap files could not be removed */
     } swap;
 
-    /* One flush at a time.  A truncation and a close hold the lock, so that no flush reports bytes
-     * that are gone. */
+    /* One flush runs at a time.  A truncation and a close hold the lock, so that no flush reports
+     * removed bytes. */
     struct {
         pthread_mutex_t lock;
         ol_flush_sidecar sidecar;
-        ol_flush_sidecar_bound last;    /* covered by the last flush: below `position` nothing of
-                                           that segment is dirty while shared.flushed is its
-                                           offset; position 0: unknown, as after a truncation */
+        ol_flush_sidecar_bound last;    /* the bound of the last flush.  While shared.flushed is its
+                                           offset, nothing of its segment below `position` is dirty;
+                                           position 0: unknown, as after a truncation */
         int64_t settled_base;           /* the sidecar on disk names this segment or a later one,
                                            -1 unknown */
     } flush;
@@ -173,8 +181,8 @@ struct ol_log {
         atomic_bool is_due;             /* it lacks facts that could be stored now */
     } manifest;
 
-    /* The segments and their flags of a flush.  The lock is held for a few instructions, or while a
-     * truncation cuts a file. */
+    /* The segments and the flags in them that flushes use.  The lock is held for a few
+     * instructions, or while a truncation shortens a file. */
     struct {
         pthread_mutex_t lock;
         ol_segment **segments;          /* ascending by base */
@@ -190,7 +198,7 @@ struct ol_log {
         bool changed;                   /* since the file was written */
     } epochs;
 
-    /* The flush of an extension, step by step, by turns. */
+    /* The steps in which an extension is flushed; their locks are held in turn. */
     struct {
         pthread_mutex_t locks[2];       /* [number & 1] is held while step `number` flushes its
                                            piece */
@@ -201,7 +209,7 @@ struct ol_log {
 /* log/log.c */
 int ol_log_path(const ol_log *log, const char *name, char path[OL_PATH_MAX],
                 ol_error *error) OL_NODISCARD;
-/* As ol_log_path, with a number appended if the name is taken: an older copy is evidence and must
+/* Like ol_log_path, but appends a number if the name is taken: an older copy is evidence and must
  * not be overwritten. */
 int ol_log_untaken_path(const ol_log *log, const char *name, char path[OL_PATH_MAX],
                         ol_error *error) OL_NODISCARD;
@@ -210,17 +218,17 @@ void ol_log_set_failed(ol_log *log);
 int ol_log_check_writable(const ol_log *log, ol_error *error) OL_NODISCARD;
 /* Publishes positions after an open, a roll or a truncation. */
 void ol_log_set_limits(ol_log *log);
-/* Makes room for one more in the list, so that ol_log_add_segment cannot fail. */
+/* Reserves memory for one more segment in the list, so that ol_log_add_segment cannot fail. */
 int ol_log_reserve_segment(ol_log *log, ol_error *error) OL_NODISCARD;
-/* Takes over the reference. */
+/* Adds a segment to the list and takes over the caller's reference. */
 int ol_log_add_segment(ol_log *log, ol_segment *segment, ol_error *error) OL_NODISCARD;
-/* The last segment with a base at or below `offset`, else the first; referenced.  NULL when there
- * is none. */
+/* Returns the last segment with a base at or below `offset`, else the first one, with a reference
+ * for the caller.  NULL when the log has no segment. */
 ol_segment *ol_log_find_segment(ol_log *log, int64_t offset);
 /* Lists the directory of a read-only log again, after another process rolled or cleaned it.  Fails
  * as ol_log_open. */
 int ol_log_list_again(ol_log *log, ol_error *error) OL_NODISCARD;
-/* The first segment with a base above `base`; referenced, or NULL. */
+/* Returns the first segment with a base above `base`, with a reference for the caller, or NULL. */
 ol_segment *ol_log_next_segment(ol_log *log, int64_t base);
 int ol_log_store_epochs(ol_log *log, ol_error *error) OL_NODISCARD;
 /* Removes the producers that are too old (docs/format/directory.md §1.6): before a snapshot, at the
@@ -228,23 +236,23 @@ int ol_log_store_epochs(ol_log *log, ol_error *error) OL_NODISCARD;
 size_t ol_log_expire_producers(ol_log *log);
 int ol_log_store_snapshot(ol_log *log, int64_t offset, bool flush, ol_error *error) OL_NODISCARD;
 
-/* Rolled segments that no flush has covered keep their files open.  From the first number on the
- * background flushes them, from the second on the roll itself does, since a process has a few
- * thousand descriptors at most. */
+/* Rolled segments keep their files open until a flush covers them.  From OL_UNFLUSHED_WANTED of
+ * them on the background flushes them, and from OL_UNFLUSHED_MAX on the roll itself does, because a
+ * process has at most a few thousand descriptors. */
 enum { OL_UNFLUSHED_WANTED = 4, OL_UNFLUSHED_MAX = 32 };
 
 /* log/roll.c */
 int ol_log_roll(ol_log *log, int64_t base_offset, ol_error *error) OL_NODISCARD;
 /* Removes the note of a roll that the flush could not remove.  Under swap.lock. */
 int ol_log_remove_stayed_note(ol_log *log, ol_segment *segment, ol_error *error) OL_NODISCARD;
-/* Makes the active file reach `needed` bytes at least. */
+/* Extends the active file to at least `needed` bytes. */
 int ol_log_extend(ol_log *log, int64_t needed, ol_error *error) OL_NODISCARD;
 int ol_log_drop_spares(ol_log *log, ol_error *error) OL_NODISCARD;
 /* Creates `<base>.log` with its indexes, or opens it when it is there, as a segment to be written
  * to. */
 int ol_log_start_segment(ol_log *log, int64_t base_offset, ol_segment **segment,
                          ol_error *error) OL_NODISCARD;
-/* Puts an opened writable segment in the active place; its indexes are open. */
+/* Makes an opened writable segment, whose indexes are open, the active one. */
 void ol_log_activate(ol_log *log, ol_segment *segment);
 int ol_log_rolled_name(char *name, size_t capacity, int64_t base_offset, int64_t size,
                        int64_t next_base) OL_NODISCARD;
@@ -257,8 +265,8 @@ static inline void ol_log_count_producer_id(ol_log *log, int64_t producer_id) {
     if (producer_id > log->producers.highest_id) log->producers.highest_id = producer_id;
 }
 
-/* log/ends.c; all of it is the writer's, but for the bytes in the .log that are kept, which any
- * thread may read. */
+/* log/ends.c.  Only the writer calls these functions, except ol_log_kept_bytes, which any thread
+ * may call. */
 static inline int64_t ol_log_kept_bytes(const ol_log *log) {
     return atomic_load_explicit(&log->tail.kept, memory_order_relaxed);
 }
@@ -268,18 +276,20 @@ void ol_log_count_ends(ol_log *log, size_t count);
 /* Returns for how many ends space should be kept once `producer_id` has written the next batch (-1:
  * now). */
 size_t ol_log_ends_wanted(const ol_log *log, int64_t producer_id);
-/* The entries of `count` ends in the active segment's transaction index. */
+/* Keeps space for the entries of `count` ends in the active segment's transaction index. */
 int ol_log_keep_entries(ol_log *log, size_t count, ol_error *error) OL_NODISCARD;
-/* Keeps the same in the segment that will be the active one.  Under extension.lock. */
+/* Keeps space for the same number of ends in the segment that will be the active one.  Under
+ * extension.lock. */
 int ol_log_carry_ends(ol_log *log, ol_segment *next, ol_error *error) OL_NODISCARD;
-/* A marker was published that took its part. */
+/* Called after a marker was published, which used the space of one end. */
 void ol_log_end_was_written(ol_log *log);
 
 /* log/reader.c */
-/* Before the first piece: pieces are read into the caller's buffer, which outlives the reader.  A
- * batch that does not fit is OL_TOO_LARGE. */
+/* Called before the first piece: pieces are then read into the caller's buffer, which outlives the
+ * reader.  A batch that does not fit is OL_TOO_LARGE. */
 void ol_log_reader_lend(ol_log_reader *reader, uint8_t *buffer, size_t capacity);
-/* Before the first piece: the search for the place may begin there.  A wrong hint costs time. */
+/* Called before the first piece: the search for the reader's offset may then begin at this
+ * position.  A wrong hint only costs time. */
 void ol_log_reader_hint(ol_log_reader *reader, int64_t segment_base, int64_t position);
 typedef struct ol_log_place {
     const char *path;                   /* borrowed until the next call */
@@ -302,9 +312,9 @@ int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int
                       int64_t producer_id, int32_t leader_epoch, size_t size,
                       ol_error *error) OL_NODISCARD;
 
-/* log/flush.c; the caller holds flush.lock */
+/* log/flush.c: flushes the log; the caller holds flush.lock. */
 int ol_log_flush_locked(ol_log *log, ol_error *error) OL_NODISCARD;
-/* The number of rolled segments that no flush has covered.  Takes list.lock; needs no
+/* Returns the number of rolled segments that no flush has covered.  Takes list.lock; does not need
  * flush.lock. */
 size_t ol_log_count_unflushed(ol_log *log);
 int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lower,
@@ -314,23 +324,23 @@ int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lo
 int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) OL_NODISCARD;
 
 /* log/keep_manifest.c; each call takes manifest.lock.  After a failure the previous manifest stays,
- * and storing it stays due. */
-/* Stores it, with the closed segments that are flushed. */
+ * and the new one is still due to be stored. */
+/* Stores the manifest, with the closed segments that are flushed. */
 int ol_log_store_manifest(ol_log *log, ol_error *error) OL_NODISCARD;
 /* Records how far the active segment reaches on disk; the next store of the manifest writes it. */
 void ol_log_note_tail(ol_log *log, const ol_flush_sidecar_bound *flushed);
-/* Before an epoch is written anywhere else.  Here the caller holds manifest.lock, until the epoch
- * is written. */
+/* Called before an epoch is written anywhere else.  For this call the caller holds manifest.lock
+ * until the epoch is written. */
 int ol_log_note_epoch(ol_log *log, int32_t epoch, ol_error *error) OL_NODISCARD;
-/* Before batches are appended that may leave gaps. */
+/* Called before batches that may leave gaps are appended. */
 int ol_log_note_foreign(ol_log *log, ol_error *error) OL_NODISCARD;
-/* Before a swap: from now on either the old segments or the new one may exist. */
+/* Called before a swap: from now on either the old segments or the new one may exist. */
 int ol_log_note_swap(ol_log *log, const ol_manifest_segment *segment, int64_t last_base,
                      ol_error *error) OL_NODISCARD;
-/* After a swap, or after one that was not made. */
+/* Called after a swap, whether it was made or given up. */
 void ol_log_forget_swap(ol_log *log);
-/* Before a truncation to `end`, which makes the segment at `base_offset` the last one, of `size`
- * bytes. */
+/* Called before a truncation to `end`, after which the segment at `base_offset` is the last one and
+ * has `size` bytes. */
 int ol_log_note_cut(ol_log *log, int64_t base_offset, int64_t end, int64_t size,
                     ol_error *error) OL_NODISCARD;
 
@@ -343,8 +353,8 @@ typedef struct ol_aside {
     int64_t next_offset;                /* after its last batch */
     uint64_t cuts;                      /* ol_log_cuts when its sources began to be read */
 } ol_aside;
-/* The work of ol_segment_rewrite_swap after everything is written; takes over file and reference,
- * also on failure. */
+/* Does the work of ol_segment_rewrite_swap after everything is written.  Takes over the file and
+ * the reference of `aside`, also on failure. */
 int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count,
                 ol_error *error) OL_NODISCARD;
 /* Removes the files of a segment that was written aside and not swapped; any that stay count as
@@ -352,7 +362,7 @@ int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count
 void ol_log_remove_aside(ol_log *log, int64_t base_offset);
 /* Removes the leftovers.  Takes swap.lock. */
 int ol_log_clear_leftovers(ol_log *log, ol_error *error) OL_NODISCARD;
-/* As ol_log_clear_leftovers, for a caller that holds swap.lock. */
+/* Like ol_log_clear_leftovers, for a caller that holds swap.lock. */
 int ol_log_clear_leftovers_locked(ol_log *log, ol_error *error) OL_NODISCARD;
 
 /* log/recover.c: one .log file of the directory while the log is opened. */
@@ -360,8 +370,7 @@ typedef struct ol_found_segment {
     char *path;                         /* its current name */
     int64_t base_offset;
     int64_t file_size;
-    int64_t size;                       /* of the whole, right batches; the file's if it was not
-                                           checked */
+    int64_t size;  /* of the whole, right batches; that of the file if it was not checked */
     int64_t next_offset;                /* after the last batch; the next segment's base if it
                                            was not checked */
     int64_t first_timestamp;            /* of checked ones */
@@ -373,7 +382,7 @@ typedef struct ol_found_segment {
     bool checked;
     int64_t from;                       /* log/settled.c: checked from here on, where the caller's
                                            mark is; 0: all of it */
-    bool rebuild_indexes;               /* both; those of the batches at and after `from` */
+    bool rebuild_indexes;               /* both indexes, for the batches at and after `from` */
     bool rebuild_times;                 /* only the time index, which old brokers did not have */
     bool rebuild_transactions;
 } ol_found_segment;
@@ -389,19 +398,19 @@ typedef struct ol_opening {
     ol_flush_sidecar_found sidecar;
     bool has_sidecar;                   /* the sidecar file is valid in itself */
     ol_manifest manifest;
-    bool has_manifest;                  /* likewise */
+    bool has_manifest;                  /* the manifest is valid in itself */
     bool is_manifest_damaged;           /* the file exists but is not a manifest */
     bool is_manifest_later;             /* its version is later than this code knows */
     bool has_worked_here;               /* another program wrote here after the manifest was
                                            written */
-    bool is_cleaned_uncertain;          /* nothing shows how far that program cleaned */
+    bool is_cleaned_uncertain;          /* it is unknown how far that program cleaned */
     bool has_doubtful_gap;              /* below the end that the manifest knows */
     int64_t cleaned;                    /* that program cleaned below this offset; -1 nowhere, or
                                            unknown */
     int64_t recovery_point;             /* as far as it is believed, -1 none */
-    int64_t log_start;                  /* likewise, 0 none */
+    int64_t log_start;                  /* as far as it is believed, 0 none */
     bool is_settled;                    /* the checks began at options->mark */
-    ol_manifest doubts;                 /* only those: of this open and earlier ones */
+    ol_manifest doubts;  /* used for its doubts only: those of this open and earlier ones */
     int64_t end;                        /* found by the checks */
     int64_t flushed;                    /* greatest bound that holds, at most `end` */
 } ol_opening;
@@ -416,38 +425,40 @@ int64_t ol_log_rolled_first(const ol_opening *opening, int64_t base_offset);
  * OL_IO, OL_NO_MEMORY. */
 int ol_settled_skip(ol_opening *opening, size_t *first, ol_error *error) OL_NODISCARD;
 
-/* Checks the segments (docs/format/recovery.md §9.2), separates torn from corrupt
- * (docs/durability.md), and if writable copies torn bytes aside and cuts them. */
+/* Checks the segments (docs/format/recovery.md §9.2) and separates torn from corrupt bytes
+ * (docs/durability.md).  If the log is writable, copies torn bytes aside and truncates them. */
 int ol_recovery_run(ol_opening *opening, ol_error *error) OL_NODISCARD;
-/* Writes the bytes of [flushed, end) again and flushes them (docs/architecture.md §2.2); after an
- * unclean end also every file that was checked. */
+/* Writes the bytes of [flushed, end) again and flushes them (docs/architecture.md §2.2).  After an
+ * unclean shutdown also flushes every file that was checked. */
 int ol_recovery_rewrite(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
 /* log/completeness.c: compares the log with its witnesses.  Reports go to opening->report. */
-/* Reads manifest and sidecar, before the directory is listed: their claims are true from then
- * on. */
+/* Reads the manifest and the sidecar.  Called before the directory is listed, because their claims
+ * hold from then on. */
 int ol_completeness_load(ol_opening *opening, ol_error *error) OL_NODISCARD;
-/* After the epochs were loaded, and before the checks: missing witnesses, and closed segments that
- * are missing or shorter than they were. */
+/* Called after the epochs were loaded and before the checks.  Reports missing witnesses, and closed
+ * segments that are missing or shorter than they were. */
 int ol_completeness_check_segments(ol_opening *opening, ol_error *error) OL_NODISCARD;
-/* After the checks: the end of the log, and the content of segments that were checked.  The others
- * have the checksums of the manifest from then on. */
+/* Called after the checks.  Compares the end of the log and the contents of the checked segments
+ * with the witnesses.  Segments that were not checked get their checksums from the manifest. */
 void ol_completeness_check_end(ol_opening *opening);
-/* The checkpoint's log start is above the end: whether the log may begin again there. */
+/* Called when the checkpoint's log start is above the end: decides whether the log may begin again
+ * there. */
 void ol_completeness_judge_start(ol_opening *opening);
-/* Read-only: sets *moved if another process has written the manifest meanwhile, so that the reports
- * may mix two moments. */
+/* Read-only: sets *moved if another process has written the manifest meanwhile, because the reports
+ * may then mix two moments. */
 int ol_completeness_has_moved(ol_opening *opening, bool *moved, ol_error *error) OL_NODISCARD;
-/* Whether the bound in the sidecar holds, whatever the files look like. */
+/* Returns whether the bound in the sidecar holds, whatever the files look like. */
 bool ol_completeness_is_sidecar_true(const ol_opening *opening);
 /* Returns whether offsets from `from` to `to` may be missing; if not, the bytes at `from` are bad.
  * A gap that another program may have left is reported. */
 bool ol_completeness_is_gap_legal(ol_opening *opening, int64_t from, int64_t to);
-/* The manifest of the log as it was opened, which becomes due if it says something new. */
+/* Sets the manifest of the log as it was opened.  It becomes due to be stored if it says something
+ * new. */
 int ol_completeness_adopt(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
-/* log/repair.c: before the checks of an open that accepts loss.  Removes the bytes that cannot be
- * read from segments, and keeps copies of them. */
+/* log/repair.c: called before the checks of an open that accepts loss.  Removes unreadable bytes
+ * from segments, and keeps copies of them. */
 int ol_repair_segments(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
 /* log/recover_aside.c: copies [position, end of the page with the last nonzero byte) of a file to
@@ -461,8 +472,8 @@ int ol_recovery_copy_aside(ol_log *log, const ol_found_segment *segment, int64_t
 int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t snapshot_max,
                   const ol_log_mark *mark,
                   char *const *names, size_t name_count, ol_error *error) OL_NODISCARD;
-/* Removes producer snapshots above `offset`, and with `strays` those that match no segment but the
- * newest above all. */
+/* Removes producer snapshots above `offset`.  With `strays`, also removes those that do not match
+ * the base of a segment, except the newest one if it is above all bases. */
 int ol_log_remove_snapshots(ol_log *log, char *const *names, size_t name_count, int64_t offset,
                             bool strays, ol_error *error) OL_NODISCARD;
 

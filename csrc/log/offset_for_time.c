@@ -13,10 +13,11 @@ typedef struct cutoff {
     int64_t timestamp;
     int64_t until;
     int64_t offset;             /* the end of the prefix as far as it is known */
-    bool found;                 /* a batch after the prefix is too young */
+    bool found;                 /* a batch after the prefix is too new */
 } cutoff;
 
-/* The segment that holds `offset`, and the base of the next one (INT64_MAX: there is none). */
+/* Finds the segment that holds `offset`, and the base of the next one (INT64_MAX: there is
+ * none). */
 static bool segment_of(const ol_log *log, int64_t offset, ol_log_segment_info *segment,
                        int64_t *next_base) {
     ol_log_segment_info info;
@@ -46,9 +47,9 @@ static bool time_index_path(const char *log_path, char *path, size_t capacity) {
     return true;
 }
 
-/* How far the time index of a segment proves that every record is old enough: up to the batch that
- * holds *proven; false: not at all.  An entry says that nothing up to its batch is younger than it,
- * and that stays true in a segment that replaced this one. */
+/* Finds how far the time index of a segment proves that every record is old enough: up to the batch
+ * that holds *proven; false: not at all.  An entry says that nothing up to its batch is newer than
+ * the entry.  That stays true in a segment that replaced this one. */
 static bool look_up(const cutoff *work, const ol_log_segment_info *segment, int64_t next_base,
                     int64_t *proven) {
     char path[OL_ERROR_PATH_MAX + sizeof ".timeindex"];
@@ -68,7 +69,7 @@ static bool look_up(const cutoff *work, const ol_log_segment_info *segment, int6
     return status == OL_OK && timestamp >= 0 && timestamp <= work->timestamp;
 }
 
-/* Whether a batch ends the prefix.  Only bytes with a right CRC can say so. */
+/* Decides whether a batch ends the prefix.  Only bytes with a right CRC can show that. */
 static int judge(cutoff *work, ol_batch_walk *walk, const ol_batch *batch, ol_error *error) {
     ol_error damage;
     if (OL_LIKELY(batch->max_timestamp <= work->timestamp)) {
@@ -82,8 +83,8 @@ static int judge(cutoff *work, ol_batch_walk *walk, const ol_batch *batch, ol_er
     return OL_OK;
 }
 
-/* Walks from `from` to the end of the segment that begins at `base`, or to the first batch that is
- * too young. */
+/* Walks from `from` to the end of the segment, where `next_base` begins, or to the first batch that
+ * is too new. */
 static int walk_segment(cutoff *work, int64_t from, int64_t next_base, ol_error *error) {
     ol_batch_walk walk;
     ol_batch batch;
@@ -119,8 +120,8 @@ int ol_log_offset_for_time(ol_log *log, int64_t timestamp_ms, int64_t until, int
         status = walk_segment(&work, from, next_base, error);
         from = next_base;
     }
-    /* If no batch is too young, the prefix ends at `until`: batches that were cleaned away at the
-     * end do not matter. */
+    /* If no batch is too new, the prefix ends at `until`: batches that were cleaned away at the end
+     * do not matter. */
     *offset = work.found && work.offset < until ? work.offset : until;
     return status;
 }

@@ -109,8 +109,8 @@ static bool has_name(const ol_opening *opening, int64_t offset, const char *want
 
 /* ------------------------------------------------------------ the small files */
 
-/* Evidence is not overwritten: a copy of the file stays under an unused name, or the file itself if
- * it is too large to copy. */
+/* Evidence is not overwritten: a copy of the file is kept under an unused name, or the file itself
+ * is, if it is too large to copy. */
 static int keep_damaged(ol_log *log, const char *name, ol_error *error) {
     char path[OL_PATH_MAX], aside[OL_PATH_MAX], kept_as[64];
     uint8_t *bytes = NULL;
@@ -126,7 +126,8 @@ static int keep_damaged(ol_log *log, const char *name, ol_error *error) {
     return status;
 }
 
-/* `id` is known from elsewhere.  Evidence is not overwritten: a copy of a damaged file stays. */
+/* Stores `id`, which is known from elsewhere.  Evidence is not overwritten: a copy of a damaged
+ * file stays. */
 static int restore_topic_id(ol_opening *opening, const char *path, const ol_uuid *id,
                             ol_error *error) {
     ol_log *log = opening->log;
@@ -136,13 +137,14 @@ static int restore_topic_id(ol_opening *opening, const char *path, const ol_uuid
     return status == OL_OK ? ol_partition_metadata_store(log->fs, path, id, error) : status;
 }
 
-/* The id that a partition.metadata with another id, or a damaged or missing one, should have: the
- * manifest's, or that of the topic's other partitions.  NULL if the id is right or unknown. */
+/* Returns the id that a partition.metadata should have if it has another one, or is damaged or
+ * missing: the manifest's, or that of the topic's other partitions.  NULL if the id is right or
+ * unknown. */
 static const uint8_t *right_topic_id(const ol_opening *opening, int status, const ol_uuid *found) {
     const ol_log_options *options = opening->options;
     const ol_uuid *known = &opening->manifest.topic_id;
-    /* Where other files changed too, the topic was made again, or another cluster was given the
-     * partition. */
+    /* If other files changed too, the topic was created again, or the partition was given to
+     * another cluster. */
     bool is_other = status == OL_OK && memcmp(known, found, sizeof *found) != 0 &&
                     options->changed_checkpoints == 0;
     bool is_damaged = status == OL_CORRUPT || status == OL_LIMIT;
@@ -242,8 +244,8 @@ static int check_transactions(ol_opening *opening, const ol_found_segment *segme
     return status == OL_CORRUPT || status == OL_LIMIT ? OL_OK : status;
 }
 
-/* Checks the indexes that an unclean stop has not condemned already: a missing or stale one is
- * rebuilt (docs/format/recovery.md §9.1). */
+/* Checks the indexes that need not be rebuilt already because of an unclean stop: a missing or
+ * stale one is rebuilt (docs/format/recovery.md §9.1). */
 static int check_indexes(ol_opening *opening, ol_error *error) {
     int status = OL_OK;
     for (size_t i = 0; i < opening->found_count && status == OL_OK; i++) {
@@ -269,8 +271,8 @@ static int check_indexes(ol_opening *opening, ol_error *error) {
 
 /* ------------------------------------------------------------ segments */
 
-/* Everything lies below the log start (docs/format/recovery.md §9.3), or there is nothing: the log
- * begins again, empty.  The old files are copied aside. */
+/* Called when everything is below the log start (docs/format/recovery.md §9.3), or when there is
+ * nothing: the log begins again, empty.  The old files are copied aside. */
 static int begin_again(ol_opening *opening, int64_t offset, ol_error *error) {
     ol_log *log = opening->log;
     int status = OL_OK;
@@ -318,7 +320,7 @@ static int64_t now_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* The last segment becomes the active one: ready for appends, its indexes open. */
+/* Makes the last segment the active one: ready for appends, with its indexes open. */
 static int open_active(ol_log *log, ol_error *error) {
     ol_segment *active = log->list.segments[log->list.count - 1];
     int64_t mapped = atomic_load(&active->size);
@@ -335,8 +337,8 @@ static int open_active(ol_log *log, ol_error *error) {
     return OL_OK;
 }
 
-/* The name of the directory has to survive as well.  As long as it holds no segment, its parent may
- * not have been flushed: the open that created it may have been stopped here. */
+/* The name of the directory must survive as well.  If the directory holds no segment, its parent
+ * may not have been flushed, because the open that created it may have been stopped here. */
 static int flush_parent(const ol_log *log, ol_error *error) {
     char parent[OL_PATH_MAX];
     size_t length = strlen(log->directory);
@@ -385,15 +387,15 @@ static int remove_notes(ol_opening *opening, ol_error *error) {
     return status;
 }
 
-/* Until the next manifest takes its place the damaged one shows that there was one. */
+/* Until the next manifest replaces it, the damaged one shows that the log had a manifest. */
 static int keep_damaged_manifest(ol_opening *opening, ol_error *error) {
     if (!opening->is_manifest_damaged) return OL_OK;
     return keep_damaged(opening->log, OL_MANIFEST_FILE, error);
 }
 
-/* The sidecar, the manifest and the epochs as of now.  All are durable before the first append: the
- * manifest after the sidecar, since a manifest implies that the sidecar exists, and before the
- * epochs, since it names the newest of them. */
+/* Stores the present sidecar, manifest and epochs.  All are durable before the first append.  The
+ * manifest is stored after the sidecar, because a manifest implies that the sidecar exists, and
+ * before the epochs, because it names the newest of them. */
 static int store_witnesses(ol_opening *opening, ol_error *error) {
     ol_log *log = opening->log;
     const ol_flush_sidecar_bound *known = &opening->sidecar.bound;
@@ -416,8 +418,8 @@ static int store_witnesses(ol_opening *opening, ol_error *error) {
     if (atomic_load(&log->manifest.is_due)) {
         status = ol_log_store_manifest(log, error);
         /* If the existing manifest is still true, the next flush may store the new one.  If another
-         * program worked here, it is not: once the checkpoints no longer show that program, the old
-         * manifest would report its changes as a loss. */
+         * program worked here, the manifest is not true: once the checkpoints no longer show that
+         * program, it would report the program's changes as a loss. */
         bool is_true = opening->has_manifest && !opening->has_worked_here &&
                        !opening->options->accept_loss;
         if (status != OL_OK && (status == OL_CRASHED || !is_true)) return status;
@@ -425,11 +427,12 @@ static int store_witnesses(ol_opening *opening, ol_error *error) {
     return ol_log_store_epochs(log, error);
 }
 
-/* The last steps of a writable open, after the segments are right. */
+/* Makes the last steps of a writable open, after the segments are right. */
 static int finish_writable(ol_opening *opening, int64_t snapshot_max, ol_error *error) {
     ol_log *log = opening->log;
-    /* Kafka drops the entry that starts at the end as well.  It says that a leader began there and
-     * wrote nothing; kept, no epoch is ever used twice.  None starts above the greatest number. */
+    /* Kafka drops the entry that starts at the end as well.  That entry says that a leader began
+     * there and wrote nothing.  Here it is kept, so that no epoch is ever used twice.  No entry
+     * starts above the greatest number. */
     if (opening->end < INT64_MAX &&
         ol_leader_epochs_truncate_from_end(&log->epochs.cache, opening->end + 1)) {
         log->epochs.changed = true;
@@ -447,8 +450,7 @@ static int finish_writable(ol_opening *opening, int64_t snapshot_max, ol_error *
     return store_witnesses(opening, error);
 }
 
-/* Damage and proven loss are only read: nothing of the directory is changed after they are
- * found. */
+/* After damage or proven loss is found, nothing in the directory is changed. */
 static int check(ol_opening *opening, ol_error *error) {
     ol_log *log = opening->log;
     const ol_log_recovery *report = opening->report;
@@ -465,7 +467,7 @@ static int check(ol_opening *opening, ol_error *error) {
     } else {
         opening->end = opening->flushed = opening->log_start;
     }
-    /* The log start counts only where it may. */
+    /* The log start counts only if it is allowed to. */
     if (opening->end < opening->log_start) ol_completeness_judge_start(opening);
     ol_completeness_check_end(opening);
     if (report->corrupt || report->is_lossy) log->writable = false;

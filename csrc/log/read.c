@@ -15,12 +15,13 @@ static int check_range(const ol_log *log, int64_t offset, ol_error *error) {
     return OL_OUT_OF_RANGE;
 }
 
-/* Where the start has moved over the offset since, what was found may lie far above. */
+/* If the log start has moved past the offset since, the batch that was found may be far above. */
 static int check_start(const ol_log *log, int64_t offset, ol_error *error) {
     return offset < ol_log_start(log) ? check_range(log, offset, error) : OL_OK;
 }
 
-/* Bytes of the whole batches whose records are all below `end`; *next is the place after them. */
+/* Returns the size of the whole batches whose records are all below `end`; *next is the position
+ * after them. */
 static size_t below(const uint8_t *data, size_t size, int64_t end, int64_t *next) {
     size_t total = 0;
     while (total < size) {
@@ -40,8 +41,8 @@ static bool is_active(ol_log *log, int64_t segment_base) {
     return next == NULL;
 }
 
-/* A follower continues where its last read ended.  The remembered place is valid only in the active
- * segment, which no cleaner replaces, and only until a truncation. */
+/* A follower continues where its last read ended.  The remembered position is valid only in the
+ * active segment, which no cleaner replaces, and only until a truncation. */
 static void use_hint(ol_log *log, ol_log_reader *reader, int64_t offset) {
     pthread_mutex_lock(&log->read.lock);
     int64_t segment_base = log->read.segment_base, position = log->read.position;

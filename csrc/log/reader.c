@@ -1,10 +1,10 @@
 /* Reading upwards in pieces of whole batches.
  *
- * Every piece is read with pread into a buffer of the reader's.  A log of ours is bounded by the
- * sizes that the writer publishes, and a segment that was replaced or cut stays readable while the
- * reader uses it.  A read-only log is bounded by what its files hold: another process may shorten
- * or remove them, and rolls and extends them.  A reader's place is an offset; positions are only
- * kept within the segment object it holds. */
+ * Every piece is read with pread into the reader's buffer.  In a log of ours, the writer publishes
+ * the sizes up to which to read, and a segment that was replaced or truncated stays readable while
+ * the reader uses it.  A read-only log is read as far as its files reach: another process extends
+ * and rolls them, and may shorten or remove them.  A reader remembers an offset; file positions are
+ * kept only for the segment object that it holds. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,13 +14,13 @@
 #include "log/file_scan.h"
 #include "log/log_impl.h"
 
-/* A piece stays in the cache between reading and checking.  The first ones are small, since many
- * readers look at a few batches only. */
+/* A piece stays in the cache between reading and checking.  The first pieces are small, because
+ * many readers need only a few batches. */
 enum {
     READER_TRIES = 3,
     WALK_AHEAD = 2048,
     FIRST_READ_BYTES = 64 << 10,
-    SEARCH_READ_BYTES = 16 << 10,       /* more than lies between two entries of an index */
+    SEARCH_READ_BYTES = 16 << 10,       /* more than there is between two entries of an index */
 };
 
 struct ol_log_reader {
@@ -28,8 +28,7 @@ struct ol_log_reader {
     int64_t offset;             /* everything below was returned */
     ol_segment *segment;        /* in use; NULL: to be found by offset */
     int64_t position;           /* of the next piece, in the segment */
-    bool positioned;            /* false: `position` came from an index and lies at or before the
-                                   offset */
+    bool positioned;  /* false: `position` came from an index and is at or before the offset */
     ol_file *file;              /* of the segment */
     bool shared;                /* the file is the segment's, not the reader's own */
     uint8_t *buffer;            /* the last bytes that were read */
@@ -38,7 +37,7 @@ struct ol_log_reader {
     size_t buffered;
     int64_t buffer_position;
     size_t read_bytes;          /* of the next piece, doubled with each one */
-    bool was_followed;          /* another segment followed this one already when the reader last
+    bool was_followed;          /* another segment already followed this one when the reader last
                                    checked for more */
     int tries;
     int64_t hint_base;          /* a batch at or before `offset` starts at `hint` in this segment */
@@ -85,8 +84,7 @@ void ol_log_reader_lend(ol_log_reader *reader, uint8_t *buffer, size_t capacity)
     reader->is_lent = true;
 }
 
-/* Takes the segment (whose reference the caller holds and gives up) and goes to `position` in
- * it. */
+/* Takes over the caller's reference to the segment, and moves to `position` in it. */
 static int enter_segment(ol_log_reader *reader, ol_segment *segment, int64_t position,
                          bool positioned, ol_error *error) {
     reader->was_followed = false;
@@ -140,8 +138,8 @@ static int fill(ol_log_reader *reader, int64_t position, size_t wanted, ol_error
                                  error);
 }
 
-/* Size of the batch at data[0] by its length field, or 0 if the header cannot be right.  Only for
- * walking: the caller checks the bytes. */
+/* Returns the size of the batch at data[0] by its length field, or 0 if the header cannot be right.
+ * Used only to walk: the caller checks the bytes. */
 static size_t batch_size_at(const uint8_t *data, size_t got) {
     if (got < OL_BATCH_MAGIC_END) return 0;
     int64_t length = ol_load_i32(data + OL_BATCH_AT_LENGTH);
@@ -152,7 +150,7 @@ static size_t batch_size_at(const uint8_t *data, size_t got) {
     return (size_t)length + OL_BATCH_LOG_OVERHEAD;
 }
 
-/* The offset after the batch at data[0]; its size was found right. */
+/* Returns the offset after the batch at data[0], whose size was found right. */
 static int64_t next_offset_at(const uint8_t *data) {
     uint64_t next = (uint64_t)ol_load_i64(data) + 1;
     if (data[OL_BATCH_AT_MAGIC] == 2) {
@@ -167,7 +165,8 @@ static int fail_at(ol_log_reader *reader, int64_t position, const char *reason, 
     return ol_error_at(error, reader->path, position);
 }
 
-/* The batch at the reader's place cannot be read; the caller may go on after it. */
+/* Reports that the batch at the reader's position cannot be read; the caller may continue after
+ * it. */
 static int blame(ol_log_reader *reader, int status, ol_error *error) {
     if (status != OL_IO) return status;
     error->offset = reader->offset;
@@ -176,7 +175,8 @@ static int blame(ol_log_reader *reader, int status, ol_error *error) {
 
 /* ------------------------------------------------------------ finding the place */
 
-/* The bytes that the buffer holds at `position`, enough for a header if the segment has one. */
+/* Returns the bytes that the buffer holds at `position`, enough for a header if the segment has
+ * one. */
 static int header_at(ol_log_reader *reader, int64_t position, const uint8_t **data, size_t *got,
                      ol_error *error) {
     int64_t buffered_end = reader->buffer_position + (int64_t)reader->buffered;
@@ -193,19 +193,19 @@ static int header_at(ol_log_reader *reader, int64_t position, const uint8_t **da
     }
     *data = reader->buffer + (position - reader->buffer_position);
     *got = (size_t)(reader->buffer_position + (int64_t)reader->buffered - position);
-    /* A caller that reads on from here meets the bad place. */
+    /* A caller that continues from here meets the bad bytes. */
     return status == OL_IO && *got > 0 ? OL_OK : status;
 }
 
-/* The bytes of the segment that count: those that the writer published, or all that the file of
- * another writer has. */
+/* Finds the size of the segment that counts: what the writer published, or all of the file of
+ * another writer. */
 static int find_limit(ol_log_reader *reader, int64_t *limit, ol_error *error) {
     *limit = atomic_load_explicit(&reader->segment->size, memory_order_acquire);
     return reader->log->writable ? OL_OK : reader->log->fs->size(reader->file, limit, error);
 }
 
-/* The walk has come to the segment's end, or by a damaged size far above it: a caller that reads on
- * then meets the damage, at the batch that led there. */
+/* Called when the walk has reached the segment's end, or a damaged size has led far beyond it.  A
+ * caller that continues then meets the damage at the batch that led there. */
 static int end_walk(ol_log_reader *reader, int64_t previous, ol_error *error) {
     int64_t limit = 0;
     int status = find_limit(reader, &limit, error);
@@ -215,8 +215,8 @@ static int end_walk(ol_log_reader *reader, int64_t previous, ol_error *error) {
     return status == OL_OK && is_end ? OL_END : status;
 }
 
-/* Walks from an index position to the batch that holds the offset.  OL_END: it is above the offsets
- * of the segment. */
+/* Walks from an index position to the batch that holds the offset.  OL_END: the offset is above
+ * those of the segment. */
 static int walk_to_offset(ol_log_reader *reader, ol_error *error) {
     bool trusted = reader->position == 0;
     int64_t previous = reader->position;
@@ -253,7 +253,8 @@ static int find_place(ol_log_reader *reader, ol_error *error) {
                        "a truncation failed; open the log again to learn what is left");
     }
     if (log->writable && reader->offset > ol_log_end(log)) {
-        return ol_fail(error, OL_OUT_OF_RANGE, "the log was cut to %lld while it was read at %lld",
+        return ol_fail(error, OL_OUT_OF_RANGE,
+                       "the log was truncated to %lld while it was read at %lld",
                        (long long)ol_log_end(log), (long long)reader->offset);
     }
     ol_segment *segment = ol_log_find_segment(log, reader->offset);
@@ -292,36 +293,36 @@ int ol_log_reader_locate(ol_log_reader *reader, ol_log_place *place, ol_error *e
     return OL_OK;
 }
 
-/* Goes to the next segment.  OL_END: there is none, and the reader stays where it is.
+/* Moves to the next segment.  OL_END: there is none, and the reader stays where it is.
  * OL_WOULD_BLOCK: try again. */
 static int next_segment(ol_log_reader *reader, ol_error *error) {
     ol_segment *next = ol_log_next_segment(reader->log, reader->segment->base_offset);
     if (next == NULL) return OL_END;
-    /* It may have grown between our read of its size and the roll.  A segment that another one
-     * follows grows no more. */
+    /* The segment may have grown between our read of its size and the roll.  Once another segment
+     * follows it, it grows no more. */
     if (!reader->was_followed) {
         reader->was_followed = true;
         ol_segment_release(next);
         return OL_WOULD_BLOCK;
     }
-    /* Replaced meanwhile: its contents are in another segment now, and the next one in the list
-     * follows that one. */
+    /* The segment was replaced meanwhile: its contents are in another segment now, and the next one
+     * in the list follows that one. */
     if (atomic_load(&reader->segment->detached)) {
         ol_segment_release(next);
         leave_segment(reader);
         return OL_WOULD_BLOCK;
     }
     leave_segment(reader);
-    /* Nothing below it is left to read, even if damage was skipped; listing the directory again
-     * must not lead back. */
+    /* Nothing below the next segment is left to read, even if damage was skipped; listing the
+     * directory again must not lead back. */
     if (next->base_offset > reader->offset) reader->offset = next->base_offset;
     return enter_segment(reader, next, 0, true, error);
 }
 
 /* ------------------------------------------------------------ pieces */
 
-/* Whole batches of data[0, got), at most size_max bytes but at least one batch; *last is where the
- * last one starts. */
+/* Returns the size of the whole batches in data[0, got): at most size_max bytes, but at least one
+ * batch.  *last is where the last one starts. */
 static size_t walk_batches(const uint8_t *data, size_t got, size_t size_max, size_t *last) {
     size_t total = 0;
     *last = 0;
@@ -330,8 +331,8 @@ static size_t walk_batches(const uint8_t *data, size_t got, size_t size_max, siz
         if (size == 0 || size > got - total || (total > 0 && size > size_max - total)) break;
         *last = total;
         total += size;
-        /* Each length leads to the next one: without this every header would be a cache miss of its
-         * own. */
+        /* Each length leads to the next one.  Without this prefetch every header would be a
+         * separate cache miss. */
         __builtin_prefetch(data + (got - total > WALK_AHEAD ? total + WALK_AHEAD : total));
         if (total >= size_max) break;
     }
@@ -353,7 +354,7 @@ static int give_piece(ol_log_reader *reader, const uint8_t *data, size_t size, s
     return OL_OK;
 }
 
-/* Where the next segment begins, or -1. */
+/* Returns where the next segment begins, or -1. */
 static int64_t next_base(ol_log_reader *reader) {
     ol_segment *next = ol_log_next_segment(reader->log, reader->segment->base_offset);
     if (next == NULL) return -1;
@@ -367,14 +368,14 @@ static bool has_first_batch(const ol_log_reader *reader) {
     return first > 0 && first <= reader->buffered;
 }
 
-/* Reads what follows the reader's place, of which the file has `available` bytes: the whole first
- * batch and, up to size_max, some more. */
+/* Reads from the reader's position on, where the file has `available` bytes: the whole first batch
+ * and, up to size_max, some more. */
 static int read_batches(ol_log_reader *reader, int64_t available, size_t size_max,
                         ol_error *error) {
     size_t wanted = reader->read_bytes < size_max ? reader->read_bytes : size_max;
     if (wanted < OL_BATCH_OVERHEAD) wanted = OL_BATCH_OVERHEAD;
     if ((int64_t)wanted > available) wanted = (size_t)available;
-    /* The search for the place has read into a lent buffer as much as fits. */
+    /* The search for the position has read into a lent buffer as much as fits. */
     bool is_there = reader->is_lent && reader->buffer_position == reader->position &&
                     reader->buffered >= wanted;
     int status = is_there ? OL_OK : fill(reader, reader->position, wanted, error);
@@ -387,8 +388,8 @@ static int read_batches(ol_log_reader *reader, int64_t available, size_t size_ma
     return blame(reader, status, error);
 }
 
-/* The end of the offsets of the batch after the first one in the buffer, -1 where there is none;
- * the file has `available` bytes. */
+/* Finds the end of the offsets of the second batch in the buffer, -1 if there is none; the file has
+ * `available` bytes. */
 static int find_second_end(ol_log_reader *reader, int64_t available, int64_t *end,
                            ol_error *error) {
     size_t first = batch_size_at(reader->buffer, reader->buffered);
@@ -404,7 +405,7 @@ static int find_second_end(ol_log_reader *reader, int64_t available, int64_t *en
     return OL_OK;
 }
 
-/* Refuses a first batch whose offset is too high, since the batch after it lies below the end.  No
+/* Refuses a first batch whose offset is too high, because the batch after it is below the end.  No
  * CRC covers the base offset. */
 static int check_first(ol_log_reader *reader, int64_t available, int64_t end, ol_error *error) {
     int64_t second_end = -1;
@@ -415,7 +416,8 @@ static int check_first(ol_log_reader *reader, int64_t available, int64_t end, ol
                    error);
 }
 
-/* Called if there is no whole batch at the reader's place although the log has more bytes there. */
+/* Called if there is no whole batch at the reader's position although the log has more bytes
+ * there. */
 static int refuse_bytes(ol_log_reader *reader, int64_t size, ol_error *error) {
     int64_t file_size = 0;
     int status = reader->log->fs->size(reader->file, &file_size, error);
@@ -428,14 +430,14 @@ static int refuse_bytes(ol_log_reader *reader, int64_t size, ol_error *error) {
     return blame(reader, status, error);
 }
 
-/* A segment that another one follows is finished, and nothing in it reaches above the base of that
- * one.  Leaves the part of the piece that is below, or fails if there is none. */
+/* A segment that another one follows is finished, and nothing in it reaches above the base of the
+ * next one.  Keeps the part of the piece that is below that base, or fails if there is none. */
 static int bound_piece(ol_log_reader *reader, const uint8_t *data, size_t *size, size_t *last,
                        ol_error *error) {
     int64_t bound = next_base(reader);
     if (bound < 0 || *size == 0) return OL_OK;
     if (next_offset_at(data) <= bound && next_offset_at(data + *last) <= bound) return OL_OK;
-    /* Cut meanwhile: the next segment does not follow this one. */
+    /* The log was truncated meanwhile: the next segment does not follow this one. */
     if (atomic_load(&reader->segment->detached)) return OL_WOULD_BLOCK;
     if (next_offset_at(data) > bound) {
         return fail_at(reader, reader->position,
@@ -445,7 +447,7 @@ static int bound_piece(ol_log_reader *reader, const uint8_t *data, size_t *size,
     return OL_OK;
 }
 
-/* A piece of a log of ours: of the bytes that the writer has published. */
+/* Reads a piece of a log of ours: of the bytes that the writer has published. */
 static int own_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piece, ol_error *error) {
     size_t last = 0;
     int64_t end = ol_log_end(reader->log);
@@ -473,7 +475,7 @@ static int own_piece(ol_log_reader *reader, size_t size_max, ol_log_piece *piece
                      : give_piece(reader, data, size, last, piece);
 }
 
-/* A search in the file that the reader has. */
+/* Begins a search in the file that the reader has. */
 static void start_scan(ol_log_reader *reader, ol_file_scan *scan, int64_t position, int64_t limit) {
     ol_file_scan_start(scan, reader->log->fs, reader->file, false, position, limit);
     scan->budget = reader->search_budget;
@@ -500,7 +502,7 @@ static int is_unfinished(ol_log_reader *reader, bool *unfinished, ol_error *erro
     return status == OL_END ? OL_OK : status;
 }
 
-/* Whether only zeros follow up to the base of the next segment: the trimming of a roll was lost
+/* Sets *untrimmed to whether only zeros follow in this segment: the trimming of a roll was lost
  * with the power, or was not made yet. */
 static int is_untrimmed(ol_log_reader *reader, bool *untrimmed, ol_error *error) {
     ol_file_scan scan;
@@ -546,14 +548,14 @@ static int next_once(ol_log_reader *reader, size_t size_max, ol_log_piece *piece
     for (;;) {
         int status = OL_OK;
         if (reader->segment == NULL) status = find_place(reader, error);
-        /* Truncated or replaced between our finding and using it. */
+        /* The segment was truncated or replaced between our finding and using it. */
         if (status == OL_WOULD_BLOCK) continue;
         if (status == OL_OK && !reader->positioned) status = walk_to_offset(reader, error);
         if (status == OL_OK) {
             status = reader->log->writable ? own_piece(reader, size_max, piece, error)
                                            : foreign_piece(reader, size_max, piece, error);
         }
-        /* Replaced between our finding and reading it. */
+        /* The segment was replaced between our finding and reading it. */
         if (status == OL_WOULD_BLOCK) {
             leave_segment(reader);
             continue;
@@ -568,8 +570,8 @@ static int next_once(ol_log_reader *reader, size_t size_max, ol_log_piece *piece
     }
 }
 
-/* Whether the process that writes to a read-only log has gone on to a segment that our list does
- * not have. */
+/* Sets *rolled to whether the process that writes to a read-only log has begun a segment that our
+ * list does not have. */
 static int was_rolled(ol_log_reader *reader, bool *rolled, ol_error *error) {
     char path[OL_PATH_MAX];
     *rolled = false;
@@ -592,7 +594,7 @@ int ol_log_reader_next(ol_log_reader *reader, size_t size_max, ol_log_piece *pie
             if (looked != OL_OK) return looked;
         }
         if (status != OL_NO_SUCH_FILE && !listed) return status;
-        /* Recovery leaves out a file that the directory has. */
+        /* The directory has a file that recovery leaves out. */
         if (i + 1 == READER_TRIES) return status;
         leave_segment(reader);
         status = ol_log_list_again(reader->log, error);
@@ -622,8 +624,8 @@ int ol_log_reader_retry(ol_log_reader *reader, int64_t position, ol_log_piece *p
     return status;
 }
 
-/* The file of that name is another one by now, in which the place is found by offset: the one that
- * the bad batch claims, if it can be right. */
+/* Another file has the segment's name by now.  The position in it is found by offset: by the one
+ * that the bad batch claims, if that can be right. */
 static void leave_replaced(ol_log_reader *reader, int64_t position) {
     int64_t base_offset = reader->segment->base_offset;
     int64_t buffered_end = reader->buffer_position + (int64_t)reader->buffered;
@@ -650,8 +652,8 @@ int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end, ol
     int64_t limit = 0;
     int status = find_limit(reader, &limit, error);
     if (status != OL_OK) return status;
-    /* The bytes at the position counted into reader->offset when they were given, right or wrong;
-     * so the place is found by bytes here, and only batches of this segment come into question. */
+    /* reader->offset already includes the bytes at the position, right or wrong.  So the search
+     * begins at the file position, and only batches of this segment are considered. */
     start_scan(reader, &scan, position, limit);
     scan.passes_unreadable = true;
     status = ol_file_scan_resync(&scan, position, base, last, &batch, error);
@@ -663,7 +665,7 @@ int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end, ol
     }
     ol_file_scan_close(&scan);
     if (status == OL_END) {
-        /* Batches that came after the limit meanwhile are after bad bytes. */
+        /* Batches that were appended after the limit meanwhile are after bad bytes. */
         reader->was_followed = true;
         status = next_segment(reader, error);
         if (status == OL_END) *is_end = true;

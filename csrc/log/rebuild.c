@@ -18,7 +18,7 @@ static int remove_snapshot(ol_log *log, const char *name, ol_error *error) {
     return status == OL_NO_SUCH_FILE ? OL_OK : status;
 }
 
-/* The newest snapshot at or below `snapshot_max` that is whole; bad ones are removed
+/* Loads the newest whole snapshot at or below `snapshot_max`; bad ones are removed
  * (docs/format/directory.md §1.6).  *from is its offset, 0 when there is none. */
 static int load_snapshot(ol_log *log, int64_t snapshot_max, char *const *names, size_t name_count,
                          int64_t *from, ol_error *error) {
@@ -51,11 +51,11 @@ static int load_snapshot(ol_log *log, int64_t snapshot_max, char *const *names, 
 
 typedef struct replay {
     ol_log *log;
-    int64_t producers_from;     /* the snapshot already covers batches below */
+    int64_t producers_from;     /* the snapshot already covers batches below it */
     const ol_log_mark *mark;    /* where the checks began, or NULL */
 } replay;
 
-/* The producers of the mark: no snapshot of them is needed. */
+/* Loads the producers of the mark, so that no snapshot of them is needed. */
 static int load_marked(ol_log *log, const ol_log_mark *mark, ol_error *error) {
     log->producers.snapshot_offset = -1;
     return ol_producers_decode(&log->producers.map,
@@ -77,7 +77,7 @@ static int replay_producer(replay *state, ol_segment *rebuilt, const ol_batch *b
     return status;
 }
 
-/* The indexes keep their entries of batches that were not checked. */
+/* Lets the indexes keep their entries of batches that were not checked. */
 static int keep_settled(const replay *state, const ol_found_segment *found, ol_segment *segment,
                         ol_error *error) {
     int64_t offset = state->mark->offset;
@@ -93,7 +93,7 @@ static int keep_settled(const replay *state, const ol_found_segment *found, ol_s
     }
     segment->max_timestamp = state->mark->max_timestamp;
     segment->max_timestamp_offset = state->mark->max_timestamp_offset;
-    /* Its last entries may be missing. */
+    /* The last entries of the index may be missing. */
     segment->bytes_since_index = state->log->config.index_interval_bytes + 1;
     return status;
 }
@@ -158,8 +158,8 @@ static int walk_segment(replay *state, const ol_found_segment *found, ol_segment
         }
     }
     ol_file_scan_close(&scan);
-    /* A place that cannot be walked lies in a segment that was not checked, or in a corrupt log;
-     * readers report it. */
+    /* Bytes that cannot be walked are in a segment that was not checked, or in a corrupt log;
+     * readers report them. */
     return status == OL_IO || status == OL_NO_MEMORY || status == OL_CRASHED ||
                    status == OL_DISK_FULL
                ? status

@@ -12,13 +12,13 @@
 
 enum { REWRITE_CHUNK = 1 << 20 };
 
-/* Where the first bad batch lies. */
+/* Where the first bad batch is. */
 typedef struct bad_place {
     size_t index;               /* of the segment */
     int64_t position;
     ol_bad_offsets at;          /* among the offsets */
-    bool whole;                 /* its CRC is right: it only starts too low */
-    bool zeros;                 /* nothing but zeros from there to the end of the file */
+    bool whole;                 /* the CRC is right; the batch only starts too low */
+    bool zeros;                 /* only zeros from there to the end of the file */
     bool searched;              /* the next two are set, as of one moment: another process may
                                    append while we read */
     int64_t noted_after;       /* the greatest `ol.flushed` after it, or -1 */
@@ -29,7 +29,7 @@ typedef struct bad_place {
 
 /* ------------------------------------------------------------ walking */
 
-/* The rules of docs/durability.md besides size and CRC. */
+/* Checks the rules of docs/durability.md other than size and CRC. */
 static int check_batch(const ol_batch *batch, int64_t segment_base, int64_t offset_min,
                        ol_error *error) {
     int status = ol_batch_check_crc(batch, error);
@@ -63,9 +63,10 @@ static int record_epoch(ol_opening *opening, const ol_batch *batch, ol_error *er
     return status;
 }
 
-/* The bound that the sidecar gives, or -1.  Where others may have worked it is valid if its file is
- * at least as long as it says, and the epoch that wrote the last flushed offset is still the one it
- * names (another writer may have cut and grown the log since). */
+/* Returns the bound that the sidecar gives, or -1.  Other programs may have worked here, and
+ * truncated and extended the log.  The bound is then valid only if the segment file is at least as
+ * long as the sidecar says, and if the epoch that wrote the last flushed offset is still the one
+ * that the sidecar names. */
 static int64_t sidecar_bound(const ol_opening *opening) {
     if (!opening->has_sidecar || opening->options->accept_loss) return -1;
     const ol_flush_sidecar_bound *bound = &opening->sidecar.bound;
@@ -93,8 +94,8 @@ static bool may_be_compacted(const ol_opening *opening, const ol_found_segment *
     return flushed < recovery_point || (flushed == recovery_point && followed);
 }
 
-/* A flush ends where a batch does.  A batch that begins below the sidecar's bound and ends above it
- * is at its old place, so its base offset must have changed. */
+/* A flush ends where a batch does.  If a batch begins below the sidecar's bound and ends above it,
+ * but is at its old position, its base offset must have changed. */
 static int check_bound(const ol_opening *opening, const ol_found_segment *segment,
                        const ol_batch *batch, const bad_place *place, ol_error *error) {
     const ol_flush_sidecar_bound *bound = &opening->sidecar.bound;
@@ -149,8 +150,8 @@ static void begin_segment(ol_found_segment *segment, bad_place *bad) {
     bad->at.before = bad->at.end;
 }
 
-/* Checks one segment, from bad->position and bad->at.end on.  OL_OK: whole (bad->zeros: zeros
- * follow its last batch).  OL_CORRUPT: `bad` says where and why. */
+/* Checks one segment, from bad->position and bad->at.end on.  OL_OK: the segment is whole
+ * (bad->zeros: zeros follow its last batch).  OL_CORRUPT: `bad` says where and why. */
 static int check_segment(ol_opening *opening, ol_found_segment *segment, bad_place *bad) {
     ol_file_scan scan;
     int status = ol_file_scan_open(&scan, opening->log->fs, segment->path, bad->position, -1,
@@ -189,7 +190,8 @@ static int check_segment(ol_opening *opening, ol_found_segment *segment, bad_pla
     return status == OL_END ? OL_OK : status;
 }
 
-/* Whether a note says that this segment was larger at its roll to the one at `next_base`. */
+/* Returns whether a note says that this segment was larger when the log rolled to the one at
+ * `next_base`. */
 static bool has_hole(const ol_opening *opening, const ol_found_segment *segment,
                      int64_t next_base) {
     if (segment->next_offset >= next_base) return false;
@@ -206,8 +208,8 @@ static bool has_hole(const ol_opening *opening, const ol_found_segment *segment,
 
 /* ------------------------------------------------------------ the verdict */
 
-/* Whether a truncation to `offset` or below was under way: then batches after it prove nothing
- * about flushes. */
+/* Returns whether a truncation to `offset` or below was under way: then batches after `offset`
+ * prove nothing about flushes. */
 static bool was_being_cut(const ol_opening *opening, int64_t offset) {
     for (size_t i = 0; i < opening->name_count; i++) {
         const char *name = opening->names[i];
@@ -265,8 +267,8 @@ static int search_segment(const ol_opening *opening, const ol_found_segment *seg
     return status == OL_END ? OL_OK : status;
 }
 
-/* Searches everything after the bad place: the greatest `ol.flushed`, and the end of the last right
- * batch. */
+/* Searches everything after the bad batch for the greatest `ol.flushed` and the end of the last
+ * right batch. */
 static int search_after(const ol_opening *opening, bad_place *bad, ol_error *error) {
     if (bad->searched) return OL_OK;
     findings found = {.offset_min = bad->at.offset,
@@ -285,9 +287,9 @@ static int search_after(const ol_opening *opening, bad_place *bad, ol_error *err
     return status;
 }
 
-/* The last segment of a log to which another process may append while we read it.  Bytes after a
- * place were written later than the place.  So a bad place is read once more when something was
- * found after it: if it is still bad, it is not merely being filled. */
+/* Checks the last segment of a log to which another process may append while we read it.  Bytes at
+ * later positions were written later.  So bad bytes are read once more when something was found
+ * after them: if they are still bad, they are not merely being written. */
 static int check_growing_segment(ol_opening *opening, ol_found_segment *segment, bad_place *bad) {
     int64_t tried = -1;
     int status = check_segment(opening, segment, bad);
@@ -307,7 +309,7 @@ static int check_growing_segment(ol_opening *opening, ol_found_segment *segment,
 
 /* ------------------------------------------------------------ the consequence */
 
-/* Cut at the front when too long, as in ol_error. */
+/* Copies a path, shortened at the front when too long, as in ol_error. */
 static void copy_path(char target[OL_ERROR_PATH_MAX], const char *path) {
     size_t length = strlen(path);
     size_t skipped = length >= OL_ERROR_PATH_MAX ? length - OL_ERROR_PATH_MAX + 1 : 0;
@@ -328,7 +330,7 @@ static void drop_found(ol_opening *opening, size_t count) {
     while (opening->found_count > count) free(opening->found[--opening->found_count].path);
 }
 
-/* Copies everything from the bad place on. */
+/* Copies everything from the bad batch on. */
 static int copy_torn(ol_opening *opening, const bad_place *bad, ol_error *error) {
     ol_log_recovery *report = opening->report;
     for (size_t i = bad->index; i < opening->found_count; i++) {
@@ -355,7 +357,7 @@ static int remove_last(ol_opening *opening, ol_error *error) {
 }
 
 /* Removes the segments after the torn one, the last one first: a crash in between leaves the same
- * bad place with less after it. */
+ * bad bytes with less after them. */
 static int remove_later(ol_opening *opening, const bad_place *bad, ol_error *error) {
     ol_fs *fs = opening->log->fs;
     if (opening->found_count == bad->index + 1) return OL_OK;
@@ -363,8 +365,8 @@ static int remove_later(ol_opening *opening, const bad_place *bad, ol_error *err
         int status = remove_last(opening, error);
         if (status != OL_OK) return status;
     }
-    /* If the removals were lost and the cut was not, the removed segments would come back after a
-     * gap that looks legal. */
+    /* If the removals were lost and the truncation was not, the removed segments would come back
+     * after a gap that looks legal. */
     return fs->flush_directory(fs, opening->log->directory, error);
 }
 
@@ -378,7 +380,7 @@ static int cut_segment(ol_opening *opening, const bad_place *bad, ol_error *erro
     return cut_file(opening->log, torn->path, bad->position, true, error);
 }
 
-/* Everything from the bad place on is copied aside, then removed. */
+/* Copies everything from the bad batch on aside, then removes it. */
 static int cut_torn(ol_opening *opening, const bad_place *bad, ol_error *error) {
     ol_fs *fs = opening->log->fs;
     int status = copy_torn(opening, bad, error);
@@ -409,7 +411,8 @@ static bool is_all_flushed(const ol_opening *opening) {
     return opening->options->clean && !opening->options->being_written;
 }
 
-/* The last segment ends with zeros, and with nothing else: the extension of the last writer. */
+/* Returns whether the last segment ends with zeros and nothing else: the extension of the last
+ * writer. */
 static bool is_extension(const ol_opening *opening, const bad_place *bad) {
     return bad->zeros && bad->index + 1 == opening->found_count;
 }
@@ -433,8 +436,8 @@ static int find_bound(const ol_opening *opening, bad_place *bad, int64_t *bound,
 /* Flushed bytes are bad: the log keeps all of its bytes and becomes read-only. */
 static void condemn(ol_opening *opening, const bad_place *bad, int64_t bound, int64_t end) {
     report_corruption(opening, bad, bound);
-    /* If one of two batches has the wrong base offset, the batches after them show the right offset
-     * better than the first of the two. */
+    /* If one of two batches has the wrong base offset, the batches after both show the right offset
+     * better than the first of the two does. */
     bool one_is_wrong = ol_bad_offsets_are_disputed(&bad->at) && end > bad->at.offset;
     opening->end = end > bad->at.end || one_is_wrong ? end : bad->at.end;
     for (size_t i = bad->index; i < opening->found_count; i++) {
@@ -442,7 +445,7 @@ static void condemn(ol_opening *opening, const bad_place *bad, int64_t bound, in
     }
 }
 
-/* The log ends at the bad place. */
+/* Ends the log at the bad batch. */
 static int end_torn(ol_opening *opening, const bad_place *bad, ol_error *error) {
     ol_log_recovery *report = opening->report;
     ol_found_segment *segment = &opening->found[bad->index];
@@ -461,7 +464,7 @@ static int end_torn(ol_opening *opening, const bad_place *bad, ol_error *error) 
     return OL_OK;
 }
 
-/* The first bad batch was found: torn or corrupt? */
+/* Decides whether the first bad batch is torn or corrupt. */
 static int judge(ol_opening *opening, bad_place *bad, ol_error *error) {
     int64_t bound = -1, end = -1;
     int status = find_bound(opening, bad, &bound, &end, error);
@@ -473,9 +476,9 @@ static int judge(ol_opening *opening, bad_place *bad, ol_error *error) {
 
 /* ------------------------------------------------------------ all of it */
 
-/* The first segment to check: the one that holds the recovery point, and after a clean stop at
- * least the active one.  If a segment begins exactly there, the one before it was the active one
- * when it was flushed, and the trimming at its roll may have been lost. */
+/* Returns the first segment to check: the one that holds the recovery point, and after a clean stop
+ * at least the active one.  If a segment begins exactly at the recovery point, the one before it
+ * was active when it was flushed, and the trimming at its roll may have been lost. */
 static size_t first_checked(const ol_opening *opening) {
     size_t last = opening->found_count - 1;
     size_t first = opening->options->clean ? last : 0;
@@ -483,7 +486,8 @@ static size_t first_checked(const ol_opening *opening) {
            opening->found[first + 1].base_offset < opening->recovery_point) {
         first++;
     }
-    /* All that another program appended is read once: nothing else shows a gap in it. */
+    /* Everything that another program appended is read once, because nothing else shows a gap in
+     * it. */
     if (opening->has_worked_here && opening->has_manifest) {
         int64_t from = opening->manifest.tail.base_offset;
         if (from < opening->cleaned) from = opening->cleaned;
@@ -492,7 +496,8 @@ static size_t first_checked(const ol_opening *opening) {
     return first;
 }
 
-/* Zeros after the last batch of a file: the extension of a process that did not close it. */
+/* Removes the zeros after the last batch of a file: the extension of a process that did not close
+ * it. */
 static int trim_zeros(ol_opening *opening, ol_found_segment *segment, ol_error *error) {
     if (!opening->log->writable || segment->file_size == segment->size) return OL_OK;
     int status = cut_file(opening->log, segment->path, segment->size, false, error);
@@ -500,7 +505,8 @@ static int trim_zeros(ol_opening *opening, ol_found_segment *segment, ol_error *
     return status;
 }
 
-/* The segment begins below the end of the previous one: a batch in it may repeat offsets. */
+/* Refuses a segment that begins below the end of the previous one: a batch in it may repeat
+ * offsets. */
 static int refuse_overlap(ol_opening *opening, ol_found_segment *segment, bad_place *bad) {
     ol_file_scan scan;
     ol_error *error = &bad->error;
@@ -541,7 +547,7 @@ static int check_next(ol_opening *opening, bad_place *bad) {
 
 /* OL_CORRUPT when the end of a right segment is missing, as the note of its roll says.  Below the
  * flushed bound the note is an old one: a flush covered the segment and the removal of the note was
- * lost, or another program compacted the segment since; the gap is then as legal as any other. */
+ * lost, or another program compacted the segment since.  The gap is then as legal as any other. */
 static int check_hole(const ol_opening *opening, bad_place *bad, ol_error *error) {
     if (bad->index + 1 == opening->found_count) return OL_OK;
     const ol_found_segment *segment = &opening->found[bad->index];
@@ -554,7 +560,8 @@ static int check_hole(const ol_opening *opening, bad_place *bad, ol_error *error
     return is_real ? OL_CORRUPT : OL_OK;
 }
 
-/* The trimming of a roll was lost: zeros lead to where the next segment begins. */
+/* Returns whether the trimming of a roll was lost: zeros follow up to where the next segment
+ * begins. */
 static bool is_untrimmed(const ol_opening *opening, const bad_place *bad) {
     if (!bad->zeros || bad->index + 1 == opening->found_count) return false;
     return opening->found[bad->index + 1].base_offset == bad->at.end;
@@ -609,7 +616,7 @@ int ol_recovery_run(ol_opening *opening, ol_error *error) {
     return OL_OK;
 }
 
-/* Position of the batch that holds `offset`, or the size. */
+/* Finds the position of the batch that holds `offset`, or the size. */
 static int find_position(ol_opening *opening, const ol_found_segment *segment, int64_t offset,
                          int64_t *position, ol_error *error) {
     ol_file_scan scan;
@@ -624,7 +631,7 @@ static int find_position(ol_opening *opening, const ol_found_segment *segment, i
         *position = scan.position;
     }
     ol_file_scan_close(&scan);
-    /* Bytes that cannot be walked here are below the checked ones; writing too many again does no
+    /* Bytes that cannot be walked here are below the checked ones; rewriting too many does no
      * harm. */
     return status == OL_IO || status == OL_NO_MEMORY ? status : OL_OK;
 }
@@ -664,9 +671,9 @@ int ol_recovery_rewrite(ol_opening *opening, ol_error *error) {
         int64_t position = 0;
         bool below = last ? opening->end <= opening->flushed
                           : opening->found[i + 1].base_offset <= opening->flushed;
-        /* Even the size of a checked segment may never have been flushed: a roll trims the file and
-         * leaves the flush to the next caller, and the process that rolled may have been killed
-         * before. */
+        /* Even the size of a checked segment may never have been flushed.  A roll trims the file
+         * and leaves the flush to the next caller, and the process that rolled may have been killed
+         * before that. */
         if (below && (clean || !segment->checked)) continue;
         if (below) {
             position = segment->size;

@@ -1,4 +1,4 @@
-/* Before recovery cuts bytes, it copies them aside, in full and durably. */
+/* Before recovery truncates bytes, it copies them aside, in full and durably. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

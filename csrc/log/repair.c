@@ -1,6 +1,6 @@
 /* Removes losses that the owner of a directory accepts from its segments, so that the log can be
  * used again; every file is copied aside before it changes.  Bad bytes that no right batch follows
- * are left to the recovery, which cuts them as a torn tail. */
+ * are left to the recovery, which truncates them as a torn tail. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ typedef struct repair {
     int64_t next_offset;        /* the next right batch begins here or above */
     bool has_bad;               /* bytes that are not a right batch were met, */
     bool has_hole;              /* and a right batch after them */
-    ol_file *target;            /* NULL: batches are only looked at */
+    ol_file *target;            /* NULL: batches are only inspected */
     int64_t written;
 } repair;
 

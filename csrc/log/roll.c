@@ -1,12 +1,12 @@
 /* Extension ahead of need, spare segments, and the step to the next segment.
  *
- * A roll does not flush, unless the flush of too many before it is due as well: the next
+ * A roll does not flush, unless too many segments before it are not flushed either: the next
  * ol_log_flush flushes the old segment.  Until then a power loss may take the end of the old
  * segment's file (its size was never flushed) and leave the new segment whole.  Since gaps in
  * offsets are legal, the loss would look like a cleaned log.  Therefore a roll first creates an
- * empty file whose *name* holds the size of the old segment and the base of the new one; names
- * reach the disk in order, so if the new segment is there, the note is.  The flush that covers the
- * old segment removes the note. */
+ * empty file whose *name* holds the size of the old segment and the base of the new one.  Names
+ * reach the disk in order, so if the new segment is on the disk, the note is, too.  The flush that
+ * covers the old segment removes the note. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,8 @@ int64_t ol_log_rolled_first(const ol_opening *opening, int64_t base_offset) {
     for (size_t i = 0; i < opening->name_count;) {
         bool leads = ol_log_rolled_parse(opening->names[i], &base, &size, &next) && next == first &&
                      base < first;
-        /* From the beginning after each: names come in any order, and `first` only goes down. */
+        /* The search begins again after each hit, because names come in any order and `first` only
+         * decreases. */
         if (leads) first = base;
         i = leads ? 0 : i + 1;
     }
@@ -68,7 +69,7 @@ static int extend_segment(ol_log *log, ol_segment *segment, int64_t needed, ol_e
     target -= target % 4096;
     if (target > (int64_t)segment->mapped_size) target = (int64_t)segment->mapped_size;
     if (target < needed) target = needed;
-    /* Writing every byte twice only pays if a caller waits for the disk. */
+    /* Writing every byte twice pays off only if a caller waits for the disk. */
     bool written = atomic_load(&log->signals.flush_demanded);
     int status = ol_segment_extend(segment, target, written, error);
     if (status == OL_DISK_FULL && target > needed) {
@@ -92,7 +93,7 @@ int ol_log_extend(ol_log *log, int64_t needed, ol_error *error) {
     return status;
 }
 
-/* Under extension.lock: one more spare segment whose first `bytes` are there. */
+/* Under extension.lock: adds a spare segment whose first `bytes` are allocated. */
 static int add_spare(ol_log *log, int64_t bytes, ol_error *error) {
     if (log->extension.spare_count == log->extension.spare_capacity) {
         size_t capacity = log->extension.spare_capacity == 0 ? 4
@@ -137,7 +138,7 @@ static int add_spare(ol_log *log, int64_t bytes, ol_error *error) {
     return OL_OK;
 }
 
-/* Under extension.lock: all but the first `kept`. */
+/* Under extension.lock: drops all spares except the first `kept`. */
 static int drop_spares_after(ol_log *log, size_t kept, ol_error *error) {
     int status = OL_OK;
     while (log->extension.spare_count > kept) {
@@ -152,8 +153,8 @@ static int drop_spares_after(ol_log *log, size_t kept, ol_error *error) {
 
 int ol_log_drop_spares(ol_log *log, ol_error *error) { return drop_spares_after(log, 0, error); }
 
-/* Gives a spare its place.  The object becomes the segment: the background may be flushing its file
- * this moment. */
+/* Makes a spare the next segment.  The same object becomes the segment, because the background may
+ * be flushing its file right now. */
 static int take_spare(ol_log *log, int64_t base_offset, const char *path, ol_segment **segment,
                       ol_error *error) {
     ol_segment *spare = log->extension.spares[0];
@@ -198,10 +199,10 @@ static int create_segment(ol_log *log, int64_t base_offset, const char *path, ol
     return OL_OK;
 }
 
-/* Nothing may stay of a segment that was not completed: the active one grows over its base, and the
- * next open would find both.  If a file cannot be removed the log fails, since it must not be grown
- * over.  Nor may a power loss bring it back: the names may be on disk already, so the next flush
- * has to cover their removal. */
+/* Nothing of a segment that was not completed may stay: the active one grows past its base, and the
+ * next open would find both.  If a file cannot be removed, the log fails, because the active
+ * segment must not grow past it.  A power loss must not bring the file back either: its name may be
+ * on disk already, so the next flush must cover the removal. */
 static void remove_leftover(ol_log *log, int64_t base_offset) {
     ol_error ignored;
     if (ol_segment_remove_files(log->fs, log->directory, base_offset, &ignored) != OL_OK) {
@@ -273,7 +274,7 @@ static void take_note_back(ol_log *log, int64_t next_base) {
     atomic_store(&log->signals.names_changed, true);
 }
 
-/* Leaves a note of the size of the active segment when `next_base` follows it. */
+/* Creates a note of the size of the active segment, which `next_base` will follow. */
 static int leave_note(ol_log *log, int64_t next_base, ol_error *error) {
     char path[OL_PATH_MAX];
     int status = note_path(log, next_base, path, error);
@@ -283,7 +284,7 @@ static int leave_note(ol_log *log, int64_t next_base, ol_error *error) {
     return status;
 }
 
-/* The flush that covered the roll could not remove it. */
+/* Called when the flush that covered the roll could not remove the note. */
 int ol_log_remove_stayed_note(ol_log *log, ol_segment *segment, ol_error *error) {
     char name[128];
     char path[OL_PATH_MAX];
@@ -298,20 +299,21 @@ int ol_log_remove_stayed_note(ol_log *log, ol_segment *segment, ol_error *error)
     return status == OL_NO_SUCH_FILE ? OL_OK : status;
 }
 
-/* The file of an active segment gets its true size. */
+/* Truncates the file of the active segment to its true size. */
 static int trim_active(ol_log *log, ol_error *error) {
     ol_segment *active = log->tail.active;
     int64_t extended = atomic_load(&active->extended);
-    /* It would restore the length of a file that another process cut, with zeros. */
+    /* If another process truncated the file, trimming would restore its length with zeros. */
     int status = ol_segment_check_length(active, log->tail.size, error);
     if (status != OL_OK || extended <= log->tail.size) return status;
-    /* Lowered first, so that no thread that reads it stores beyond the new end of the file. */
+    /* `populated` is lowered first, so that no thread that reads it stores beyond the new end of
+     * the file. */
     int64_t populated = atomic_load(&active->populated);
     atomic_store(&active->extended, log->tail.size);
     atomic_store(&active->populated, log->tail.size);
     status = log->fs->truncate(active->file, log->tail.size, error);
     if (status != OL_OK) {
-        /* The file is as long as it was, and the next roll has to see that. */
+        /* The file is still as long as before, and the next roll must see that. */
         atomic_store(&active->extended, extended);
         atomic_store(&active->populated, populated);
     }
@@ -325,8 +327,8 @@ static int flush_rolled(ol_log *log, ol_error *error) {
     return ol_log_flush_unasked(log, &flushed, error);
 }
 
-/* The next segment, with all that is kept in it, and the active one trimmed.  The trimming comes
- * last: until then the active segment has what is kept as well, and a roll that a full disk refuses
+/* Prepares the next segment, with the space that is kept for ends, and then trims the active one.
+ * Until the trimming the active segment has that space as well, so a roll that a full disk refuses
  * leaves it there. */
 static int prepare_next(ol_log *log, int64_t base_offset, ol_segment **next, ol_error *error) {
     ol_segment *created = NULL;
@@ -439,8 +441,8 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
     } else {
         if (room > 0) status = extend_segment(log, log->tail.active, log->tail.size_limit, error);
         int64_t rest = size - (room >= batch_max ? room - batch_max + 1 : 0);
-        /* A segment is left when the next batch does not fit, so it holds more than its room -
-         * batch_max; and two in a row hold more than the room of one. */
+        /* A roll comes when the next batch does not fit, so a segment holds more than segment_room
+         * - batch_max, and two in a row hold more than the room of one. */
         int64_t each = segment_room - batch_max + 1;
         int64_t needed = (rest + each - 1) / each;
         int64_t by_pairs = 2 * ((rest + segment_room - 1) / segment_room) + 1;
@@ -453,7 +455,7 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
             status = add_spare(log, segment_bytes, error);
         }
     }
-    /* A refused call must not continue to fill the disk, which other programs need, too. */
+    /* A refused call must not keep the disk full, which other programs need, too. */
     if (status != OL_OK) {
         ol_error ignored;
         int dropped = drop_spares_after(log, spares_before, &ignored);
@@ -463,8 +465,8 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
     return status;
 }
 
-/* The kernel reports a lost page only once to those who share an open file, and this time perhaps
- * to us.  So the log fails before the step is over, and a flush that succeeded beside it waits for
+/* The kernel reports a lost page only once to all users of an open file, and this time perhaps to
+ * us.  So the log fails before the step is over, and a flush that succeeded concurrently waits for
  * that (wait_for_step). */
 static int flush_step(ol_log *log, ol_segment *segment, int64_t from, int64_t to) {
     ol_error ignored;
@@ -477,9 +479,9 @@ static int flush_step(ol_log *log, ol_segment *segment, int64_t from, int64_t to
     return status;
 }
 
-/* Flushes [from, to) of an extension, which is in use, and makes its pages writable again: else the
- * next store to each would fault in a commit.  It works in small steps, because other flushes queue
- * up after each step, and the writer may need the lock. */
+/* Flushes [from, to) of an extension that is in use, and makes its pages writable again; otherwise
+ * the next store to each page would fault during a commit.  It works in small steps, because other
+ * flushes wait for each step, and the writer may need the lock. */
 static void flush_extension(ol_log *log, ol_segment *segment, int64_t from, int64_t to) {
     const int64_t step = (int64_t)256 << 10;
     ol_error ignored;
@@ -493,7 +495,7 @@ static void flush_extension(ol_log *log, ol_segment *segment, int64_t from, int6
             atomic_load_explicit(&segment->extended, memory_order_relaxed) >= end) {
             status = log->fs->populate(segment->file, segment->data, (size_t)at, (size_t)end,
                                        &ignored);
-            /* The writer counts on these pages. */
+            /* The writer relies on these pages. */
             if (status != OL_OK) ol_log_set_failed(log);
         }
         pthread_mutex_unlock(&log->extension.lock);
@@ -546,7 +548,7 @@ bool ol_log_prepare(ol_log *log) {
             to_flush = to_be_flushed(log, log->extension.spares[log->extension.spare_count - 1]);
         }
     }
-    /* The flush is made without the lock: the writer may need it for the next step.  A use keeps
+    /* The flush runs without the lock, which the writer may need for the next step.  A use keeps
      * the file open. */
     if (to_flush != NULL && !ol_segment_use(to_flush)) to_flush = NULL;
     int64_t flush_to = to_flush == NULL

@@ -188,8 +188,8 @@ void ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size) {
     segment->references++;
 }
 
-/* Another process may have cut the file.  Acknowledged bytes are then gone, and extending the file
- * would put zeros in their place. */
+/* Another process may have truncated the file.  Acknowledged bytes are then gone, and extending the
+ * file would replace them by zeros. */
 int ol_segment_check_length(ol_segment *segment, int64_t length, ol_error *error) {
     int64_t size = 0;
     int status = segment->fs->size(segment->file, &size, error);
@@ -212,9 +212,9 @@ int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *e
     OL_ASSERT(to <= (int64_t)segment->mapped_size);
     if (to > from) {
         ol_growth growth = written ? OL_GROW_WRITTEN : OL_GROW_ALLOCATED;
-        /* A copy-on-write file system takes new blocks for what replaces written zeros. */
+        /* A copy-on-write file system allocates new blocks when written zeros are replaced. */
         if (segment->is_written) growth = OL_GROW_IF_CHEAP;
-        /* An extension would hide that the file was cut. */
+        /* An extension would hide that the file was truncated. */
         int64_t length = segment->is_written ? atomic_load(&segment->size) : from;
         int status = ol_segment_check_length(segment, length, error);
         if (status == OL_OK) {
@@ -234,8 +234,8 @@ int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *e
     return OL_OK;
 }
 
-/* A failed write may have left the first bytes of the batch after the end of the log.  A batch that
- * was refused must not be found by the next open, nor may half of one. */
+/* A failed write may have left the first bytes of the batch after the end of the log.  The next
+ * open must find neither a batch that was refused nor half of one. */
 static int take_back(ol_segment *segment, int64_t position, ol_error *error) {
     int64_t size = 0;
     ol_error ignored;
@@ -255,7 +255,7 @@ static int take_back(ol_segment *segment, int64_t position, ol_error *error) {
 
 enum { GIVE_BACK_BYTES = 256 << 10 };
 
-/* A writer of many batches needs the memory of the last ones only. */
+/* A writer needs the memory of the last batches only. */
 static void give_back(ol_segment *segment, int64_t position) {
     if (position - segment->given_back < GIVE_BACK_BYTES) return;
     segment->given_back += (int64_t)ol_pages_give_back(
@@ -408,8 +408,8 @@ int ol_segment_flush_entries(ol_segment *segment, bool *is_named, ol_error *erro
     /* Entries that cannot be written stay in memory. */
     int status = ol_index_write(&segment->offset_index, error);
     if (status != OL_CRASHED) status = ol_index_write(&segment->time_index, error);
-    /* While there are entries their file stays open until the segment is flushed and closed, which
-     * the caller of this excludes. */
+    /* While there are entries, their file stays open until the segment is flushed and closed, which
+     * the caller excludes. */
     if (aborted->is_dirty && aborted->count > 0) file = aborted->file;
     aborted->is_dirty = aborted->is_dirty && file == NULL;
     *is_named = file != NULL && aborted->is_new;
@@ -422,8 +422,8 @@ int ol_segment_flush_entries(ol_segment *segment, bool *is_named, ol_error *erro
 
 int ol_segment_remove_files(ol_fs *fs, const char *directory, int64_t base_offset,
                             ol_error *error) {
-    /* The .log is removed first: an index without its log is removed by the next open, a log
-     * without its indexes would be kept. */
+    /* The .log is removed first: the next open removes an index without its log, but would keep a
+     * log without its indexes. */
     static const char *const suffixes[] = {".log", ".index", ".timeindex", ".txnindex"};
     for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
         char path[OL_PATH_MAX];

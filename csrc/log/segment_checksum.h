@@ -1,9 +1,9 @@
 /* log/segment_checksum: the checksum of a segment's batches, as the manifest stores it
  * (log/files/manifest.h).
  *
- * It covers of each batch the bytes that the batch's own CRC does not cover, and that CRC: so it is
- * made from headers alone, while a segment is written.  Pure functions, and one that reads a file;
- * no lock.
+ * For each batch it covers the batch's own CRC and the bytes that this CRC does not cover.  So it
+ * is computed from headers alone, while a segment is written.  The functions take no lock, and only
+ * one reads a file.
  */
 #ifndef OL_LOG_SEGMENT_CHECKSUM_H
 #define OL_LOG_SEGMENT_CHECKSUM_H
@@ -13,8 +13,8 @@
 #include "format/batch.h"
 #include "fs/fs.h"
 
-/* Continues a checksum, which begins with 0, with the batch at `batch`.  (In a message of magic 0
- * or 1 these are other bytes, its CRC among them.) */
+/* Adds the batch at `batch` to a checksum, which begins as 0.  In a message of magic 0 or 1 the
+ * same number of bytes is added, which includes the message's CRC. */
 static inline uint32_t ol_segment_checksum_add(uint32_t checksum, const uint8_t *batch) {
     return ol_crc32c_extend(checksum, batch, OL_BATCH_AT_CRC + sizeof(uint32_t));
 }

@@ -8,7 +8,7 @@
 
 /* ------------------------------------------------------------ sizes and times */
 
-/* Entries and the newest timestamp of one index; a file that is missing has neither. */
+/* Finds the size and the newest timestamp of one index; a missing file has neither. */
 static int look_at_index(ol_segment *segment, ol_index_kind kind, int64_t *size, int64_t *timestamp,
                          ol_error *error) {
     const ol_index *index = kind == OL_INDEX_OFFSET ? &segment->offset_index : &segment->time_index;
@@ -35,7 +35,7 @@ static int look_at_index(ol_segment *segment, ol_index_kind kind, int64_t *size,
     return OL_OK;
 }
 
-/* The greatest timestamp of the first batch; an empty segment has none. */
+/* Finds the greatest timestamp of the first batch; an empty segment has none. */
 static int look_at_first_batch(const ol_segment *segment, int64_t *timestamp, ol_error *error) {
     ol_file_scan scan;
     ol_batch batch;
@@ -115,8 +115,8 @@ static int add_aborted(void *context, const ol_aborted_transaction *transaction)
     return OL_OK;
 }
 
-/* The entries of one segment that overlap [from, up_to); the writer may be appending to those of
- * the active one. */
+/* Gathers the entries of one segment that overlap [from, up_to); the writer may be appending to
+ * those of the active one. */
 static int gather(ol_segment *segment, int64_t from, int64_t up_to, aborted_list *list,
                   bool *complete, ol_error *error) {
     int status = OL_OK;
@@ -145,8 +145,8 @@ static int gather(ol_segment *segment, int64_t from, int64_t up_to, aborted_list
                : status;
 }
 
-/* One pass over the segments.  OL_WOULD_BLOCK: one was replaced meanwhile, so the findings may mix
- * the old and the new. */
+/* Makes one pass over the segments.  OL_WOULD_BLOCK: a segment was replaced meanwhile, so the
+ * findings may mix the old and the new one. */
 static int gather_all(ol_log *log, int64_t from, int64_t up_to, aborted_list *list,
                       ol_error *error) {
     int status = OL_OK;

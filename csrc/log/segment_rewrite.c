@@ -9,8 +9,8 @@
 #include "log/segment_checksum.h"
 #include "base/pages.h"
 
-/* The file is flushed as it grows: otherwise all dirty bytes would be written at once at the end,
- * and commits that wait for the disk would wait for them. */
+/* The file is flushed as it grows.  Otherwise all dirty bytes would be written at once at the end,
+ * and commits that wait for the disk would wait for these bytes, too. */
 enum { BUFFER_SIZE = 1 << 20, FLUSH_STEP = 8 << 20 };
 
 struct ol_segment_rewrite {
@@ -177,7 +177,7 @@ int ol_segment_rewrite_append_aborted(ol_segment_rewrite *cleaned,
     return ol_transaction_index_append(&cleaned->segment->transaction_index, transaction, error);
 }
 
-/* All bytes of all files, durable. */
+/* Makes all bytes of all files durable. */
 static int finish_files(ol_segment_rewrite *cleaned, ol_error *error) {
     int status = write_buffer(cleaned, error);
     if (status == OL_OK) status = ol_segment_finish_indexes(cleaned->segment, error);

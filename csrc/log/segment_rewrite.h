@@ -1,11 +1,10 @@
-/* log/segment_rewrite: a segment written aside that takes the place of closed ones
+/* log/segment_rewrite: a segment that is written aside and then replaces closed ones
  * (docs/format/cleaner.md §8.4, §8.6).
  *
- * It is written as `<base>.log.cleaned` with its indexes, and put in place by
- * ol_segment_rewrite_swap, whatever happens to the log meanwhile: commits, rolls, flushes and reads
- * go on, and readers in a replaced segment go on with its bytes until they move.  A crash at any
- * moment leaves the old segments or the new one, never a mixture, whether `offsetlog` or Kafka
- * recovers from it.
+ * The segment is written as `<base>.log.cleaned` with its indexes; ol_segment_rewrite_swap then
+ * puts it in place.  Commits, rolls, flushes and reads continue meanwhile, and a reader in a
+ * replaced segment continues with its bytes until it moves on.  A crash at any moment leaves the
+ * old segments or the new one, never a mixture, whether `offsetlog` or Kafka recovers from it.
  *
  * One thread uses an ol_segment_rewrite; a log has one at a time.  It ends with a swap or a
  * discard, before the log is closed or abandoned. */
@@ -17,12 +16,12 @@
 
 typedef struct ol_segment_rewrite ol_segment_rewrite;
 
-/* Begins an empty one at `base_offset`, the base of the first segment that it will replace.  `cuts`
- * is ol_log_cuts() of the log before the first byte was read that decides its contents.  If the log
- * was truncated since, the swap is refused, since segments of the same bases may hold other batches
- * by then.  Fails with OL_INVALID (the log has an ol_segment_rewrite already), OL_READ_ONLY,
- * OL_FAILED (also if leftovers of an earlier swap could not be removed), OL_IO, OL_DISK_FULL,
- * OL_NO_MEMORY. */
+/* Begins an empty segment at `base_offset`, the base of the first segment that it will replace.
+ * `cuts` is the value of ol_log_cuts() before the caller read the first byte that decides the
+ * contents.  If the log was truncated after that, the swap is refused, because segments with the
+ * same bases may then hold other batches.  Fails with OL_INVALID (the log has an ol_segment_rewrite
+ * already), OL_READ_ONLY, OL_FAILED (also if leftovers of an earlier swap could not be removed),
+ * OL_IO, OL_DISK_FULL, OL_NO_MEMORY. */
 int ol_segment_rewrite_start(ol_log *log, int64_t base_offset, uint64_t cuts,
                              ol_segment_rewrite **cleaned, ol_error *error) OL_NODISCARD;
 
@@ -34,27 +33,29 @@ int ol_segment_rewrite_append(ol_segment_rewrite *cleaned, const uint8_t *data, 
                               int64_t base_offset, int64_t last_offset, int64_t max_timestamp,
                               ol_error *error) OL_NODISCARD;
 
-/* Appends to the .txnindex; entries ascend by the offset of their ABORT marker, which is in this
- * segment. */
+/* Appends an entry to the .txnindex.  Entries ascend by the offset of their ABORT marker, which is
+ * in this segment. */
 int ol_segment_rewrite_append_aborted(ol_segment_rewrite *cleaned,
                                       const ol_aborted_transaction *transaction,
                                       ol_error *error) OL_NODISCARD;
 
 int64_t ol_segment_rewrite_size(const ol_segment_rewrite *cleaned);     /* bytes appended so far */
 
-/* Takes the place of the segments with these `count` >= 1 bases: neighbours, closed and flushed
- * (ol_log_flush after the roll), the first one at our base.  It may be empty.  The file's time
- * becomes that of the last segment replaced.  Frees it in any case.
+/* Replaces the segments with these `count` >= 1 bases by the new one, which may be empty.  They
+ * must be adjacent, closed and flushed (ol_log_flush after the roll), and the first must have the
+ * base of the new segment.  The new file gets the modification time of the last segment replaced.
+ * Frees the rewrite in any case.
  *
  * OL_WOULD_BLOCK (the error says which): the log was truncated since `cuts`, or the segments are
- * not flushed yet.  OL_INVALID: they are not neighbours in the log, not closed, or a batch reaches
- * into the segment after them.  These and OL_NO_MEMORY, OL_IO, OL_DISK_FULL: nothing changed, the
- * files are removed.  If the disk fails after the point of no return the error is returned and the
- * log is failed (ol_log_has_failed): opening it again finishes the swap. */
+ * not flushed yet.  OL_INVALID: they are not adjacent in the log or not closed, or a batch reaches
+ * into the segment after them.  After these, and after OL_NO_MEMORY, OL_IO and OL_DISK_FULL,
+ * nothing has changed and the files are removed.  If the disk fails after the point of no return,
+ * the error is returned and the log has failed (ol_log_has_failed); opening it again finishes the
+ * swap. */
 int ol_segment_rewrite_swap(ol_segment_rewrite *cleaned, const int64_t *bases, size_t count,
                             ol_error *error) OL_NODISCARD;
 
-/* Removes its files and frees it; NULL is fine. */
+/* Removes the files of a rewrite and frees it; NULL is allowed. */
 void ol_segment_rewrite_discard(ol_segment_rewrite *cleaned);
 
 #endif

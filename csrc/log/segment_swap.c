@@ -1,17 +1,16 @@
-/* A segment that was written aside takes the place of closed ones (docs/format/cleaner.md §8.6).
+/* A segment that was written aside replaces closed ones (docs/format/cleaner.md §8.6).
  *
  * After each file operation a recovery of the directory, ours or Kafka's, finds the old segments or
  * the new one (docs/format/recovery.md §9.1):
  *
- *   1. The files lie as `.cleaned`, complete and durable: a recovery removes them.
- *   2. They are renamed to `.swap`, `<base>.log` as the last.  As long as one `.cleaned` is left,
- *      the lowest of them all, every `.swap` is condemned: that rename is the point of no return.
- *      The directory is flushed.
- *   3. In memory the new segment takes its place.  From here a recovery removes the old files
- *      itself: everything with a number from the base to the end of the `.log.swap`.  That range
- *      ends before the last old segment does if all batches of that one were dropped; then an empty
- *      `.swap` with the number of the last one is renamed with the others: it reaches up to there,
- *      and takes its place.
+ *   1. The files have names in `.cleaned`, complete and durable: a recovery removes them.
+ *   2. They are renamed to `.swap`, `<base>.log` as the last one.  While a `.cleaned` is left, which
+ *      is the lowest of them all, a recovery removes every `.swap`: so the last rename is the point
+ *      of no return.  The directory is flushed.
+ *   3. In memory the new segment replaces the old ones.  From here on a recovery finishes the swap:
+ *      it removes every old file with a number from the base to the end of the `.log.swap`.  If all
+ *      batches of the last old segment were dropped, that range ends too early.  Then an empty
+ *      `.swap` with the number of that segment is renamed with the others, and replaces it.
  *   4. The old files are removed, the last one first, then the empty ones; each `.swap` is renamed
  *      to its final name, `.log` first; the directory is flushed.
  *
@@ -36,8 +35,8 @@ typedef struct swap {
                                    swap.lock is held */
     ol_segment **replaced;
     int64_t next_base;          /* of the segment after them */
-    bool has_transactions;      /* a .txnindex goes with it */
-    bool has_tail;              /* an empty segment stands for the last of the old ones */
+    bool has_transactions;      /* the new segment has a .txnindex */
+    bool has_tail;              /* an empty segment replaces the last of the old ones */
 } swap;
 
 static int64_t first_base(const swap *s) { return s->bases[0]; }
@@ -96,7 +95,7 @@ static int find_replaced(swap *s, ol_error *error) {
     return status;
 }
 
-/* Whether the segments may be replaced, and no other file depends on their sizes. */
+/* Checks that the segments may be replaced, and that no other file depends on their sizes. */
 static int check_replaced(swap *s, ol_error *error) {
     ol_log *log = s->log;
     if (atomic_load(&log->shared.cuts) != s->aside->cuts) {
@@ -136,7 +135,7 @@ static int create_empty(ol_log *log, int64_t base_offset, int kind, ol_error *er
     return status;
 }
 
-/* The remaining files that a recovery of the swap has to find. */
+/* Adds the remaining files that a recovery of the swap must find. */
 static int add_empty_files(swap *s, ol_error *error) {
     ol_log *log = s->log;
     int status = OL_OK;
@@ -145,8 +144,8 @@ static int add_empty_files(swap *s, ol_error *error) {
     for (int kind = 0; kind < FILE_KINDS && s->has_tail && status == OL_OK; kind++) {
         status = create_empty(log, last_base(s), kind, error);
     }
-    /* A .swap without a batch has no range from which an old .txnindex would be removed, so it
-     * brings one. */
+    /* A .swap without a batch has no range from which a recovery would remove an old .txnindex, so
+     * it has a .txnindex of its own. */
     if (status == OL_OK && s->aside->size == 0 && !s->has_transactions) {
         char path[OL_PATH_MAX];
         status = file_path(log, first_base(s), 2, "", path, error);
@@ -159,7 +158,7 @@ static int add_empty_files(swap *s, ol_error *error) {
 }
 
 /* Kafka takes the age of tombstones in batches of magic 0 and 1, and of segments without
- * timestamps, from this (docs/format/cleaner.md §8.3). */
+ * timestamps, from the file's modification time (docs/format/cleaner.md §8.3). */
 static int copy_time(swap *s, ol_error *error) {
     static const int kinds[] = {LOG_KIND, 0, 1};
     ol_fs *fs = s->log->fs;
@@ -174,7 +173,7 @@ static int copy_time(swap *s, ol_error *error) {
     return status;
 }
 
-/* From `.cleaned` to `.swap`: the highest first, each .log as its last. */
+/* Renames `.cleaned` to `.swap`: the highest number first, and for each number the .log last. */
 static int announce(swap *s, ol_error *error) {
     int status = OL_OK;
     for (int kind = 0; kind < FILE_KINDS && s->has_tail && status == OL_OK; kind++) {
@@ -188,8 +187,8 @@ static int announce(swap *s, ol_error *error) {
 }
 
 /* The `.swap` files are removed before the `.cleaned` ones that condemn them; under swap.lock.  If
- * one cannot be removed the rest stays, and nothing is cleaned or cut until it is removed: a rename
- * may have taken place although it was reported as failed. */
+ * one cannot be removed, the others stay, too, and nothing is cleaned or truncated until it is
+ * removed: a rename may have taken place although it was reported as failed. */
 static void undo(ol_log *log, const int64_t *bases, size_t count) {
     static const char *const endings[] = {".swap", ".cleaned"};
     ol_error ignored;
@@ -240,7 +239,7 @@ static int put_in_place(swap *s, ol_error *error) {
     return status;
 }
 
-/* The files have their names: the next reader opens them again. */
+/* Called when the files have their final names: the next reader opens them again. */
 static void let_go(ol_log *log, ol_segment *segment) {
     pthread_mutex_lock(&log->list.lock);
     segment->held = false;
@@ -256,8 +255,8 @@ static bool is_snapshot_of(const char *name, int64_t *offset) {
     return ol_file_name_parse(name, offset, &suffix) && strcmp(suffix, ".snapshot") == 0;
 }
 
-/* Producer snapshots named after a base that is gone; never the newest.  One that stays is removed
- * by the next open. */
+/* Removes producer snapshots named after a base that no longer exists, but never the newest.  The
+ * next open removes one that could not be removed. */
 static void remove_snapshots(swap *s) {
     ol_log *log = s->log;
     ol_error ignored;
@@ -298,7 +297,7 @@ static int note_swap(const swap *s, ol_error *error) {
     return ol_log_note_swap(s->log, &segment, last_base(s), error);
 }
 
-/* Up to the point of no return; on failure nothing is left of it. */
+/* Does everything up to the point of no return; a failure leaves nothing of the swap. */
 static int prepare(swap *s, ol_error *error) {
     ol_aside *aside = s->aside;
     int status = ol_log_check_writable(s->log, error);
@@ -351,7 +350,7 @@ int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count
             ol_segment_release(aside->segment);
         }
         /* The directory holds both the old and the new files, and only another open can resolve
-         * that; nothing may be cut or cleaned before. */
+         * that; nothing may be truncated or cleaned before. */
         if (status != OL_OK) ol_log_set_failed(log);
     }
     pthread_mutex_unlock(&log->swap.lock);

@@ -1,10 +1,10 @@
 /* The part of a log that an open need not read again.
  *
- * Everything below the mark (log/mark.h) of the caller's state that was flushed, as the sidecar
- * says, was right when it was flushed, and its batches are not needed now: the state has them.  An
- * open begins its checks at the mark, within a segment as a rule; otherwise a restart reads every
- * active segment whole, which is up to `segment_bytes` in each log partition.  Damage below it is
- * found by readers and by `verify`.
+ * The caller's state has a mark (log/mark.h).  If the sidecar says that everything below the mark
+ * was flushed, it was right at that time.  The batches below are not needed now, because the state
+ * has them.  So an open begins its checks at the mark, usually within a segment.  Otherwise a
+ * restart would read every active segment whole, up to `segment_bytes` in each log partition.
+ * Readers and `verify` find damage below the mark.
  *
  * The mark has all that the skipped batches would give: producers, the checksum, timestamps.  If
  * anything is doubtful, the open reads everything, as it does without a state: another program
@@ -64,7 +64,7 @@ void ol_log_mark_free(ol_log_mark *mark) {
 
 /* ------------------------------------------------------------ an open */
 
-/* Whether everything below the mark was flushed, and only we worked here since. */
+/* Returns whether everything below the mark was flushed, and only we worked here since. */
 static bool is_believed(const ol_opening *opening) {
     const ol_log_options *options = opening->options;
     const ol_log_mark *mark = options->mark;
@@ -76,8 +76,8 @@ static bool is_believed(const ol_opening *opening) {
            opening->log->writable;
 }
 
-/* Returns whether the batch that was appended after the mark is at the mark; a cleaner that removed
- * anything before it has moved it.  In the last segment there may be none yet. */
+/* Checks that the batch that was appended after the mark is at the mark; a cleaner that removed
+ * anything before it has moved it.  In the last segment no batch may follow the mark yet. */
 static int check_place(const ol_opening *opening, const ol_found_segment *segment, bool is_last,
                        bool *is_there, ol_error *error) {
     const ol_log_mark *mark = opening->options->mark;
@@ -121,7 +121,8 @@ static int open_transactions(const ol_opening *opening, const ol_found_segment *
                                      error);
 }
 
-/* Those of closed segments below can be made again only by a walk with the producers of then. */
+/* Checks the transaction indexes of closed segments below, because only a walk with the producers
+ * of that time could rebuild them. */
 static int check_transactions_below(const ol_opening *opening, size_t at, ol_error *error) {
     int status = OL_OK;
     for (size_t i = 0; i < at && status == OL_OK; i++) {
@@ -132,7 +133,7 @@ static int check_transactions_below(const ol_opening *opening, size_t at, ol_err
     return status;
 }
 
-/* The aborted transactions below the mark are those that there were. */
+/* Checks that the aborted transactions below the mark are the same as when the mark was taken. */
 static int check_transactions(const ol_opening *opening, const ol_found_segment *segment,
                               ol_error *error) {
     const ol_log_mark *mark = opening->options->mark;
@@ -155,7 +156,7 @@ static int check_producers(const ol_log_mark *mark, ol_error *error) {
     return status;
 }
 
-/* OL_CORRUPT or a similar status: something is doubtful. */
+/* Checks the settled part.  OL_CORRUPT or a similar status: something is doubtful. */
 static int check_settled(const ol_opening *opening, size_t at, ol_error *error) {
     const ol_found_segment *segment = &opening->found[at];
     bool is_there = false, is_last = at + 1 == opening->found_count;

@@ -121,7 +121,7 @@ static const char *name_after(const entry *found) {
     return found->target != NULL ? found->target : found->name;
 }
 
-/* Step 6: an index without its log. */
+/* Step 6: removes an index without its log. */
 static int plan_orphans(entry *entries, size_t count, ol_swap_plan *plan, ol_error *error) {
     int status = OL_OK;
     for (size_t i = 0; i < count && status == OL_OK; i++) {

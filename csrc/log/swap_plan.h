@@ -2,8 +2,8 @@
  * actions and remaining names out.
  *
  * A writable open carries the actions out, in order; it may be stopped after any of them and the
- * next pass finishes the work.  A read-only open only reads the names that would be left and the
- * name under which each of them lies now.
+ * next pass finishes the work.  A read-only open only reads the names that would be left, and the
+ * current name of each of these files.
  *
  * The plan also removes our own leftovers: spare segments and the unfinished replacement of a
  * truncated one. */
@@ -36,7 +36,8 @@ typedef struct ol_swap_plan {
                                    .log.cleaned files */
 } ol_swap_plan;
 
-/* The offset after the last one of the `.log.swap` file `name`, whose number is `base_offset`. */
+/* Finds the offset after the last one of the `.log.swap` file `name`, whose number is
+ * `base_offset`. */
 typedef int (*ol_swap_next_offset)(void *context, const char *name, int64_t base_offset,
                                    int64_t *next_offset, ol_error *error);
 

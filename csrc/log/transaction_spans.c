@@ -6,7 +6,7 @@
 #include "log/log_impl.h"
 #include "log/batch_walk.h"
 
-/* The base of the last segment that begins below `offset`, -1 where there is none. */
+/* Returns the base of the last segment that begins below `offset`, -1 if there is none. */
 static int64_t base_below(const ol_log *log, int64_t offset) {
     ol_log_segment_info info;
     int64_t base = -1;
@@ -16,8 +16,8 @@ static int64_t base_below(const ol_log *log, int64_t offset) {
     return base;
 }
 
-/* The newest snapshot of producers at or below an offset, among those at bases of segments; *from
- * is where to go on.  Without any the log has all of it, from its start. */
+/* Loads the newest snapshot of producers at or below an offset, among those at bases of segments;
+ * *from is where the walk continues.  Without a snapshot it walks from the log start. */
 static int load_snapshot(const ol_log *log, int64_t offset, ol_producers *producers, int64_t *from,
                          ol_error *error) {
     for (int64_t base = base_below(log, offset + 1); base > 0; base = base_below(log, base)) {
@@ -31,7 +31,7 @@ static int load_snapshot(const ol_log *log, int64_t offset, ol_producers *produc
     return OL_OK;
 }
 
-/* The producers as they were at an offset. */
+/* Finds the producers as they were at an offset. */
 static int producers_at(ol_log *log, int64_t offset, ol_producers *producers, ol_error *error) {
     ol_batch_walk walk;
     ol_batch batch;

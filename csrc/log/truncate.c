@@ -1,11 +1,11 @@
-/* Truncation: the sidecar is lowered and synced first, so that cut bytes can never count as
- * flushed; names and the cut itself are durable before the call returns, so that a crash cannot
- * bring cut batches back between newer ones.
+/* Truncation.  The sidecar is lowered and synced first, so that removed bytes can never count as
+ * flushed.  Names and the truncation itself are durable before the call returns, so that a crash
+ * cannot bring removed batches back between newer ones.
  *
- * A power loss in the middle can leave the zeros that the cut put into its page, and after them, in
- * the old length of the file, batches whose `ol.flushed` claims a bound above the new end.  An
- * empty file `offsetlog.cut-<offset>`, whose name is durable before the cut and whose removal is
- * durable before the call returns, makes recovery ignore those. */
+ * A power loss in the middle can leave the zeros that the truncation wrote into its last page, and
+ * after them, up to the old length of the file, batches whose `ol.flushed` claims a bound above the
+ * new end.  An empty file `offsetlog.cut-<offset>` makes recovery ignore these batches.  Its name
+ * is durable before the truncation, and its removal before the call returns. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +26,8 @@ typedef struct cut_place {
     int64_t end;                /* the new log end */
 } cut_place;
 
-/* Finds the first batch whose last offset is at or above `offset`: it is cut with everything after
- * it. */
+/* Finds the first batch whose last offset is at or above `offset`: this batch and everything after
+ * it are removed. */
 static int find_cut(ol_log *log, int64_t offset, cut_place *cut, ol_error *error) {
     for (size_t i = log->list.count; i-- > 0;) {
         ol_segment *segment = log->list.segments[i];
@@ -56,7 +56,7 @@ static int find_cut(ol_log *log, int64_t offset, cut_place *cut, ol_error *error
     return OL_OK;
 }
 
-/* A copy of the first `size` bytes takes the file's place: readers go on with the file that they
+/* Replaces the file by a copy of its first `size` bytes: readers continue with the file that they
  * have. */
 static int replace_by_copy(ol_log *log, const ol_segment *segment, int64_t size, ol_error *error) {
     char path[OL_PATH_MAX];
@@ -88,7 +88,7 @@ static int replace_by_copy(ol_log *log, const ol_segment *segment, int64_t size,
     return status;
 }
 
-/* Takes the last segment, which is detached, off the list. */
+/* Removes the last segment, which is detached, from the list. */
 static void drop_last(ol_log *log) {
     ol_segment *last = log->list.segments[--log->list.count];
     if (last == log->tail.active || last->flush_needed) ol_segment_unuse(last);
@@ -115,7 +115,7 @@ static int cut_segment(ol_log *log, ol_segment *segment, int64_t position, ol_er
     return status;
 }
 
-/* The writer's facts about a segment that becomes active again. */
+/* Finds what the writer must know about a segment that becomes active again. */
 static int learn_segment(ol_segment *segment, ol_error *error) {
     ol_file_scan scan;
     ol_batch batch;
@@ -141,7 +141,8 @@ static int learn_segment(ol_segment *segment, ol_error *error) {
     return status == OL_END ? OL_OK : status;
 }
 
-/* Puts a new segment object for the cut file last in the list; it receives the next batches. */
+/* Adds a new segment object for the truncated file at the end of the list; it receives the next
+ * batches. */
 static int reopen_last(ol_log *log, const cut_place *cut, ol_error *error) {
     char path[OL_PATH_MAX];
     ol_segment *segment = NULL;
@@ -177,7 +178,7 @@ static int reopen_last(ol_log *log, const cut_place *cut, ol_error *error) {
         ol_segment_release(segment);
         return status;
     }
-    /* A place is free: one was just taken off. */
+    /* The list has space, because a segment was just removed from it. */
     log->list.segments[log->list.count++] = segment;
     ol_log_activate(log, segment);
     return OL_OK;
@@ -199,11 +200,12 @@ static int leave_cut_note(ol_log *log, int64_t offset, ol_error *error) {
     return status;
 }
 
-/* Removes the files of the dropped segments, the last one first; then cuts.  Under list.lock and
- * extension.lock. */
+/* Removes the files of the dropped segments, the last one first; then truncates.  Under list.lock
+ * and extension.lock. */
 static int cut_files(ol_log *log, const cut_place *cut, ol_error *error) {
     int status = OL_OK;
-    /* Readers in them go on with the files that they have, and then find their places again. */
+    /* Readers in these segments continue with the files that they have, and then find their
+     * positions again. */
     for (size_t i = cut->index; i < log->list.count; i++) ol_segment_detach(log->list.segments[i]);
     while (log->list.count > cut->index + 1 && status == OL_OK) {
         status = ol_segment_remove_files(log->fs, log->directory,
@@ -211,8 +213,8 @@ static int cut_files(ol_log *log, const cut_place *cut, ol_error *error) {
                                          error);
         if (status == OL_OK) drop_last(log);
     }
-    /* If the removals were lost and the cut was not, the removed segments would come back after a
-     * gap that looks legal. */
+    /* If the removals were lost and the truncation was not, the removed segments would come back
+     * after a gap that looks legal. */
     if (status == OL_OK) status = log->fs->flush_directory(log->fs, log->directory, error);
     if (status != OL_OK) return status;
     ol_segment *last = log->list.segments[cut->index];
@@ -233,7 +235,7 @@ static int cut_files(ol_log *log, const cut_place *cut, ol_error *error) {
     return reopen_last(log, cut, error);
 }
 
-/* Producer state at the new end: an older snapshot and the batches after it. */
+/* Loads the producer state at the new end: an older snapshot and the batches after it. */
 static int reload_producers(ol_log *log, int64_t end, ol_error *error) {
     char **names = NULL;
     size_t name_count = 0;
@@ -275,9 +277,9 @@ static int remove_cut_note(ol_log *log, int64_t offset, ol_error *error) {
     return status == OL_OK ? log->fs->remove(log->fs, path, error) : status;
 }
 
-/* Lowers the sidecar, creates the note, and removes from the manifest what will be cut.  All that
- * needs space comes here, before anything is cut: if the disk is full, the log is as it was, and a
- * sidecar that is too low is still true.  Under flush.lock. */
+/* Lowers the sidecar, creates the note, and removes from the manifest what will be truncated.
+ * Everything that needs space is done here, before the truncation: if the disk is full, the log is
+ * as it was, and a sidecar that is too low is still true.  Under flush.lock. */
 static int announce_cut(ol_log *log, const cut_place *cut, ol_error *error) {
     ol_flush_sidecar_bound bound = {
         .offset = cut->end,
@@ -308,9 +310,9 @@ static int store_epochs_of_cut(ol_log *log, ol_error *error) {
 
 /* Under flush.lock and extension.lock. */
 static int truncate_to(ol_log *log, const cut_place *cut, ol_error *error) {
-    /* A flush covers batches that come while it runs, above the end that it reports.  If the log is
-     * cut at that end, `flushed` stays, but new bytes are then written below the position of that
-     * flush, which did not cover them. */
+    /* A flush covers batches that are appended while it runs, above the end that it reports.  If
+     * the log is truncated to that end, `flushed` stays, but new bytes are then written below the
+     * position of that flush, which did not cover them. */
     log->flush.last.position = 0;
     ol_log_count_ends(log, 0);
     atomic_store_explicit(&log->shared.end, cut->end, memory_order_release);
@@ -334,8 +336,8 @@ static int truncate_to(ol_log *log, const cut_place *cut, ol_error *error) {
     return status;
 }
 
-/* Nothing is written at the offset or above, but a leader may have begun an epoch there, which
- * another leader's log does not have. */
+/* Called when nothing was written at the offset or above.  A leader may still have begun an epoch
+ * there, which another leader's log does not have. */
 static int drop_epochs(ol_log *log, int64_t offset, ol_error *error) {
     pthread_mutex_lock(&log->epochs.lock);
     bool changed = ol_leader_epochs_truncate_from_end(&log->epochs.cache, offset);
@@ -348,26 +350,26 @@ static int drop_epochs(ol_log *log, int64_t offset, ol_error *error) {
 int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) {
     int status = ol_log_check_writable(log, error);
     if (status != OL_OK) return status;
-    if (offset < 0) return ol_fail(error, OL_INVALID, "a log cannot be cut below 0");
+    if (offset < 0) return ol_fail(error, OL_INVALID, "a log cannot be truncated to below 0");
     if (offset >= log->tail.next_offset) return drop_epochs(log, offset, error);
     cut_place cut = {0};
     pthread_mutex_lock(&log->swap.lock);
     pthread_mutex_lock(&log->flush.lock);
     pthread_mutex_lock(&log->extension.lock);
-    /* The next open may finish an abandoned swap, over the cut made here, unless its files are
-     * removed before. */
+    /* The next open may finish an abandoned swap, and undo this truncation, unless the files of the
+     * swap are removed before. */
     status = ol_log_clear_leftovers_locked(log, error);
     if (status == OL_OK) status = find_cut(log, offset, &cut, error);
     if (status == OL_OK) {
-        /* A reader that finds a file shorter than before must learn why, even during the cut; a
-         * reader that starts meanwhile sees the new end. */
+        /* A reader that finds a file shorter than before must learn why, even during the
+         * truncation; a reader that starts meanwhile sees the new end. */
         atomic_fetch_add(&log->shared.cuts, 1);
         status = announce_cut(log, &cut, error);
         bool refused = status == OL_DISK_FULL;
         if (status == OL_OK) status = truncate_to(log, &cut, error);
-        /* Half of it may be done: only opening the log again shows what is left.  Segments stay
-         * detached, since a file may be shorter than its object says; the flag refuses readers, so
-         * that they are not led to those again and again. */
+        /* The truncation may be half done: only opening the log again shows what is left.  Segments
+         * stay detached, because a file may be shorter than its object says; the flag refuses
+         * readers, so that they do not try these segments again and again. */
         if (status != OL_OK && !refused) {
             atomic_store(&log->shared.half_cut, true);
             ol_log_set_failed(log);
@@ -381,7 +383,7 @@ int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) {
     return status;
 }
 
-/* The empty segment before the active one, which nothing needs any more.  Under swap.lock,
+/* Drops the empty segment before the active one, which is no longer needed.  Under swap.lock,
  * flush.lock and extension.lock. */
 static int drop_empty_first(ol_log *log, ol_error *error) {
     pthread_mutex_lock(&log->list.lock);

@@ -20,7 +20,7 @@ static void release(ol_log_view *view) {
     view->count = 0;
 }
 
-/* A copy of the list with a reference to each; *count of them. */
+/* Copies the list, with a reference to each of the *count segments. */
 static int copy_list(ol_log *log, ol_segment ***segments, size_t *count, ol_error *error) {
     pthread_mutex_lock(&log->list.lock);
     *count = log->list.count;
@@ -35,7 +35,8 @@ static int copy_list(ol_log *log, ol_segment ***segments, size_t *count, ol_erro
                : ol_fail(error, OL_NO_MEMORY, "no memory for a view of %zu segments", *count);
 }
 
-/* OL_WOULD_BLOCK: one was replaced before it could be used, so the list is taken again. */
+/* OL_WOULD_BLOCK: a segment was replaced before it could be used, so the list must be copied
+ * again. */
 static int take(ol_log_view *view, ol_error *error) {
     ol_segment **segments = NULL;
     size_t count = 0;
@@ -44,8 +45,8 @@ static int take(ol_log_view *view, ol_error *error) {
     if (status != OL_OK) return status;
     view->segments = segments;
     for (size_t i = 0; i < count; i++) {
-        /* A use is a reference of its own.  Unused ones keep their place in the array only for this
-         * loop. */
+        /* A use is a separate reference.  Segments without a use keep their place in the array only
+         * for this loop. */
         ol_segment *segment = segments[i];
         if (status == OL_OK && ol_segment_use(segment)) {
             segments[view->count++] = segment;

@@ -24,7 +24,7 @@ static int64_t read_wall(const ol_batch_clock *clock) {
     return clock->wall_ms != NULL ? clock->wall_ms(clock->context) : system_ms(CLOCK_REALTIME);
 }
 
-/* A steady clock that keeps running while the machine sleeps, as the wall clock does. */
+/* Reads a steady clock that keeps running while the machine sleeps, as the wall clock does. */
 static int64_t read_steady(const ol_batch_clock *clock) {
     return clock->steady_ms != NULL ? clock->steady_ms(clock->context) : system_ms(CLOCK_BOOTTIME);
 }

@@ -1,5 +1,5 @@
-/* Goes through the batches of a part of the log: those that a leader still has in memory
- * (partition/unapplied), or what the log's files hold. */
+/* Visits the batches of a part of the log: those that a leader still has in memory
+ * (partition/unapplied), or those in the log's files. */
 #include "partition/partition_impl.h"
 
 enum { REPLAY_PIECE_BYTES = 1 << 20 };
@@ -12,8 +12,8 @@ typedef struct pass {
     void *context;
 } pass;
 
-/* The batches of one piece; `piece` is the place of bytes that come from a file, NULL for our own.
- * OL_END: a batch reaches `to`, or the function wants no more. */
+/* Visits the batches of one piece; `piece` says where the bytes come from in a file, NULL for bytes
+ * of our own.  OL_END: a batch reaches `to`, or the function wants no more. */
 static int pass_piece(const pass *all, ol_slice bytes, const ol_log_piece *piece,
                       ol_error *error) {
     for (size_t position = 0; position < bytes.size;) {

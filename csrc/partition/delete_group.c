@@ -27,7 +27,7 @@ static int collect_pending(ol_tombstones *all, const ol_pending *pending, const 
     return OL_OK;
 }
 
-/* The group's own records come after its positions, in the order of their ranks. */
+/* Collects the group's own records, which come after its positions, in the order of their ranks. */
 static int collect_group_records(ol_tombstones *all, const ol_partition *partition, ol_slice group,
                                  ol_error *error) {
     size_t first = all->count;
@@ -40,8 +40,8 @@ static int collect_group_records(ol_tombstones *all, const ol_partition *partiti
     return status;
 }
 
-/* A position that is both committed and pending, or applied and in flight, is listed twice: a
- * second tombstone of a key in one batch does no harm. */
+/* Lists a position twice if it is both committed and pending, or applied and in flight: a second
+ * tombstone of a key in one batch does no harm. */
 static int collect(ol_tombstones *all, const ol_partition *partition, ol_slice group,
                    ol_error *error) {
     int status = collect_positions(all, partition->state.table, group, error);
@@ -84,7 +84,8 @@ static int delete_locked(ol_partition *partition, ol_slice group, bool only_empt
 int ol_partition_delete_group(ol_partition *partition, ol_slice group, bool only_empty,
                               ol_commit_result *result, ol_error *error) {
     pthread_mutex_lock(&partition->writer);
-    /* Read under the lock: that nothing was found depends on the records that are in flight now. */
+    /* Read under the lock, because the finding that nothing exists depends on the records that are
+     * in flight now. */
     *result = (ol_commit_result){.base_offset = -1,
                                  .rests_on = -1,
                                  .end_offset = ol_log_end(partition->log)};

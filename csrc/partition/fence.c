@@ -1,5 +1,5 @@
-/* Ends the generation of a group: its members are refused from then on, and read what is committed
- * when they have joined again. */
+/* Ends the generation of a group: its members are refused from then on.  After they have joined
+ * again, they read what is committed. */
 #include <stdlib.h>
 #include <string.h>
 

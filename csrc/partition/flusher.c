@@ -9,10 +9,10 @@
 struct ol_flusher {
     pthread_mutex_t lock;
     pthread_cond_t filled;
-    pthread_cond_t left;            /* a thread has done with a partition */
+    pthread_cond_t left;            /* a thread has finished with a partition */
     ol_partition *first;            /* the queue, which the partitions link themselves */
     ol_partition *last;
-    ol_partition *next_ahead;       /* of the queue: the first whose writes are not begun */
+    ol_partition *next_ahead;       /* the first in the queue whose writes are not begun */
     size_t ahead;                   /* those before it */
     size_t queued;
     size_t idle;                    /* threads that wait for work */
@@ -33,7 +33,7 @@ static ol_partition *take_first(ol_flusher *flusher) {
     return partition;
 }
 
-/* Under lock: the next partitions of the queue whose writes are not begun. */
+/* Under lock: takes the next partitions of the queue whose writes are not begun. */
 static size_t take_ahead(ol_flusher *flusher, ol_partition *partitions[OL_FLUSHER_AHEAD]) {
     size_t count = 0;
     while (flusher->next_ahead != NULL && flusher->ahead < OL_FLUSHER_AHEAD) {
@@ -45,7 +45,7 @@ static size_t take_ahead(ol_flusher *flusher, ol_partition *partitions[OL_FLUSHE
     return count;
 }
 
-/* Under lock, which it gives up meanwhile. */
+/* Under lock, which it releases meanwhile. */
 static void begin_writes(ol_flusher *flusher) {
     ol_partition *partitions[OL_FLUSHER_AHEAD];
     size_t count = take_ahead(flusher, partitions);
@@ -109,9 +109,9 @@ int ol_flusher_create(ol_flusher **created, ol_error *error) {
     return OL_OK;
 }
 
-/* Under lock.  If no thread starts, the first caller that waits makes the flush. */
+/* Under lock.  If no thread can be started, the first caller that waits does the flush. */
 static void start_thread(ol_flusher *flusher) {
-    /* Signals belong to the program: its own threads take them. */
+    /* Signals belong to the program, so only its own threads receive them. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -135,7 +135,7 @@ static void queue(ol_flusher *flusher, ol_partition *partition) {
     }
 }
 
-/* Under lock, which it releases: a thread that wakes needs it at once. */
+/* Under lock, which it releases, because a thread that wakes needs the lock at once. */
 static void wake_and_unlock(ol_flusher *flusher) {
     size_t woken = flusher->queued < flusher->idle ? flusher->queued : flusher->idle;
     pthread_mutex_unlock(&flusher->lock);

@@ -26,7 +26,7 @@ int ol_flusher_create(ol_flusher **flusher, ol_error *error) OL_NODISCARD;
  * belongs to one flusher, and is closed after ol_flusher_stop or ol_flusher_remove. */
 void ol_flusher_begin(ol_flusher *flusher, ol_partition *const *partitions, size_t count);
 
-/* As ol_flusher_begin, for one partition and a flush that no caller waits for
+/* Like ol_flusher_begin, for one partition and a flush that no caller waits for
  * (ol_log_flush_unasked).  If a flush is running that does not cover everything written so far,
  * another follows it. */
 void ol_flusher_begin_unasked(ol_flusher *flusher, ol_partition *partition);

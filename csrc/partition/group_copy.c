@@ -6,7 +6,7 @@
 #include "base/bytes.h"
 #include "partition/partition_impl.h"
 
-/* An arena moves as it grows, so a row holds places in it, not pointers. */
+/* An arena moves as it grows, so a row holds positions in it, not pointers. */
 typedef struct copied_row {
     ol_position_value value;    /* its metadata has a size only */
     size_t topic_at;
@@ -17,7 +17,7 @@ typedef struct copied_row {
     bool has_topic_id;
 } copied_row;
 
-/* The strings of the previous row: as long as the table is locked, equal places are equal
+/* The strings of the previous row.  While the table is locked, equal addresses mean equal
  * strings. */
 typedef struct strings_before {
     ol_slice topic;

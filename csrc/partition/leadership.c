@@ -51,9 +51,9 @@ static int find_header(ol_partition *partition, const ol_batch *batch, void *con
 }
 
 /* Closes with ABORT our own transactions that an earlier leader left open (docs/architecture.md
- * §7): those with an id of our range and our header.  We write a transaction under one hold of the
- * writer lock, so one that is open here will never be ended by its writer.  The log's own list is
- * used because it is corrected by truncations; a list made while applying would not be. */
+ * §7): those with an id of our range and our header.  Such a transaction is written under one hold
+ * of the writer lock, so the writer will never end one that is open here.  The log's own list is
+ * used because truncations correct it; a list made during the apply would not be corrected. */
 static int abort_own(ol_partition *partition, ol_error *error) {
     ol_log_transaction transaction;
     ol_commit_result result;
@@ -84,7 +84,7 @@ int ol_partition_activate(ol_partition *partition, ol_error *error) {
         partition->applied < partition->leadership.elected_end) {
         return OL_OK;
     }
-    /* A group whose records cannot be read would look as if it had never committed. */
+    /* A group with unreadable records would look as if it had never committed. */
     if (partition->read_only) {
         return ol_partition_refuse(partition, OL_READ_ONLY, error,
                                    "a damaged partition cannot have a leader");
@@ -135,9 +135,9 @@ static void step_down(ol_partition *partition, int32_t leader_epoch) {
     if (led) ol_partition_wake(partition, true);
 }
 
-/* The election ends the previous leadership, even if the election fails.  A leader that went on
- * would write in its old epoch above the place where the list of epochs may have the new one
- * begin. */
+/* The election ends the previous leadership, even if the election fails.  A leader that continued
+ * would write in its old epoch at offsets where the list of epochs may say that the new one has
+ * begun. */
 static void give_up(ol_partition *partition) {
     ol_error ignored;
     if (ol_partition_is_loaded(partition)) {
@@ -171,10 +171,10 @@ static int lead_locked(ol_partition *partition, int32_t leader_epoch, bool alone
     partition->leadership.leads = true;
     partition->leadership.alone = alone;
     partition->leadership.elected_end = ol_log_end(partition->log);
-    /* Without the space their ends are written as other batches are. */
+    /* Without the space, the ends are written like other batches. */
     ol_error ignored;
     (void)!ol_log_keep_ends(partition->log, &ignored);
-    if (!ol_partition_is_loaded(partition)) return OL_OK;        /* the end of the load goes on */
+    if (!ol_partition_is_loaded(partition)) return OL_OK;        /* the end of the load continues */
     status = change_role(partition, OL_ROLE_LOADING, error);
     if (status != OL_OK) return status;
     status = ol_partition_move_watermark(partition, 0, error);

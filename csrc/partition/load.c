@@ -14,7 +14,7 @@ typedef struct loader {
     ol_batch_walk walk;
     ol_batch_walk_reporter reporter;
     int64_t limit;                  /* replicated: W; nothing at or above it is applied */
-    bool stopped;                   /* a batch that reaches the limit was met */
+    bool stopped;                   /* the load met a batch that reaches the limit */
     bool from_snapshot;             /* the batches below it were not read; a gap would mean that the
                                        snapshot belongs to another log */
     bool is_tail_proved;            /* the batch that reaches the limit begins where the one
@@ -77,7 +77,7 @@ static void record_discarded(ol_partition *partition, const ol_error *why) {
     pthread_mutex_unlock(&partition->problems.lock);
 }
 
-/* The snapshot does not match the log as it is now: its state is dropped, and the log is read from
+/* Called when the snapshot does not match the present log: drops its state, and reads the log from
  * its start. */
 static int begin_again(loader *load, const ol_error *why, ol_error *error) {
     ol_partition *partition = load->partition;
@@ -97,7 +97,7 @@ static int begin_again(loader *load, const ol_error *why, ol_error *error) {
     return start_at(load, ol_log_start(partition->log), error);
 }
 
-/* The batch does not prove that nothing is missing before it. */
+/* Called when the batch does not prove that nothing is missing before it. */
 static int leave_snapshot(loader *load, const ol_batch *batch, const char *gap, ol_error *error) {
     const ol_log_piece *piece = &load->walk.piece;
     ol_error why;
@@ -120,7 +120,7 @@ static void count_tail(loader *load) {
     load->partition->load.bytes_total = bytes;
 }
 
-/* A later pass applies the batch, once the limit has moved above it. */
+/* Ends the pass before the batch; a later pass applies it, once the limit has moved above it. */
 static int stop_before(loader *load, const ol_batch *batch, ol_error *error) {
     load->stopped = true;
     load->is_tail_proved = batch->base_offset == load->walk.previous_offset;
@@ -149,16 +149,16 @@ static inline int load_batch(loader *load, const ol_batch *batch, ol_error *erro
     return ol_batch_applier_apply(&load->apply, batch, error);
 }
 
-/* Whether the pass has reached `end`.  Only asked between pieces: pieces end where batches do, so
- * that nothing of one is left. */
+/* Returns whether the pass has reached `end`.  Called only between pieces, which end where batches
+ * do, so that no part of a batch is left. */
 static inline bool is_pass_over(const loader *load, int64_t end) {
     if (OL_LIKELY(!ol_batch_walk_is_between_pieces(&load->walk))) return false;
     return ol_log_is_writable(load->partition->log) && next_offset(load) >= end &&
            load->apply.batches > 0;
 }
 
-/* Reads on until the end that the log has now, or the limit.  Commits beside the load may be faster
- * than it, so a pass does not follow the end. */
+/* Reads up to the present log end, or to the limit.  Concurrent commits may be faster than the
+ * load, so a pass does not follow the moving end. */
 static int load_to_end(loader *load, ol_error *error) {
     int64_t end = ol_log_end(load->partition->log);
     int status = load->stopped ? OL_END : OL_OK;
@@ -172,8 +172,8 @@ static int load_to_end(loader *load, ol_error *error) {
     return status;
 }
 
-/* Everything up to the log end was walked; bytes that were neither read nor reported are damage
- * that looked like an end. */
+/* Called when everything up to the log end was walked: bytes that were neither read nor reported
+ * are damage that looked like an end. */
 static void check_complete(loader *load) {
     ol_partition *partition = load->partition;
     int64_t end = ol_log_end(partition->log);
@@ -194,8 +194,8 @@ static void check_complete(loader *load) {
     ol_partition_report(partition, &damage, next_offset(load), end);
 }
 
-/* A transaction of ours that cannot be closed now must not keep the partition from being read.  On
- * a full disk the next write tries again, and until then the partition is still sound. */
+/* An own transaction that cannot be closed now must not keep the partition from being read.  On a
+ * full disk the next write tries again; until then the partition works. */
 static int close_own(ol_partition *partition, ol_error *error) {
     if (partition->own.open.count == 0) return OL_OK;
     int status = ol_partition_abort_own(partition, error);
@@ -206,8 +206,8 @@ static int close_own(ol_partition *partition, ol_error *error) {
     return OL_OK;
 }
 
-/* Clients may end the transactions that they left open, also on a disk that is full by then.  If
- * no space can be kept now, the next transaction that begins keeps it. */
+/* Keeps space so that clients can end the transactions that they left open, even if the disk is
+ * full by then.  If no space can be kept now, the next transaction that begins keeps it. */
 static int keep_ends(ol_partition *partition, ol_error *error) {
     ol_log_transaction first;
     if (!ol_log_open_transaction_at(partition->log, 0, &first)) return OL_OK;
@@ -216,9 +216,9 @@ static int keep_ends(ol_partition *partition, ol_error *error) {
     return ol_log_has_failed(partition->log) ? status : OL_OK;
 }
 
-/* The last pass is over.  Batches prove that nothing is missing before them.  Only the end proves
- * it after the last one: a cleaner may have removed all batches there, tombstones of the snapshot's
- * values among them. */
+/* Called after the last pass.  Each batch proves that nothing is missing before it.  If the log
+ * ends above the last batch, nothing proves that for the offsets in between: a cleaner may have
+ * removed all batches there, including tombstones of the snapshot's values. */
 static int check_tail(loader *load, ol_error *error) {
     const ol_partition *partition = load->partition;
     if (!load->from_snapshot || load->walk.ended || load->is_tail_proved) return OL_OK;
@@ -233,8 +233,8 @@ static int check_tail(loader *load, ol_error *error) {
     return status != OL_OK ? status : load_to_end(load, error);
 }
 
-/* Replicated: W may have moved meanwhile, and the batches between count as applied once the load is
- * over. */
+/* For a replicated partition.  W may have moved meanwhile, and the batches in between count as
+ * applied once the load is over. */
 static int finish_replicated(loader *load, ol_error *error) {
     ol_partition *partition = load->partition;
     if (partition->leadership.alone) {
@@ -251,7 +251,7 @@ static int finish_replicated(loader *load, ol_error *error) {
     ol_partition_set_positions(partition, partition->watermark, partition->watermark);
     partition->load_runs = false;
     if (partition->leadership.leads) {
-        ol_error why;       /* it stays loading, and the next advance or commit tries again */
+        ol_error why;  /* the partition stays loading, and the next advance or commit tries again */
         (void)!ol_partition_move_watermark(partition, 0, &why);
         return OL_OK;
     }
@@ -284,8 +284,8 @@ static int finish(loader *load, ol_error *error) {
 
 static int run(loader *load, ol_error *error) {
     ol_partition *partition = load->partition;
-    /* The first passes run beside commits, and read the batches appended meanwhile again and again;
-     * the last one keeps the writer out. */
+    /* The first passes run concurrently with commits, and each reads the batches appended during
+     * the one before; the last pass keeps the writer out. */
     int status = OL_OK;
     for (int pass = 0; pass < 3 && status == OL_OK; pass++) status = load_to_end(load, error);
     if (status != OL_OK) return status;
@@ -300,8 +300,7 @@ static int run(loader *load, ol_error *error) {
     return status;
 }
 
-/* The state of a snapshot takes the place of the empty one, which is destroyed with the
- * snapshot. */
+/* Replaces the empty state by that of a snapshot; the empty one is destroyed with the snapshot. */
 static void adopt(ol_partition *partition, ol_snapshot *snapshot) {
     pthread_mutex_lock(&partition->table);
     ol_snapshot_swap_state(snapshot, &partition->state, &partition->own.open);
@@ -346,8 +345,8 @@ static int load_state(ol_partition *partition, ol_snapshot *snapshot, ol_error *
     if (status != OL_OK) return status;
     status = load_from(partition, snapshot, error);
     if (status != OL_OK) {
-        /* Both are set at once: between the two, a commit would find a partition that no thread
-         * loads. */
+        /* Both are set together; otherwise a commit in between would find a partition that no
+         * thread loads. */
         pthread_mutex_lock(&partition->writer);
         partition->load_runs = false;
         ol_partition_fail(partition);

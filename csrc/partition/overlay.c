@@ -1,9 +1,8 @@
 /* The overlay of a replicated leader (state/in_flight), recorded when a call needs it.
  *
- * A plain commit reserves the memory of its apply and no more.  A call that compares with the
- * latest written values first records what was written since the last such call.  So a commit
- * allocates nothing after its append, and if recording fails, only the call that needs it is
- * refused. */
+ * A plain commit only reserves the memory of its apply.  A call that compares with the latest
+ * written values first records what was written since the last such call.  So a commit allocates
+ * nothing after its append, and if recording fails, only the call that needs it is refused. */
 #include "partition/partition_impl.h"
 
 static int record_batch(ol_partition *partition, const ol_batch *batch, void *overlay,
@@ -47,7 +46,7 @@ int ol_partition_read_in_flight(ol_partition *partition, ol_error *error) {
         ol_in_flight_take_records(&partition->inflight, &fresh);
         partition->recorded_to = end;
     }
-    /* It holds no reservations: the table is not touched. */
+    /* The fresh overlay holds no reservations, so the table is not touched. */
     ol_in_flight_reset(&fresh, partition->state.table);
     return status;
 }

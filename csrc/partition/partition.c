@@ -20,7 +20,8 @@ void ol_partition_options_init(ol_partition_options *options) {
     options->watermark = -1;
 }
 
-/* For the age of producers: under writer, or while no other thread has the partition. */
+/* Returns the time for the age of producers.  Under writer, or while no other thread has the
+ * partition. */
 static int64_t believed_time(void *partition) {
     return ol_batch_clock_now(&((ol_partition *)partition)->clock);
 }
@@ -73,7 +74,7 @@ static void initialise_positions(ol_partition *partition) {
     }
 }
 
-/* A snapshot that cannot be read gives no mark, and the load says why. */
+/* A snapshot that cannot be read gives no mark; the load reports why. */
 static int open_log(ol_partition *partition, ol_log_recovery *recovery, ol_error *error) {
     ol_log_options *options = &partition->options.log;
     ol_log_mark mark = {0};
@@ -154,8 +155,8 @@ void ol_partition_abandon(ol_partition *partition) {
     free_partition(partition);
 }
 
-/* A flush that fails in the background fails the log, and the partition with it, before any call
- * sees it. */
+/* A flush that fails in the background makes the log and the partition fail before any call sees
+ * the failure. */
 ol_role ol_partition_role(const ol_partition *partition) {
     return ol_log_has_failed(partition->log) ? OL_ROLE_FAILED : (ol_role)partition->role;
 }
@@ -180,7 +181,7 @@ size_t ol_partition_scratch_bytes(ol_partition *partition) {
 }
 
 void ol_partition_positions(ol_partition *partition, ol_positions *positions) {
-    /* Read in this order, every pair keeps its invariant while positions move. */
+    /* When read in this order, every pair keeps its invariant while positions move. */
     positions->applied = atomic_load_explicit(&partition->applied, memory_order_acquire);
     positions->watermark = atomic_load_explicit(&partition->watermark, memory_order_acquire);
     positions->flushed = ol_log_flushed(partition->log);
@@ -191,8 +192,8 @@ uint64_t ol_partition_term(const ol_partition *partition) {
     return partition->term;
 }
 
-/* Recovery and the load meet the same bad bytes; they are reported once, and the load knows better
- * where they end.  Under problems.lock. */
+/* Recovery and the load meet the same bad bytes.  These are reported only once, as the load found
+ * them, because it knows better where they end.  Under problems.lock. */
 static bool is_known_problem(const ol_partition *partition, const ol_problem *problem) {
     const ol_error *error = &problem->error;
     for (int64_t i = 0; i < partition->problems.kept_count; i++) {
@@ -313,7 +314,8 @@ static int refuse_read_only(const ol_partition *partition, ol_error *error) {
     while (there && problem.kind == OL_PROBLEM_DOUBT) {
         there = ol_partition_problem_at(partition, ++index, &problem);
     }
-    /* Nothing is wrong with it: the store was opened so, and says it in these words everywhere. */
+    /* The log is not damaged: the store was opened read-only, and reports that in these words
+     * everywhere. */
     if (!there) return ol_fail(error, OL_READ_ONLY, "the store is open read-only");
     const ol_error *found = &problem.error;
     const char *slash = strrchr(found->path, '/');
@@ -330,7 +332,7 @@ static int refuse_read_only(const ol_partition *partition, ol_error *error) {
     return ol_error_at(error, partition->options.log.directory, -1);
 }
 
-/* A caller that asks again gets its answer only from a leader. */
+/* A caller that repeats the call succeeds only at a leader. */
 static int refuse_loading(const ol_partition *partition, ol_error *error) {
     if (partition->options.replicated && !partition->leadership.leads) {
         return ol_partition_refuse(partition, OL_NOT_COORDINATOR, error,
@@ -339,7 +341,8 @@ static int refuse_loading(const ol_partition *partition, ol_error *error) {
     return ol_partition_refuse(partition, OL_LOADING, error, "the partition is loading");
 }
 
-/* A plain commit depends on nothing that a load finds: the load reaches it in log order. */
+/* A plain commit does not depend on the result of a load, because the load reaches it in log
+ * order. */
 static int check_loading(const ol_partition *partition, bool needs_state, ol_error *error) {
     bool replicated = partition->options.replicated;
     bool is_accepted = replicated ? partition->leadership.leads
@@ -371,7 +374,8 @@ int ol_partition_check_writable(const ol_partition *partition, bool needs_state,
     return OL_OK;
 }
 
-/* The segments of a replica are its own affair, though what is in them is not. */
+/* Segments of a replica need not match those of its leader, so a follower may roll, too, loaded or
+ * not. */
 static int check_may_roll(const ol_partition *partition, ol_error *error) {
     int role = partition->role;
     bool copies = partition->options.replicated && !partition->leadership.leads &&
@@ -390,8 +394,7 @@ int ol_partition_roll(ol_partition *partition, ol_error *error) {
 
 static int assign_epoch(ol_partition *partition, ol_error *error) {
     if (partition->leadership.epoch < 0) {
-        /* The CRC of a batch does not cover its epoch: any epoch in the log must not stop
-         * commits. */
+        /* The CRC of a batch does not cover its epoch, so no epoch in the log may stop commits. */
         int32_t newest = ol_log_leader_epoch(partition->log);
         partition->leadership.epoch = newest == INT32_MAX ? newest : newest + 1;
     }
@@ -412,7 +415,7 @@ int ol_partition_abort_own(ol_partition *partition, ol_error *error) {
 
 int ol_partition_ensure_ready(ol_partition *partition, ol_error *error) {
     if (OL_LIKELY(partition->leadership.ready)) return OL_OK;
-    /* It has caught up with its log but could not close transactions: it tries again. */
+    /* The leader has caught up with its log but could not close transactions, so it tries again. */
     if (partition->leadership.alone && ol_partition_is_loaded(partition)) {
         partition->leadership.ready = true;
         return ol_partition_move_watermark(partition, 0, error);

@@ -2,18 +2,18 @@
  * (docs/architecture.md §2, §4, §7).
  *
  * Watermark.  Records below W count.  A lone partition has W == log end: apply follows append under
- * the writer lock.  The host of a replicated one moves W (ol_partition_advance); the records in [W,
- * log end) are in flight: written, visible to conditions through the overlay, invisible to reads.
- * Only the code that moves W applies, strictly in log order.  Always: written (log end) >= flushed,
- * written >= W >= applied.
+ * the writer lock.  In a replicated partition the host moves W (ol_partition_advance), and the
+ * records in [W, log end) are in flight: written, visible to conditions through the overlay,
+ * invisible to reads.  Only the code that moves W applies, strictly in log order.  Always: written
+ * (log end) >= flushed, written >= W >= applied.
  *
- * Locks.  The writer lock serialises everything that appends, applies or changes the role; the
- * table lock keeps readers of the state out while a batch is applied (their order, and all other
- * locks: partition/partition_impl.h).  Every change of an active partition's state is made under
- * both, so the holder of either may read it.  A call takes what it needs itself unless it says
- * otherwise; no call takes or needs Python's GIL, and none holds a lock while it waits for W or for
- * the flush of a commit.  Work on files may flush under the writer lock: a truncation, a new epoch,
- * and a roll after OL_UNFLUSHED_MAX others that no flush has covered.
+ * Locks.  The writer lock serialises everything that appends, applies or changes the role.  The
+ * table lock keeps readers of the state out while a batch is applied. partition/partition_impl.h
+ * gives their order and all other locks.  Every change of an active partition's state is made under
+ * both, so the holder of either may read it.  A call takes the locks that it needs itself, unless
+ * its comment says otherwise.  No call takes or needs Python's GIL, and none holds a lock while it
+ * waits for W or for the flush of a commit.  Work on files may flush under the writer lock: a
+ * truncation, a new epoch, and a roll after OL_UNFLUSHED_MAX others that no flush has covered.
  *
  * Memory.  The caller that opens a partition owns it and closes or abandons it.  Slices and rows
  * that are passed in are borrowed until the call returns.
@@ -47,8 +47,9 @@ typedef enum ol_role {
 /* The name of the directory must outlive the partition. */
 typedef struct ol_partition_options {
     ol_log_options log;
-    size_t batch_bytes_max;     /* a larger commit is split by group; at most segment_bytes, of
-                                   which eleven twelfths are used (ol_log_batch_bytes_max) */
+    size_t batch_bytes_max;     /* a larger commit is split by group; at most segment_bytes, and
+                                   never more than eleven twelfths of these are used
+                                   (ol_log_batch_bytes_max) */
     bool replicated;            /* the host moves W */
     bool refuse_while_loading;  /* commits, too, are OL_LOADING until the partition is active */
     int64_t watermark;          /* replicated: where W begins, as the checkpoint of high watermarks
@@ -60,8 +61,8 @@ typedef struct ol_partition_options {
                                    below need not be read (log/settled.c) */
     bool write_value_v4;        /* value v4 for a topic id; else only when the log has v4 already */
     int64_t (*clock_ms)(void *context);     /* the wall clock; NULL: the system's; tests set it */
-    int64_t (*steady_ms)(void *context);    /* its reference (ol_batch_clock); NULL: the
-                                               system's, or nothing if clock_ms is given */
+    int64_t (*steady_ms)(void *context);    /* the clock that checks clock_ms (ol_batch_clock);
+                                               NULL: the system's, or none if clock_ms is given */
     void *clock_context;
 } ol_partition_options;
 
@@ -90,7 +91,7 @@ bool ol_partition_is_read_only(const ol_partition *partition);
 typedef enum ol_problem_kind {
     OL_PROBLEM_DAMAGE,          /* bytes that cannot be read; the log offsets in them are lost */
     OL_PROBLEM_LOSS,            /* acknowledged batches that are not there */
-    OL_PROBLEM_DOUBT,           /* no witness proves that these batches exist; commits go on */
+    OL_PROBLEM_DOUBT,           /* no witness proves that these batches exist; commits continue */
 } ol_problem_kind;
 
 typedef struct ol_problem {
@@ -119,15 +120,16 @@ typedef struct ol_load_progress {
  * is then OL_FAILED. */
 int ol_partition_load(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
-/* ol_partition_load that starts from the state of a snapshot, which came from a file and was
- * checked (partition/snapshot_take.h); the snapshot is used up in any case.  The first sign at or
- * above S that something may be missing (a gap, a batch that was cleaned, no batch up to the log
- * end) drops the state, and everything is loaded from the log: see
- * ol_partition_snapshot_discarded. */
+/* Loads as ol_partition_load does, but starts from the state of a snapshot that was read from a
+ * file and checked (partition/snapshot_take.h).  The call takes over the snapshot in any case.
+ * Signs that something may be missing at or above S are a gap, a batch that was cleaned, and no
+ * batch up to the log end.  At the first one the call drops that state and loads everything from
+ * the log: see ol_partition_snapshot_discarded. */
 int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot,
                            ol_error *error) OL_NODISCARD;
 void ol_partition_progress(const ol_partition *partition, ol_load_progress *progress);
-/* Whether the load dropped the snapshot that it began with (snapshot/snapshot.h), and why. */
+/* Returns whether the load dropped the snapshot that it began with (snapshot/snapshot.h), and
+ * why. */
 bool ol_partition_snapshot_discarded(const ol_partition *partition, ol_error *why);
 bool ol_partition_problem_at(const ol_partition *partition, size_t index, ol_problem *problem);
 
@@ -169,30 +171,31 @@ typedef struct ol_item {
 
 typedef struct ol_commit_result {
     int64_t base_offset;        /* of the first record; -1: none was written (nothing to delete) */
-    int64_t end_offset;         /* durable when flushed, replicated when below W, up to here */
+    int64_t end_offset;         /* durable once flushed up to here, replicated once W is here */
     int64_t timestamp;          /* ms, of the batch */
     size_t written;             /* records; the other tombstones found nothing to delete */
     bool found;                 /* OL_CONDITION, OL_REWIND: whether an offset was committed;
                                    OL_GENERATION: whether the group has a record */
     int64_t found_offset;       /* OL_GENERATION: its generation */
-    int64_t rests_on;           /* the same: the W that settles what was found, which is in flight;
-                                   -1: it is settled */
+    int64_t rests_on;           /* OL_GENERATION: the W that settles what was found, if that is in
+                                   flight; -1: it is settled */
     uint64_t term;              /* in which it was written, or refused: for ol_partition_wait */
 } ol_commit_result;
 
-/* The term at the time of the call: for a wait that does not belong to a commit. */
+/* Means the term at the time of the call: for a wait that does not belong to a commit. */
 #define OL_TERM_NOW UINT64_MAX
 
 /* Writes all items or none (docs/architecture.md §2.3, §4), in their order, in one batch.  Items
- * that do not fit one batch are sorted by group: batches of whole groups, each atomic by itself,
- * and a group that does not fit one batch as a transaction of ours.  If tombstones or group records
- * are among them, the call is refused with OL_TOO_LARGE.  Space for everything is allocated first;
- * if writing fails all the same (OL_IO, or OL_DISK_FULL of a roll inside of a commit that is larger
- * than a segment), the groups before the failure are written, each whole.
+ * that do not fit one batch are sorted by group and written as batches of whole groups, each atomic
+ * by itself.  A group that does not fit one batch is written as an own transaction.  If tombstones
+ * or group records are among such items, the call is refused with OL_TOO_LARGE.  Space for
+ * everything is allocated first.  If writing fails nevertheless (OL_IO, or OL_DISK_FULL of a roll
+ * within a commit that is larger than a segment), the groups before the failure are written, each
+ * whole.
  *
- * `producer_id` >= 0 writes transactional batches, as many as needed (the caller ends the
- * transaction, for which space is kept: ol_log_reserve_transactional); -1 plain ones.
- * The caller has checked the items against the limits of the API (string sizes are asserted).  On
+ * `producer_id` >= 0 writes transactional batches, as many as needed; the caller ends the
+ * transaction, for which space is kept (ol_log_reserve_transactional). -1 writes plain ones.  The
+ * caller has checked the items against the limits of the API (string sizes are asserted).  On
  * refusal error->item is the index of the item, and result->found and found_offset give the
  * committed value.
  *
@@ -210,18 +213,19 @@ typedef struct ol_row_run {
     size_t first_row;
 } ol_row_run;
 
-/* ol_partition_commit of positions in columns: one item for each row, without conditions and topic
- * ids; plain, or in a transaction (`producer_id` >= 0).  Fills in the log offsets, and the commit
- * timestamps that are -1; the caller must not use the rows afterwards.  Consecutive runs of one
- * group point to the same bytes of its name.  At least one run, and one row in each. */
+/* Does what ol_partition_commit does, for positions in columns: one item for each row, without
+ * conditions and topic ids, plain or in a transaction (`producer_id` >= 0).  Fills in the log
+ * offsets, and the commit timestamps that are -1; the caller must not use the rows afterwards.
+ * Consecutive runs of one group point to the same bytes of its name.  At least one run, and one row
+ * in each. */
 int ol_partition_commit_rows(ol_partition *partition, const ol_row_run *runs, size_t run_count,
                              ol_position_row *rows, size_t row_count, int64_t producer_id,
                              int16_t producer_epoch, ol_commit_result *result,
                              ol_error *error) OL_NODISCARD;
 
-/* ol_partition_commit when it need not wait: OL_WOULD_BLOCK, with nothing changed, when a lock is
- * taken, the pages were not touched ahead, or the batch is above 4 KiB.  The binding calls it while
- * it holds the GIL. */
+/* Does what ol_partition_commit does, but never waits.  OL_WOULD_BLOCK, with nothing changed: a
+ * lock is held elsewhere, the pages were not faulted in ahead, or the batch is above 4 KiB.  The
+ * binding calls it while it holds the GIL. */
 int ol_partition_try_commit(ol_partition *partition, const ol_item *items, size_t count,
                             ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
@@ -234,19 +238,20 @@ int ol_partition_delete_group(ol_partition *partition, ol_slice group, bool only
 /* Ends the generation of a group (docs/format/records.md §3.4): writes, in one batch, a record of
  * the next generation without members, and the items, which are positions of the group.  Members of
  * the former generation are refused from then on.  Sets *generation to the new one.  Fails as
- * ol_partition_commit; with OL_INVALID for a group of the consumer protocol; OL_LIMIT. */
+ * ol_partition_commit does, with OL_INVALID for a group of the consumer protocol, or with OL_LIMIT
+ * at the greatest generation. */
 int ol_partition_fence(ol_partition *partition, ol_slice group, const ol_item *items, size_t count,
                        int32_t *generation, ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
 /* Ends a transaction with a marker.  OL_TRANSACTION when the log has no open one of this producer;
- * OL_FENCED when the epoch is older than the producer's; OL_DISK_FULL only where no space is kept
- * for it, and then it can be tried again.  producer_epoch -1: the one in the log. */
+ * OL_FENCED when the epoch is older than the producer's; OL_DISK_FULL only if no space is kept for
+ * the marker; the call can then be repeated. producer_epoch -1: the one in the log. */
 int ol_partition_end_transaction(ol_partition *partition, int64_t producer_id,
                                  int16_t producer_epoch, ol_control type, int32_t coordinator_epoch,
                                  ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
-/* OL_TRANSACTION when the producer id is of our own range or has an open transaction; OL_FENCED
- * when the epoch is older than known. */
+/* Checks a producer that begins a transaction.  OL_TRANSACTION when the producer id is negative, is
+ * of our own range, or has an open transaction; OL_FENCED when the epoch is older than known. */
 int ol_partition_check_producer(ol_partition *partition, int64_t producer_id,
                                 int16_t producer_epoch, ol_error *error) OL_NODISCARD;
 
@@ -255,8 +260,8 @@ int ol_partition_check_producer(ol_partition *partition, int64_t producer_id,
  * or not. */
 int ol_partition_roll(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
-/* Open transactions by their first offset, index from 0; false after the last.  Waits for the
- * writer lock. */
+/* Returns the open transaction at `index`, counted from 0 by first offset; false after the last.
+ * Waits for the writer lock. */
 bool ol_partition_transaction_at(ol_partition *partition, size_t index,
                                  ol_log_transaction *transaction);
 
@@ -264,43 +269,45 @@ bool ol_partition_transaction_at(ol_partition *partition, size_t index,
 
 typedef enum ol_wait_for { OL_WAIT_FLUSHED, OL_WAIT_WATERMARK } ol_wait_for;
 
-/* Waits until everything below `end_offset` is below W, or is flushed; it flushes itself when no
- * other thread does: one fdatasync serves all who wait.  `term` is that of the commit: if
- * leadership ended or the log was truncated since then, also before the call, the answer is
- * OL_NOT_COORDINATOR, since other records may lie below `end_offset` by now.  The term of a lone
- * store never changes. timeout_ms < 0: no limit.
+/* Waits until everything below `end_offset` is below W, or is flushed.  If no other thread flushes,
+ * the call does so itself; one fdatasync serves all threads that wait.  `term` is that of the
+ * commit.  If leadership ended or the log was truncated since the commit, even before the call, the
+ * result is OL_NOT_COORDINATOR, because other records may now be below `end_offset`.  The term of a
+ * lone store never changes. timeout_ms < 0: no limit.
  *
  * Fails with OL_FAILED, OL_NOT_COORDINATOR, OL_TIMED_OUT; with OL_NO_MEMORY, OL_IO, OL_DISK_FULL,
- * OL_READ_ONLY if the flush could not begin, and the next call tries again.  The records stay in
- * the log, and below W they count. */
+ * OL_READ_ONLY if the flush could not begin; the next call then tries again.  After a failure the
+ * records stay in the log, and below W they count. */
 int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term, ol_wait_for what,
                       int64_t timeout_ms, ol_error *error) OL_NODISCARD;
 
-/* As ol_partition_wait, but never waits nor flushes, and takes no lock: OL_WOULD_BLOCK where that
+/* Like ol_partition_wait, but never waits nor flushes, and takes no lock: OL_WOULD_BLOCK where that
  * would wait. */
 int ol_partition_try_wait(const ol_partition *partition, int64_t end_offset, uint64_t term,
                           ol_wait_for what, ol_error *error) OL_NODISCARD;
 
-/* Whether ol_partition_wait for OL_WAIT_FLUSHED would return OL_OK at once; takes no lock. */
+/* Returns whether ol_partition_wait for OL_WAIT_FLUSHED would return OL_OK at once; takes no
+ * lock. */
 bool ol_partition_is_flushed(const ol_partition *partition, int64_t end_offset, uint64_t term);
 
-/* For a caller that commits while it collects flushed commits, and has collected up to
- * `end_offset`: whether to begin the next flush now.  True when none runs, as much waits for it as
- * is left to collect, and flushing is faster than committing.  Takes no lock. */
+/* For a caller that commits while it collects flushed commits, and has collected them up to
+ * `end_offset`: returns whether to begin the next flush now.  True when no flush runs, at least as
+ * much waits for one as is left to collect, and flushing is faster than committing.  Takes no
+ * lock. */
 bool ol_partition_is_behind(const ol_partition *partition, int64_t end_offset);
 
 /* -------------------------------------------------------------------------------------- reading */
 
-/* Readers hold the table lock around reads of the state, shortly.  lock_state checks the role: it
- * leaves the state unlocked when it answers OL_LOADING, OL_NOT_COORDINATOR or OL_FAILED.  try_
- * returns OL_WOULD_BLOCK instead of waiting. */
+/* Readers briefly hold the table lock while they read the state. lock_state checks the role; when
+ * it returns OL_LOADING, OL_NOT_COORDINATOR or OL_FAILED, the state is not locked.  The variant
+ * try_ returns OL_WOULD_BLOCK instead of waiting. */
 int ol_partition_lock_state(ol_partition *partition, const ol_state **state,
                             ol_error *error) OL_NODISCARD;
 int ol_partition_try_lock_state(ol_partition *partition, const ol_state **state,
                                 ol_error *error) OL_NODISCARD;
 void ol_partition_unlock_state(ol_partition *partition);
-/* As lock_state, for maintenance of the log, which answers no clients: it also locks the state of a
- * follower.  OL_LOADING if nothing is loaded, or for a leader that is not active yet. */
+/* Like lock_state, for maintenance of the log, which answers no clients: it also locks the state of
+ * a follower.  OL_LOADING if nothing is loaded, or for a leader that is not active yet. */
 int ol_partition_lock_applied(ol_partition *partition, const ol_state **state,
                               ol_error *error) OL_NODISCARD;
 
@@ -311,57 +318,59 @@ typedef struct ol_positions {
     int64_t flushed;
 } ol_positions;
 void ol_partition_positions(ol_partition *partition, ol_positions *positions);
-/* Returns the present term.  A caller that reads it before the positions, and then waits for these,
- * is refused if they may belong to other records by then. */
+/* Returns the present term.  A caller that reads the term before the log offsets, and then waits
+ * for these, is refused if they may belong to other records by then. */
 uint64_t ol_partition_term(const ol_partition *partition);
 
-/* Bytes of scratch memory that commits left allocated for the next one. */
+/* Returns the bytes of scratch memory that commits left allocated for the next one. */
 size_t ol_partition_scratch_bytes(ol_partition *partition);
 
 /* -------------------------------------------------------- replication (docs/architecture.md §7)
  *
  * Every call carries the leader epoch in which its caller believes the partition to be.
- * OL_FENCED_LEADER_EPOCH: it is older than the newest one known, or this replica leads in it and is
- * asked to follow.  OL_UNKNOWN_LEADER_EPOCH: it is newer; the caller repeats the call when the
- * partition knows that epoch.  Nothing has changed then.  The newest epoch known is the
- * one that the host gave last, or the newest in the log. */
+ * OL_FENCED_LEADER_EPOCH: that epoch is older than the newest one known, or this replica leads in
+ * it and is asked to follow.  OL_UNKNOWN_LEADER_EPOCH: that epoch is newer; the caller repeats the
+ * call when the partition knows it.  Neither failure changes anything.  The newest epoch known is
+ * the one that the host gave last, or the newest in the log. */
 
 /* Starts leadership at an epoch: OL_FENCED_LEADER_EPOCH unless it is above the newest one known, or
- * that of this leader already.  The partition is loading until it is loaded, W has reached the log
- * end of this moment and the open transactions of ours that an earlier leader left are closed with
- * ABORT; then it is active.  A partition that a load finds damaged does not become active, since it
- * cannot read all that it would have to answer.  The partition need not be loaded yet: plain
- * commits are appended from now on, and the load applies them.  `alone`: there is no other replica,
- * W follows the log end by itself, and commits are applied as in a lone store.
+ * that of this leader already.  The partition stays loading until it is loaded, W has reached the
+ * present log end, and own transactions that an earlier leader left open are closed with ABORT.
+ * Then it is active.  A partition that a load finds damaged does not become active, since it cannot
+ * read all that it would have to answer.  The partition need not be loaded yet: plain commits are
+ * appended from now on, and the load applies them.  `alone`: there is no other replica, W follows
+ * the log end by itself, and commits are applied as in a lone store.
  *
  * A refusal changes nothing: OL_FENCED_LEADER_EPOCH, OL_READ_ONLY, OL_INVALID.  An election that
  * fails ends the leadership before it, and the replica follows in the epoch that it knew, as after
- * ol_partition_become_follower; the call can be repeated.  OL_CORRUPT and OL_IO of a record in
- * [W, log end), which cannot be read; OL_IO and OL_DISK_FULL of the list of epochs. */
+ * ol_partition_become_follower; the call can be repeated.  It fails with OL_CORRUPT or OL_IO if a
+ * record in [W, log end) cannot be read, and with OL_IO or OL_DISK_FULL if the list of epochs
+ * cannot be written. */
 int ol_partition_become_leader(ol_partition *partition, int32_t leader_epoch, bool alone,
                                ol_error *error) OL_NODISCARD;
 /* Makes the replica a follower, from the newest epoch known on; a leader that resigns passes its
- * own epoch.  Commits that wait are answered OL_NOT_COORDINATOR; the state stays: it holds only
+ * own epoch.  Commits that wait get OL_NOT_COORDINATOR.  The state stays, because it holds only
  * records below W. */
 int ol_partition_become_follower(ol_partition *partition, int32_t leader_epoch,
                                  ol_error *error) OL_NODISCARD;
-/* Drops a follower's state, to free memory; the log and W stay, and ol_partition_load loads it
+/* Drops a follower's state, to free memory; the log and W stay. ol_partition_load loads the state
  * again.  OL_LOADING during a load. */
 int ol_partition_unload(ol_partition *partition, int32_t leader_epoch,
                         ol_error *error) OL_NODISCARD;
-/* A follower's fetch: whole batches, offsets kept (ol_log_append), loaded or not.  OL_CORRUPT: also
- * a batch of a later epoch than the leader's. */
+/* Appends what a follower fetched: whole batches, with their offsets (ol_log_append), whether the
+ * partition is loaded or not.  OL_CORRUPT also for a batch of a later epoch than the leader's. */
 int ol_partition_append(ol_partition *partition, int32_t leader_epoch, const uint8_t *data,
                         size_t size, ol_error *error) OL_NODISCARD;
 /* Moves W to min(offset, log end), never back, applies the records below it and wakes the threads
  * that wait for it; during a load, the load applies them.  A record that Kafka would refuse is kept
- * as a problem and skipped, as by a load, and makes the partition read-only.  A leader that is
- * due to become active and cannot write its ABORTs gets the reason (OL_DISK_FULL, say), and a
- * damaged one OL_READ_ONLY; it stays loading, and the next call tries again. */
+ * as a problem and skipped, as by a load, and makes the partition read-only.  If a leader is due to
+ * become active but cannot write its ABORTs, the call fails with the reason, such as OL_DISK_FULL;
+ * if the leader is damaged, with OL_READ_ONLY.  The leader then stays loading, and the next call
+ * tries again. */
 int ol_partition_advance(ol_partition *partition, int32_t leader_epoch, int64_t offset,
                          ol_error *error) OL_NODISCARD;
-/* Cuts a follower's log at `offset`; below W or applied it drops the state, and the caller calls
- * ol_partition_load again.  OL_LOADING during a load. */
+/* Truncates a follower's log to `offset`.  If `offset` is below W or below what is applied, the
+ * state is dropped, and the caller calls ol_partition_load again.  OL_LOADING during a load. */
 int ol_partition_truncate(ol_partition *partition, int32_t leader_epoch, int64_t offset,
                           ol_error *error) OL_NODISCARD;
 /* Drops the log of a follower that ends below the start of its leader's log, and begins it again at
@@ -374,18 +383,19 @@ typedef enum ol_read_up_to {
     OL_READ_WRITTEN,            /* followers */
     OL_READ_WATERMARK,          /* consumers */
 } ol_read_up_to;
-/* As ol_log_read, for followers and consumers of the partition, in any role; leader_epoch -1: any
+/* Like ol_log_read, for followers and consumers of the partition, in any role; leader_epoch -1: any
  * epoch.  The bytes are of the log as it was in that epoch. */
 int ol_partition_read(ol_partition *partition, int32_t leader_epoch, int64_t offset,
                       ol_read_up_to up_to, uint8_t *buffer, size_t capacity, size_t *size,
                       ol_error *error) OL_NODISCARD;
-/* As ol_log_file_range, likewise.  The log may be cut while the range is sent. */
+/* Like ol_log_file_range, for the same callers as ol_partition_read.  The log may be truncated
+ * while the range is sent. */
 int ol_partition_file_range(ol_partition *partition, int32_t leader_epoch, int64_t offset,
                             ol_read_up_to up_to, size_t size_max, ol_file_range *range,
                             ol_error *error) OL_NODISCARD;
 
-/* The digest of what is applied, whatever the role, and *applied, below which it is.  OL_LOADING
- * where nothing is loaded. */
+/* Computes the digest of everything applied, whatever the role, and sets *applied to the log offset
+ * below which that is.  OL_LOADING if nothing is loaded. */
 int ol_partition_digest(ol_partition *partition, bool physical, ol_digest *digest,
                         int64_t *applied, ol_error *error) OL_NODISCARD;
 
@@ -403,8 +413,8 @@ void ol_partition_leadership(ol_partition *partition, ol_leadership *leadership)
  * The cleaner, retention and history read and write a partition through these calls, so that they
  * need not know its struct. */
 
-/* The options of ol_partition_open.  They do not change while the partition is open, so no lock is
- * needed. */
+/* Returns the options of ol_partition_open.  They do not change while the partition is open, so no
+ * lock is needed. */
 const ol_partition_options *ol_partition_get_options(const ol_partition *partition);
 
 /* The parts of a partition that only the holder of the writer lock changes.  Borrowed: valid until
@@ -417,20 +427,19 @@ typedef struct ol_partition_view {
     int64_t watermark;
 } ol_partition_view;
 
-/* Takes the writer lock, for a moment: commits wait for it.  The state in *view, when no load runs,
- * may be read without the table lock. */
+/* Takes the writer lock; hold it only briefly, because commits wait for it.  The state in *view,
+ * when no load runs, may be read without the table lock. */
 void ol_partition_lock_writer(ol_partition *partition, ol_partition_view *view);
 void ol_partition_unlock_writer(ol_partition *partition);
 
-/* Keeps loads from beginning, for as long as it takes to replace segments of the log: a load that
- * read a value in an old segment must not go on in a new one, from which the value's tombstone is
- * gone.  OL_LOADING while a load runs, and then nothing is held.  Takes the writer lock for a
- * moment. */
+/* Keeps loads from beginning while the caller replaces segments of the log.  Otherwise a load could
+ * read a value in an old segment and continue in a new one from which the value's tombstone was
+ * removed.  OL_LOADING: a load runs, and nothing is held.  Takes the writer lock briefly. */
 int ol_partition_hold_loads(ol_partition *partition, ol_error *error) OL_NODISCARD;
 void ol_partition_release_loads(ol_partition *partition);
 
-/* Under the writer lock.  OL_OK when the role allows commits; `needs_state`: a commit that depends
- * on the present state. */
+/* Under the writer lock: returns OL_OK when the role allows commits; `needs_state`: for a commit
+ * that depends on the present state. */
 int ol_partition_check_writable(const ol_partition *partition, bool needs_state, ol_error *error)
     OL_NODISCARD;
 
@@ -438,18 +447,19 @@ int ol_partition_check_writable(const ol_partition *partition, bool needs_state,
  * OL_NO_MEMORY, OL_CORRUPT, OL_IO. */
 int ol_partition_complete_overlay(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
-/* Under the writer lock: ol_partition_commit for a caller that has decided under the same hold what
- * to write. */
+/* Under the writer lock: does what ol_partition_commit does, for a caller that has decided under
+ * the same hold what to write. */
 int ol_partition_commit_locked(ol_partition *partition, const ol_item *items, size_t count,
                                int64_t producer_id, int16_t producer_epoch,
                                ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
-/* Makes the partition OL_FAILED: every later call is refused, and every waiting one is woken with
- * that. */
+/* Makes the partition OL_FAILED: every later call is refused, and every waiting one returns
+ * OL_FAILED. */
 void ol_partition_fail(ol_partition *partition);
 
-/* The greatest timestamp of a batch that was loaded or written.  A clock that shows an earlier time
- * is wrong, or was then.  0 where there is no batch.  Takes the writer lock. */
+/* Returns the greatest timestamp of a batch that was loaded or written.  If a clock shows an
+ * earlier time, it is wrong now, or was wrong when that batch was written. 0 if there is no batch.
+ * Takes the writer lock. */
 int64_t ol_partition_newest_timestamp(ol_partition *partition);
 
 #endif

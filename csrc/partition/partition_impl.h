@@ -16,10 +16,10 @@
  *
  * `term` changes under writer and wait.lock together.  A thread whose flush failed the log sets
  * `role` to FAILED, and damage sets `read_only`, under any of these locks or none.  A log that
- * failed otherwise (an unasked flush, an extension, a roll) leaves `role` as it is;
- * ol_partition_role asks the log, too.  The thread that loads writes `load`, `snapshot.offset`, and
- * `state` without a lock: no other thread reads the state of a partition that loads.  Atomic fields
- * are read without a lock.  `options` and `log` do not change after the open.
+ * failed otherwise (an unasked flush, an extension, a roll) leaves `role` as it is, so
+ * ol_partition_role asks the log, too.  The thread that loads writes `load`, `snapshot.offset` and
+ * `state` without a lock, because no other thread reads the state of a partition that loads.
+ * Atomic fields are read without a lock.  `options` and `log` do not change after the open.
  */
 #ifndef OL_PARTITION_PARTITION_IMPL_H
 #define OL_PARTITION_PARTITION_IMPL_H
@@ -41,13 +41,14 @@ struct ol_partition {
     pthread_mutex_t writer;
     pthread_mutex_t table;
     ol_state state;
-    /* Replicated only: the overlay, up to where it is recorded (below `applied`: up to there), and
-     * the batches above W that need not be read back. */
+    /* Replicated only: the overlay, the offset up to which it is recorded (if that is below
+     * `applied`, up to `applied`), and the batches above W that need not be read back. */
     ol_in_flight inflight;
     int64_t recorded_to;
     ol_unapplied unapplied;
 
-    /* Every commit and most reads check these, so they lie together, apart from the locks below. */
+    /* Every commit and most reads check these, so they are kept together, apart from the locks
+     * below. */
     _Atomic int role;               /* ol_role */
     _Atomic bool read_only;
     bool load_runs;
@@ -58,9 +59,9 @@ struct ol_partition {
     struct {
         bool ready;                 /* ol_partition_ensure_ready has nothing to do */
         _Atomic bool leads;         /* replicated: elected in `epoch`, whether active yet or not */
-        bool alone;                 /* of these: no other replica, so that W is the log end */
+        bool alone;                 /* leads, and no other replica exists: W is the log end */
         int32_t epoch;              /* replicated: the newest that the host gave or the log has */
-        int64_t elected_end;        /* log end at the election: active when applied is there */
+        int64_t elected_end;  /* log end at the election; it is active once `applied` is there */
     } leadership;
 
     ol_batch_clock clock;
@@ -114,24 +115,25 @@ struct ol_partition {
 /* The header that carries the flushed bound (docs/durability.md). */
 #define OL_HEADER_FLUSHED "ol.flushed"
 
-/* The one setter of W and applied; asserts written >= W >= applied.  Under writer. */
+/* The only function that sets W and applied; asserts written >= W >= applied.  Under writer. */
 void ol_partition_set_positions(ol_partition *partition, int64_t watermark, int64_t applied);
 
 /* Wakes the threads that wait for flushed or W; `deposed` (under writer) also ends their term. */
 void ol_partition_wake(ol_partition *partition, bool deposed);
 
-/* At the end of a load: the values of a transaction whose marker may be among the offsets that are
- * missing are lost with it, so that its first offset begins the range. */
+/* Called at the end of a load.  If the marker of a transaction may be among missing offsets, the
+ * transaction's values are lost with it; so the range of missing offsets is widened to begin at the
+ * transaction's first offset. */
 void ol_partition_widen_problems(ol_partition *partition);
-/* Keeps damage, by which the log offsets [from, below) cannot be read (-1 unknown), and makes the
- * partition read-only. */
+/* Keeps a report of damage and makes the partition read-only.  The damage makes the log offsets
+ * [from, below) unreadable (-1 unknown). */
 void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t from,
                          int64_t below);
 
-/* Under snapshot.lock: removes the snapshot from the directory, durably.  Having none is fine. */
+/* Under snapshot.lock: removes the snapshot, if there is one, from the directory, durably. */
 int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
-/* Under writer: whether a batch of ours counts as soon as it is written. */
+/* Under writer: returns whether a batch of ours counts as soon as it is written. */
 static inline bool ol_partition_applies_at_once(const ol_partition *partition) {
     return !partition->options.replicated || partition->leadership.alone;
 }
@@ -141,60 +143,61 @@ static inline bool ol_partition_is_loaded(const ol_partition *partition) {
     return partition->role != OL_ROLE_UNLOADED && !partition->load_runs;
 }
 
-/* partition/batch_pass.c.  Under writer, so that the log does not change meanwhile: calls
- * `function` for each batch that reaches into [from, to) and not above, in order, until it returns
- * OL_END. */
+/* partition/batch_pass.c.  Calls `function`, in order, for each batch that overlaps [from, to) and
+ * does not reach above it, until `function` returns OL_END.  Under writer, so that the log does not
+ * change meanwhile. */
 typedef int (*ol_batch_function)(ol_partition *partition, const ol_batch *batch, void *context,
                                  ol_error *error);
 int ol_partition_for_each_batch(ol_partition *partition, int64_t from, int64_t to,
                                 ol_batch_function function, void *context, ol_error *error);
-/* As ol_partition_for_each_batch, but always reads the files, whatever is in memory. */
+/* Like ol_partition_for_each_batch, but always reads the files, whatever is in memory. */
 int ol_partition_for_each_stored_batch(ol_partition *partition, int64_t from, int64_t to,
                                        ol_batch_function function, void *context,
                                        ol_error *error);
 
 /* partition/overlay.c, all under writer. */
-/* Records [applied, log end) from the files: damage must be found before a new leader relies on
- * them.  On failure the overlay is as it was. */
+/* Reads [applied, log end) from the files and records it in the overlay: damage there must be found
+ * before a new leader relies on these records.  On failure the overlay is as it was. */
 int ol_partition_read_in_flight(ol_partition *partition, ol_error *error);
 bool ol_partition_is_overlay_complete(const ol_partition *partition);
 /* Called with `table` when a batch was applied. */
 void ol_partition_overlay_applied(ol_partition *partition, const ol_batch *batch);
-/* W has moved. */
+/* Called when W has moved. */
 void ol_partition_overlay_settled(ol_partition *partition);
-/* Empties the overlay: leadership ended, or the log was cut, so nothing is in flight. */
+/* Empties the overlay: leadership ended, or the log was truncated, so nothing is in flight. */
 void ol_partition_drop_overlay(ol_partition *partition);
 
-/* Fills `error` with why a partition refuses a call, and with its directory; returns `status`. */
+/* Fills `error` with the reason why a partition refuses a call, and with its directory; returns
+ * `status`. */
 int ol_partition_refuse(const ol_partition *partition, int status, ol_error *error,
                         const char *format, ...) OL_PRINTF(4, 5);
 
 /* partition/leadership.c, all under writer.  OL_INVALID for a lone partition, OL_FAILED. */
 int ol_partition_check_replicated(const ol_partition *partition, ol_error *error);
-/* OL_FENCED_LEADER_EPOCH or OL_UNKNOWN_LEADER_EPOCH unless it is the present one. */
+/* OL_FENCED_LEADER_EPOCH or OL_UNKNOWN_LEADER_EPOCH unless `leader_epoch` is the present one. */
 int ol_partition_check_epoch(const ol_partition *partition, int32_t leader_epoch, ol_error *error);
 /* Makes a leader active once W has passed the log end of its election. */
 int ol_partition_activate(ol_partition *partition, ol_error *error);
 
-/* partition/replication.c.  Under writer: W moves to min(offset, log end), or a leader that is
+/* partition/replication.c.  Under writer: moves W to min(offset, log end), or for a leader that is
  * alone to the log end; never back. */
 int ol_partition_move_watermark(ol_partition *partition, int64_t offset, ol_error *error);
 
-/* Under writer, before a batch of ours: makes sure that the log knows the epoch that it carries,
- * and that a lone store that is loaded has no transaction of ours open. */
+/* Under writer, before a batch of ours: makes sure that the log knows the batch's epoch, and that a
+ * loaded lone store has no own transaction open. */
 int ol_partition_ensure_ready(ol_partition *partition, ol_error *error);
 
-/* Under writer, in a lone store: closes with ABORT the transactions of ours that were left open, by
- * an earlier process or on a full disk (docs/architecture.md §5).  After a failure the next write
- * tries again. */
+/* Under writer, in a lone store: closes with ABORT the own transactions that an earlier process or
+ * a full disk left open (docs/architecture.md §5).  After a failure the next write tries again. */
 int ol_partition_abort_own(ol_partition *partition, ol_error *error);
 
-/* Under writer: appends and applies an end-transaction marker; positions move. */
+/* Under writer: appends and applies an end-transaction marker, and moves W and applied. */
 int ol_partition_write_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch,
                               ol_control type, int32_t coordinator_epoch, ol_commit_result *result,
                               ol_error *error);
 
-/* Under writer: the same without the apply, which the caller does; *start is the marker's batch. */
+/* Under writer: appends an end-transaction marker, as ol_partition_write_marker does; the caller
+ * applies it.  *start is the marker's batch. */
 int ol_partition_append_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch,
                                ol_control type, int32_t coordinator_epoch, uint8_t **start,
                                ol_commit_result *result, ol_error *error);

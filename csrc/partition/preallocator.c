@@ -18,7 +18,7 @@ struct ol_preallocator {
     int64_t flush_interval_ms;      /* 0: nothing is flushed by time */
     int64_t flush_due_ms;           /* by the thread's clock; the thread's alone */
     pthread_cond_t left;            /* with list_lock: `current` is another one */
-    pthread_mutex_t wake_lock;      /* held for moments only: a kick never waits for a file */
+    pthread_mutex_t wake_lock;      /* held only briefly: a kick never waits for a file */
     pthread_cond_t wake;
     bool kicked;                    /* under wake_lock */
     bool stopping;                  /* under wake_lock */
@@ -30,7 +30,7 @@ static int64_t monotonic_ms(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Whether the time has come to flush what is not flushed. */
+/* Returns whether it is time to flush what is not flushed. */
 static bool is_flush_due(ol_preallocator *preallocator) {
     if (preallocator->flush_interval_ms == 0) return false;
     int64_t now = monotonic_ms();
@@ -52,8 +52,8 @@ static bool prepare_all(ol_preallocator *preallocator) {
     bool worked = false;
     bool is_due = is_flush_due(preallocator);
     pthread_mutex_lock(&preallocator->list_lock);
-    /* From the end, since the list changes meanwhile: a partition that is removed is replaced by
-     * the last one, which has had its turn. */
+    /* Visits the list from its end, because it changes meanwhile: a removed partition is replaced
+     * by the last one, which has had its turn. */
     for (size_t i = preallocator->count; i-- > 0;) {
         if (i >= preallocator->count) continue;
         ol_partition *partition = preallocator->partitions[i];
@@ -70,15 +70,15 @@ static bool prepare_all(ol_preallocator *preallocator) {
     return worked;
 }
 
-/* When the thread wakes up by itself; one that is asleep only for a flush. */
+/* Returns when the thread wakes up by itself.  If `asleep`, it wakes up only for a flush. */
 static struct timespec next_poll(const ol_preallocator *preallocator, bool asleep) {
     int64_t at_ms = asleep ? preallocator->flush_due_ms : monotonic_ms() + OL_PREALLOCATOR_POLL_MS;
     return (struct timespec){.tv_sec = (time_t)(at_ms / 1000),
                              .tv_nsec = (long)(at_ms % 1000) * 1000000L};
 }
 
-/* Waits for the next poll, which follows at once after one that found work.  Returns false when the
- * thread must stop. */
+/* Waits for the next poll; after a poll that found work, the next follows at once.  Returns false
+ * when the thread must stop. */
 static bool wait_for_work(ol_preallocator *preallocator, bool worked, bool asleep, bool *kicked) {
     struct timespec when = next_poll(preallocator, asleep);
     bool for_ever = asleep && preallocator->flush_interval_ms == 0;
@@ -135,7 +135,7 @@ int ol_preallocator_start(ol_preallocator **started, ol_flusher *flusher, int64_
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&preallocator->wake, &attributes);
     pthread_condattr_destroy(&attributes);
-    /* Signals belong to the program: its own threads take them. */
+    /* Signals belong to the program, so only its own threads receive them. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

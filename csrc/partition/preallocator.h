@@ -1,18 +1,19 @@
 /* partition/preallocator: the background thread of a store that extends and touches the active
  * segments ahead of need (ol_log_prepare), and queues flushes that no caller waits for.
  *
- * While there is work it polls every OL_PREALLOCATOR_POLL_MS; after OL_PREALLOCATOR_IDLE_POLLS idle
- * polls it sleeps until a commit that found its pages not prepared kicks it, or until the next
- * flush is due.  So an idle store costs one check of its positions per interval, or nothing.
+ * While there is work, the thread polls every OL_PREALLOCATOR_POLL_MS.  After
+ * OL_PREALLOCATOR_IDLE_POLLS idle polls it sleeps until the next flush is due, or until a commit
+ * that found its pages not prepared kicks it.  So an idle store costs one check of its positions
+ * per interval, or nothing.
  *
- * Everything written when a flush is due is on disk after it: a power loss takes at most what was
- * written during one interval and one flush, or two flushes if one was running when the next was
+ * A flush that is due covers everything written up to then.  So a power loss takes at most what was
+ * written during one interval and one flush; or two flushes, if one was running when the next was
  * due.
  *
- * Locks: list_lock covers the list of partitions, wake_lock the sleep.  Each is held for moments
- * only and no lock is taken under it, so that adding a partition or kicking the thread never waits
- * for a file; removing a partition waits while that one is prepared.  After fork the child has no
- * such thread: it calls ol_preallocator_abandon.
+ * Locks: list_lock covers the list of partitions, wake_lock the sleep.  Each is held only briefly,
+ * and no lock is taken under it, so adding a partition or kicking the thread never waits for a
+ * file; removing a partition waits while that one is prepared.  After fork the child has no such
+ * thread: it calls ol_preallocator_abandon.
  */
 #ifndef OL_PARTITION_PREALLOCATOR_H
 #define OL_PARTITION_PREALLOCATOR_H
@@ -24,13 +25,13 @@ enum { OL_PREALLOCATOR_POLL_MS = 2, OL_PREALLOCATOR_IDLE_POLLS = 64 };
 
 typedef struct ol_preallocator ol_preallocator;
 
-/* `flusher` (may be NULL) flushes the logs that want it (ol_log_wants_flush), and every
- * `flush_interval_ms` (0: never) those with something unflushed; it is stopped after the
- * preallocator. */
+/* Starts the thread.  `flusher` (may be NULL) flushes the logs that want it (ol_log_wants_flush)
+ * and, every `flush_interval_ms` (0: never), those with something unflushed.  Stop the flusher
+ * after the preallocator. */
 int ol_preallocator_start(ol_preallocator **preallocator, ol_flusher *flusher,
                           int64_t flush_interval_ms, ol_error *error) OL_NODISCARD;
 
-/* The partition must be removed before it is closed. */
+/* Adds a partition, which must be removed before it is closed. */
 int ol_preallocator_add(ol_preallocator *preallocator, ol_partition *partition,
                         ol_error *error) OL_NODISCARD;
 void ol_preallocator_remove(ol_preallocator *preallocator, ol_partition *partition);

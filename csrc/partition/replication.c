@@ -10,7 +10,7 @@ static void report_refused(void *partition, const ol_batch *batch, const ol_erro
     ol_partition_report(partition, &problem, batch->base_offset, ol_batch_next_offset(batch));
 }
 
-/* A record that Kafka would refuse is reported and skipped, as by a load of the same bytes: the
+/* A record that Kafka would refuse is reported and skipped, as in a load of the same bytes, so the
  * live state equals the replay. */
 static int apply_batch(ol_partition *partition, const ol_batch *batch, void *context OL_UNUSED,
                        ol_error *error) {
@@ -48,7 +48,7 @@ int ol_partition_move_watermark(ol_partition *partition, int64_t offset, ol_erro
     int64_t watermark = offset < end && !partition->leadership.alone ? offset : end;
     if (watermark < partition->watermark) watermark = partition->watermark;
     if (!ol_partition_is_loaded(partition)) {
-        /* The load reads up to it. */
+        /* The load applies up to the new W. */
         ol_partition_set_positions(partition, watermark, partition->applied);
         return OL_OK;
     }
@@ -82,7 +82,7 @@ static int check_follower(const ol_partition *partition, int32_t leader_epoch, o
                                leader_epoch);
 }
 
-/* A leader writes in its own epoch; what it copied is older. */
+/* A leader writes in its own epoch, and the batches that it copied have older ones. */
 static int check_batch_epochs(const uint8_t *data, size_t size, int32_t leader_epoch,
                               ol_error *error) {
     for (size_t position = 0; position < size;) {
@@ -115,12 +115,12 @@ int ol_partition_append(ol_partition *partition, int32_t leader_epoch, const uin
 
 /* -------------------------------------------------------------------------------------- cutting */
 
-/* Puts an empty state in the place of the one that was applied; the caller loads it again. */
+/* Replaces the applied state by an empty one; the caller loads it again. */
 static void drop_state(ol_partition *partition, const ol_state *fresh) {
     pthread_mutex_lock(&partition->table);
     ol_state_destroy(&partition->state);
     partition->state = *fresh;
-    /* Under this lock: a holder that finds a role with a state may read the state. */
+    /* Set under this lock, because a holder that finds a role with a state may read the state. */
     partition->role = OL_ROLE_UNLOADED;
     pthread_mutex_unlock(&partition->table);
     partition->own.open.count = 0;
@@ -136,14 +136,14 @@ static int drop_snapshot_above(ol_partition *partition, int64_t offset, ol_error
     return status;
 }
 
-/* Cuts the log; `fresh` becomes the state if the present one must be dropped.  With `restart`
- * everything is cut, and the log begins again at `offset`. */
+/* Truncates the log; `fresh` becomes the state if the present one must be dropped.  With `restart`
+ * everything is removed, and the log begins again at `offset`. */
 static int cut(ol_partition *partition, int64_t offset, bool restart, ol_error *error) {
     int64_t keep = restart ? ol_log_start(partition->log) : offset;
     /* Done before other records can take the offsets that a caller waits for. */
     ol_partition_wake(partition, true);
-    /* A snapshot that was begun before this cannot be published any more; one that holds cut
-     * records is removed first. */
+    /* A snapshot that was begun before this can no longer be published; one that holds removed
+     * records is deleted first. */
     int status = drop_snapshot_above(partition, restart ? -1 : keep, error);
     if (status != OL_OK) return status;
     bool below_state = restart || keep < partition->watermark || keep < partition->applied;
@@ -162,13 +162,13 @@ static int cut(ol_partition *partition, int64_t offset, bool restart, ol_error *
     }
     if (below_state) {
         drop_state(partition, &fresh);
-        /* Positions may go back only here, where no state is left to contradict them. */
+        /* Positions may decrease only here, where no state is left to contradict them. */
         int64_t start = ol_log_start(partition->log);
         partition->applied = start;
         if (partition->watermark > keep) partition->watermark = keep;
         if (partition->watermark < start) partition->watermark = start;
     }
-    /* If W lay inside a batch, nothing of that batch was applied, and all of it is cut. */
+    /* If W was inside a batch, nothing of that batch was applied, and all of it is removed. */
     int64_t end = ol_log_end(partition->log);
     if (partition->applied > end) partition->applied = end;
     if (partition->watermark > end) partition->watermark = end;
@@ -252,7 +252,7 @@ int ol_partition_digest(ol_partition *partition, bool physical, ol_digest *diges
     return status;
 }
 
-/* The epoch, and the end of what may be read; -1 as the epoch asks for no check. */
+/* Checks the epoch (-1: no check), and finds the end of what may be read. */
 static int find_read_end(ol_partition *partition, int32_t leader_epoch, ol_read_up_to up_to,
                          int64_t *end, ol_error *error) {
     pthread_mutex_lock(&partition->writer);
@@ -271,7 +271,7 @@ int ol_partition_read(ol_partition *partition, int32_t leader_epoch, int64_t off
     int status = find_read_end(partition, leader_epoch, up_to, &end, error);
     if (status != OL_OK) return status;
     status = ol_log_read(partition->log, offset, end, buffer, capacity, size, error);
-    /* The bytes are of that epoch only if it is still the one. */
+    /* The bytes are of that epoch only if the epoch has not changed. */
     if (status == OL_OK) status = find_read_end(partition, leader_epoch, up_to, &now, error);
     if (status != OL_OK) *size = 0;
     return status;

@@ -8,7 +8,8 @@
 #include "partition/partition_impl.h"
 #include "table/copy.h"
 
-/* A directory is named after the topic and the number of the log partition; -1 for any other. */
+/* Returns the number of the log partition, which is in the name of its directory; -1 for a name of
+ * another form. */
 static int32_t partition_number(const ol_partition *partition) {
     const char *dash = strrchr(partition->options.log.directory, '-');
     if (dash == NULL || dash[1] < '0' || dash[1] > '9') return -1;
@@ -74,7 +75,8 @@ static int check_copyable(const ol_partition *partition, ol_error *error) {
     return OL_OK;
 }
 
-/* The memory that is copied at once, but for the table.  Under writer or table. */
+/* Returns the size of the memory that is copied at once, without the table.  Under writer or
+ * table. */
 static size_t size_of_rest(const ol_partition *partition) {
     return ol_pending_memory_usage(partition->state.pending) +
            ol_group_records_memory_usage(partition->state.group_records);
@@ -172,7 +174,8 @@ int ol_partition_snapshot_copy(ol_partition *partition, const atomic_bool *stop,
     return OL_OK;
 }
 
-/* Damage may lie above the snapshot.  If records below it are missing, its state has them. */
+/* Damage may be above the snapshot.  If records below the snapshot are missing, its state has
+ * them. */
 static bool is_damaged(const ol_partition *partition) {
     ol_problem problem;
     for (size_t i = 0; ol_partition_problem_at(partition, i, &problem); i++) {

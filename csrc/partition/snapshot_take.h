@@ -12,47 +12,49 @@
 #include "partition/partition.h"
 #include "snapshot/snapshot.h"
 
-/* ol_snapshot_begin, for a loaded partition. */
+/* Does what ol_snapshot_begin does, for a loaded partition. */
 int ol_partition_snapshot_begin(ol_partition *partition, ol_snapshot **snapshot,
                                 ol_error *error) OL_NODISCARD;
 
-/* ol_snapshot_advance; OL_WOULD_BLOCK also when leadership ended meanwhile. */
+/* Does what ol_snapshot_advance does; OL_WOULD_BLOCK also when leadership ended meanwhile. */
 int ol_partition_snapshot_advance(ol_partition *partition, ol_snapshot *snapshot, int64_t up_to,
                                   const atomic_bool *stop, ol_error *error) OL_NODISCARD;
 
-/* A snapshot of the partition's own state, at the log end, which is flushed: for a lone partition
- * that is being closed.  Until the snapshot is destroyed, nothing else may be called with the
- * partition.  OL_INVALID when it is not active, has problems, or is not flushed. */
+/* Makes a snapshot that borrows the partition's own state, at the log end, which must be flushed:
+ * for a lone partition that is being closed.  Until the snapshot is destroyed, no other function
+ * may be called with the partition.  OL_INVALID when the partition is not active, has problems, or
+ * is not flushed. */
 int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot,
                                  ol_error *error) OL_NODISCARD;
 
-/* A snapshot of the state of an active partition of a lone store, at a log end that is at or above
- * the one of the call, without a replay; commits go on, and wait for some tens of microseconds at a
- * time, and once for about a millisecond.  Records above the flushed bound have to be
- * flushed before it is published.  OL_INVALID: the partition is not active, or has problems.
- * OL_LIMIT: it would hold commits up for longer.  OL_CLOSED: *stop was set.  OL_WOULD_BLOCK,
- * OL_NO_MEMORY, OL_IO. */
+/* Copies the state of an active partition of a lone store, without a replay, at a log end that is
+ * at or above that at the time of the call.  Commits continue; they wait for some tens of
+ * microseconds at a time, and once for about a millisecond.  Records above the flushed bound must
+ * be flushed before the snapshot is published.  OL_INVALID: the partition is not active, or has
+ * problems.  OL_LIMIT: commits would have to wait longer.  OL_CLOSED: *stop was set.
+ * OL_WOULD_BLOCK, OL_NO_MEMORY, OL_IO. */
 int ol_partition_snapshot_copy(ol_partition *partition, const atomic_bool *stop,
                                ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
-/* Puts the file that was written and flushed as `temporary` in the place of the partition's
- * snapshot, and flushes the directory.  OL_WOULD_BLOCK: the log was truncated since the snapshot
- * was begun.  A file that cannot take its place is removed. */
+/* Replaces the partition's snapshot by the file that was written and flushed as `temporary`, and
+ * flushes the directory.  OL_WOULD_BLOCK: the log was truncated since the snapshot was begun.  A
+ * file that cannot be put there is removed. */
 int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *snapshot,
                                   const char *temporary, ol_error *error) OL_NODISCARD;
 
-/* Removes the partition's snapshot, durably.  Having none is fine. */
+/* Removes the partition's snapshot, if there is one, durably. */
 int ol_partition_snapshot_remove(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
-/* The offset of the snapshot that the partition was loaded from, or that was published since; -1
- * for none. */
+/* Returns the offset of the snapshot that the partition was loaded from, or that was published
+ * since; -1 for none. */
 int64_t ol_partition_snapshot_offset(const ol_partition *partition);
 
-/* About how many bytes of log a load would read now: those after the partition's snapshot, or the
- * whole log if it has none. */
+/* Returns about how many bytes of log a load would read now: those after the partition's snapshot,
+ * or the whole log if it has none. */
 int64_t ol_partition_snapshot_tail_bytes(const ol_partition *partition);
 
-/* ol_snapshot_check against the partition's log; OL_INVALID also when that log is damaged. */
+/* Does what ol_snapshot_check does, against the partition's log; OL_INVALID also when that log is
+ * damaged. */
 int ol_partition_snapshot_check(ol_partition *partition, const ol_snapshot *snapshot,
                                 int64_t cleaned_to, ol_error *error) OL_NODISCARD;
 

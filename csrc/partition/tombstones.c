@@ -99,9 +99,9 @@ int ol_tombstones_add_group_records(ol_tombstones *all, const ol_group_records *
     return OL_OK;
 }
 
-/* The rank of a record type in the order of a group's tombstones: members before the records that
- * they depend on, the group itself last.  A type that is not listed would follow even that, so
- * every new one has to be (docs/architecture.md §11). */
+/* Returns the rank of a record type in the order of a group's tombstones: members before the
+ * records that they depend on, the group itself last.  A type that is not listed would come even
+ * after the group, so every new type must be listed (docs/architecture.md §11). */
 static int tombstone_rank(int16_t type) {
     static const int8_t order[] = {8,  7,  6,  5,  16, 4,  3,  14, 13, 12,
                                    10, 15, 11, 22, 21, 20, 19, 17, 23, 2};

@@ -1,7 +1,7 @@
 /* Ends transactions of producers with markers. */
 #include "partition/partition_impl.h"
 
-/* The fields that ol_batch_put_marker wrote, for the log. */
+/* Returns the fields that ol_batch_put_marker wrote, for the log. */
 static ol_batch_fields marker_fields(const ol_partition *partition, int64_t offset,
                                      int64_t timestamp, int64_t producer_id,
                                      int16_t producer_epoch) {

@@ -1,11 +1,11 @@
-/* Copies the open transactions of a partition, and the groups that they hold positions of. */
+/* Copies the open transactions of a partition, and the groups whose positions they hold. */
 #include "partition/transaction_copy.h"
 
 #include <string.h>
 
 #include "partition/partition_impl.h"
 
-/* An arena moves as it grows, so a group is a place in it, not a pointer. */
+/* An arena moves as it grows, so a group is a position in it, not a pointer. */
 typedef struct copied_group {
     size_t at;
     size_t size;
@@ -43,8 +43,8 @@ static int add_rows(ol_transaction_copy *copy, ol_partition *partition, ol_error
     return status;
 }
 
-/* As long as the table is locked, equal places are equal names: of a run of positions of one group
- * the name is copied once. */
+/* While the table is locked, equal addresses mean equal names, so for a run of positions of one
+ * group the name is copied once. */
 static int add_groups_of(ol_transaction_copy *copy, size_t index, const ol_pending *pending,
                          ol_error *error) {
     ol_copied_transaction copied = ol_transaction_copy_row(copy, index);

@@ -1,8 +1,8 @@
-/* partition/transaction_copy: the open transactions of a partition, with the groups that they hold
- * positions of, copied out in one short hold of each lock.
+/* partition/transaction_copy: the open transactions of a partition and the groups whose positions
+ * they hold, copied while each lock is held briefly.
  *
- * The caller creates Python objects from the copy.  Creating them under a lock can deadlock: it may
- * start a garbage collection, which runs other code, which may take the same lock.
+ * The caller creates Python objects from the copy.  Creating them under a lock could deadlock: it
+ * may start a garbage collection, which runs other code that may take the same lock.
  */
 #ifndef OL_PARTITION_TRANSACTION_COPY_H
 #define OL_PARTITION_TRANSACTION_COPY_H
@@ -30,10 +30,10 @@ typedef struct ol_copied_transaction {
 int ol_transaction_copy_take(ol_transaction_copy *copy, ol_partition *partition,
                              ol_error *error) OL_NODISCARD;
 
-/* The transactions by their first offset. */
+/* Returns transaction `index` of the copy, in the order of first offsets. */
 ol_copied_transaction ol_transaction_copy_row(const ol_transaction_copy *copy, size_t index);
 
-/* The name of a group; it points into the copy. */
+/* Returns the name of a group, borrowed from the copy. */
 ol_slice ol_transaction_copy_group(const ol_transaction_copy *copy, size_t index);
 
 void ol_transaction_copy_free(ol_transaction_copy *copy);

@@ -8,7 +8,7 @@
 
 enum {
     FIRST_CAPACITY = 4 << 10,
-    IDLE_CAPACITY_MAX = 256 << 10,      /* an empty queue keeps no more */
+    IDLE_CAPACITY_MAX = 256 << 10,      /* an empty queue keeps no more bytes than this */
 };
 
 void ol_unapplied_free(ol_unapplied *unapplied) {
@@ -26,8 +26,8 @@ static void empty(ol_unapplied *unapplied) {
     }
 }
 
-/* Moves the batches to the start when that frees at least half, so that each byte is moved once at
- * most for each byte that comes. */
+/* Moves the batches to the start when that frees at least half, so that each byte that arrives
+ * moves at most one byte. */
 static bool make_room(ol_unapplied *unapplied, size_t size) {
     size_t used = unapplied->end - unapplied->start;
     if (unapplied->capacity - unapplied->end >= size) return true;
@@ -66,7 +66,7 @@ void ol_unapplied_keep(ol_unapplied *unapplied, const uint8_t *batch, size_t siz
     unapplied->to = next_offset;
 }
 
-/* The place of the first batch that does not end below `offset`. */
+/* Returns the position of the first batch that does not end below `offset`. */
 static size_t find_start(const ol_unapplied *unapplied, int64_t offset, int64_t *base_offset) {
     size_t at = unapplied->start;
     *base_offset = unapplied->to;

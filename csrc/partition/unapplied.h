@@ -1,7 +1,7 @@
 /* partition/unapplied: the latest batches of a replicated leader, in memory until W passes them.
  *
  * The host moves W soon after a commit.  Without these bytes every move would read the file that
- * the commit has just written.  It is a cache: a batch that is not here can be read from the log,
+ * the commit has just written.  This is a cache: a batch that is not here can be read from the log,
  * so keeping one cannot fail.
  *
  * Locks: the partition's writer lock around every call.  The memory, at most
@@ -29,8 +29,8 @@ typedef struct ol_unapplied {
 void ol_unapplied_keep(ol_unapplied *unapplied, const uint8_t *batch, size_t size,
                        int64_t base_offset, int64_t next_offset);
 
-/* The batches from `offset` on, whole: all up to `to` are here, or the result is empty.  Borrowed
- * until the next call. */
+/* Returns the whole batches from `offset` to the end of the cache, borrowed until the next call; an
+ * empty slice if a part of [offset, to) is not here. */
 ol_slice ol_unapplied_find(const ol_unapplied *unapplied, int64_t offset, int64_t to);
 
 /* Drops the batches below `offset`. */

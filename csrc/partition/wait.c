@@ -28,9 +28,9 @@ static bool is_reached(const ol_partition *partition, int64_t end_offset, ol_wai
     return atomic_load_explicit(&partition->watermark, memory_order_acquire) >= end_offset;
 }
 
-/* OL_OK: reached; OL_WOULD_BLOCK: not yet; else the reason why it never will be.  Positions are
- * read before the term: a truncation ends the term before other records can lie below
- * `end_offset`. */
+/* Returns OL_OK when `end_offset` is reached, OL_WOULD_BLOCK when it is not reached yet, or else
+ * the reason why it never will be.  Positions are read before the term: a truncation ends the term
+ * before other records can be below `end_offset`. */
 static int check_reached(const ol_partition *partition, int64_t end_offset, uint64_t term,
                          ol_wait_for what, ol_error *error) {
     bool reached = is_reached(partition, end_offset, what);
@@ -70,9 +70,9 @@ static int64_t now_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* A flush ahead covers half of the commits that wait at a time.  If a flush takes longer than
- * committing all of them, one flush for all is faster.  Committing half of them took the time that
- * has passed since the last flush. */
+/* A flush begun ahead covers half of the waiting commits.  If a flush takes longer than committing
+ * all of them, a single flush for all is faster.  Committing half of them took the time that has
+ * passed since the last flush. */
 bool ol_partition_is_behind(const ol_partition *partition, int64_t end_offset) {
     int64_t flushed = ol_log_flushed(partition->log);
     int64_t unflushed = ol_log_end(partition->log) - flushed;
@@ -83,8 +83,8 @@ bool ol_partition_is_behind(const ol_partition *partition, int64_t end_offset) {
     return 2 * (now_ns() - partition->wait.last_flush_end_ns) > partition->wait.last_flush_ns;
 }
 
-/* One of the threads that wait flushes for all; it releases wait.lock meanwhile, so that the next
- * batch fills. */
+/* One of the waiting threads flushes for all of them; it releases wait.lock meanwhile, so that the
+ * next commits can collect. */
 static int flush_for_all(ol_partition *partition, ol_error *error) {
     int64_t flushed;
     partition->wait.flushing = true;
@@ -93,7 +93,8 @@ static int flush_for_all(ol_partition *partition, ol_error *error) {
     int status = ol_log_flush(partition->log, &flushed, error);
     partition->wait.last_flush_end_ns = now_ns();
     partition->wait.last_flush_ns = partition->wait.last_flush_end_ns - started_ns;
-    /* Only the log decides that it failed; a read-only log that cannot be flushed still serves. */
+    /* Only the log decides whether it has failed; a read-only log that cannot be flushed can still
+     * be read. */
     if (ol_log_has_failed(partition->log)) partition->role = OL_ROLE_FAILED;
     pthread_mutex_lock(&partition->wait.lock);
     partition->wait.flushing = false;
@@ -112,8 +113,8 @@ int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term
     while ((status = check_reached(partition, end_offset, term, what, error)) == OL_WOULD_BLOCK) {
         if (what == OL_WAIT_FLUSHED && !partition->wait.flushing) {
             status = flush_for_all(partition, error);
-            /* The next check reports a failed log; another failure is this caller's alone, and the
-             * others try by themselves. */
+            /* The next check reports a failed log.  Any other failure concerns only this caller;
+             * the others try by themselves. */
             if (status != OL_OK && !ol_log_has_failed(partition->log)) break;
         } else if (timeout_ms < 0) {
             pthread_cond_wait(&partition->wait.changed, &partition->wait.lock);

@@ -1,9 +1,9 @@
 /* The rule of expiry, by the kind and state of the group. */
 #include "retention/expiry_rule.h"
 
-/* The state of a group decides from which time the retention counts: from the commit, from when the
- * group became empty, or never (docs/format/traps.md trap 22).  With never, the record's own expire
- * timestamp does not count either. */
+/* The state of a group decides when the retention begins: at the commit, when the group became
+ * empty, or never (docs/format/traps.md trap 22).  If never, the record's own expire timestamp does
+ * not count either. */
 static ol_expiry_base base_of(const ol_group_view *view) {
     if (view->is_held) return OL_EXPIRY_NEVER;
     switch (view->kind) {

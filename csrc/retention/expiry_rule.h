@@ -28,27 +28,27 @@ typedef struct ol_group_view {
     int64_t state_timestamp;    /* ms, of the last change of state; -1 unknown */
 } ol_group_view;
 
-/* The view of a group about which nothing is known. */
+/* Returns the view of a group about which nothing is known. */
 static inline ol_group_view ol_group_view_simple(void) {
     return (ol_group_view){.kind = OL_GROUP_SIMPLE, .is_empty = true, .state_timestamp = -1};
 }
 
-/* Whether positions of topics that a member reads are kept.  An empty classic group has no member
- * that reads; the members of a simple group are not known. */
+/* Returns whether positions of topics that a member reads are kept.  An empty classic group has no
+ * member that reads; the members of a simple group are not known. */
 static inline bool ol_group_view_keeps_subscribed(const ol_group_view *view) {
     return view->kind == OL_GROUP_CONSUMER || (view->kind == OL_GROUP_CLASSIC && !view->is_empty);
 }
 
-/* Whether the group's own records may go once it has no position left. */
+/* Returns whether the group's own records may be deleted once it has no position left. */
 static inline bool ol_group_view_may_go(const ol_group_view *view) {
     return view->is_empty && !view->is_held && view->kind != OL_GROUP_SHARE;
 }
 
 /* The port.  `view` fills *view; false: nothing is known of the group, so it counts as a simple
  * one.  `is_subscribed` returns whether a member reads the topic.  The engine holds no lock while
- * it calls them.  `release` (may be NULL) follows each `view`, also one that returned false, after
- * the resulting tombstones are written: if a coordinator's `view` keeps the group from changing
- * until then, no change is missed. */
+ * it calls them.  `release` (may be NULL) is called after each `view`, also after one that returned
+ * false, once the resulting tombstones are written.  A coordinator's `view` may keep the group from
+ * changing until then, so that no change is missed. */
 typedef struct ol_group_state {
     bool (*view)(void *context, ol_slice group, ol_group_view *view);
     bool (*is_subscribed)(void *context, ol_slice group, ol_slice topic);
@@ -74,9 +74,9 @@ static inline bool ol_expiry_is_due(const ol_expiry *expiry, int64_t now_ms) {
     return expiry->base != OL_EXPIRY_NEVER && expiry->at_ms <= now_ms;
 }
 
-/* When a position of such a group expires.  A pending value of a transaction protects it beyond
- * that; the caller checks for one.  retention_ms < 0: never by retention, but an expire timestamp
- * in the record counts all the same.  `is_subscribed`: a member reads the topic. */
+/* Returns when a position of such a group expires.  A pending value of a transaction protects the
+ * position for longer; the caller checks for one. retention_ms < 0: never by retention, but an
+ * expire timestamp in the record still counts.  `is_subscribed`: a member reads the topic. */
 ol_expiry ol_position_expiry(const ol_group_view *view, const ol_position_value *value,
                              bool is_subscribed, int64_t retention_ms);
 

@@ -116,7 +116,7 @@ ol_group_view ol_retention_view(const ol_retention_group *group, const ol_state 
 
 static bool is_read(const ol_retention_group *group, const ol_group_view *view, ol_slice topic) {
     if (!group->is_frozen || !ol_group_view_keeps_subscribed(view)) {
-        return false;   /* by the log: no members, or held */
+        return false;   /* the state comes from the log: the group has no members, or is held */
     }
     return bsearch(&topic, group->unread, group->unread_count, sizeof topic, compare_slices) ==
            NULL;

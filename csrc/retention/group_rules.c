@@ -12,7 +12,7 @@ typedef struct stored_rule {
 } stored_rule;
 
 /* Rules of groups and rules of prefixes, each list sorted by size and then by bytes, so that names
- * of one length lie together. */
+ * of one length are adjacent. */
 struct ol_retention_rules {
     int64_t default_ms;
     size_t group_count;
@@ -130,7 +130,7 @@ void ol_retention_rules_destroy(ol_retention_rules *rules) {
     free(rules);
 }
 
-/* The number of prefixes that are no longer than `size`. */
+/* Returns the number of prefixes that are at most `size` bytes long. */
 static size_t count_up_to(const ol_retention_rules *rules, size_t count, size_t size) {
     size_t low = 0, high = count;
     while (low < high) {

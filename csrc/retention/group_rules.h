@@ -26,14 +26,15 @@ typedef struct ol_retention {
 
 typedef struct ol_retention_rules ol_retention_rules;
 
-/* OL_INVALID: two rules for the same group or prefix, or a negative retention; error->item is the
- * rule's index.  OL_NO_MEMORY. */
+/* Builds the rules.  OL_INVALID: two rules for the same group or prefix, or a negative retention;
+ * error->item is the rule's index.  OL_NO_MEMORY. */
 int ol_retention_rules_create(const ol_retention_rule *rules, size_t count, int64_t default_ms,
                               ol_retention_rules **created, ol_error *error) OL_NODISCARD;
 void ol_retention_rules_destroy(ol_retention_rules *rules);    /* NULL is fine */
 
-/* A rule for the group itself comes before a prefix, a longer prefix before a shorter one.  One
- * binary search for each length that a prefix has. */
+/* Finds the retention of a group.  A rule for the group itself comes before one for a prefix, and a
+ * longer prefix before a shorter one.  Costs one binary search for each distinct length of the
+ * prefixes. */
 ol_retention ol_retention_of(const ol_retention_rules *rules, ol_slice group);
 
 #endif

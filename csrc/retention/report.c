@@ -5,7 +5,7 @@
 typedef struct seen {
     uint64_t kept;
     uint64_t due;
-    int64_t latest_ms;          /* the latest time at which a due one expires */
+    int64_t latest_ms;          /* the latest time at which a due position expires */
 } seen;
 
 static int report_position(ol_retention_run *run, const ol_table_row *row, const ol_expiry *expiry,
@@ -47,7 +47,7 @@ static int report_topic(ol_retention_run *run, const ol_state *state, ol_slice t
     return status;
 }
 
-/* The group itself, when nothing of it is left. */
+/* Reports the group itself, when nothing of it is left. */
 static int report_group(ol_retention_run *run, const ol_state *state, const seen *all,
                         ol_error *error) {
     const ol_retention_group *group = &run->group;

@@ -8,7 +8,7 @@
 #include "retention/expiry_rule.h"
 #include "retention/group_rules.h"
 
-/* Its width is fixed, so that the fields of many rows are columns with a stride. */
+/* The width of a row is fixed, so that the fields of many rows are columns with a stride. */
 typedef struct ol_expiring_row {
     int64_t at_ms;              /* -1 unknown: a group without positions */
     int64_t base_ms;            /* likewise */

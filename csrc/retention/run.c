@@ -15,8 +15,8 @@ static bool is_stopped(ol_retention_run *run) {
     return run->report->stopped;
 }
 
-/* Whether the group has to be handled.  A coordinator cannot be asked here, under the table lock:
- * then every group has to be. */
+/* Returns whether the group must be handled.  With a coordinator every group must be, because the
+ * coordinator cannot be asked here, under the table lock. */
 static bool is_wanted(ol_retention_run *run, const ol_state *state, ol_slice name, bool is_big) {
     ol_retention_report *report = run->report;
     ol_retention_group group = {.name = name,
@@ -35,7 +35,7 @@ static bool is_wanted(ol_retention_run *run, const ol_state *state, ol_slice nam
     return is_big || ol_retention_glance(run, &group, state);
 }
 
-/* Gathers groups with positions.  The last of the names may be a big group, which one hold of the
+/* Gathers groups with positions.  The last name may be that of a big group, which one hold of the
  * lock does not cover. */
 static int gather(ol_retention_run *run, const ol_state *state, ol_table_cursor *cursor, bool *more,
                   ol_error *error) {

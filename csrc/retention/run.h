@@ -1,11 +1,11 @@
 /* retention/run: one run of retention over a partition: tombstones for expired positions, and for
  * groups that have nothing left (docs/format/coordinator.md §5.13, docs/maintenance.md).
  *
- * A run inspects group after group.  It decides again under the writer lock, where it writes the
- * tombstones: a position that was committed in between survives.  The tombstones of a group are one
- * ordinary commit batch; those of a large group are several, since each position expires by itself,
- * and the group's own records go in the last one.  A run that stops half-way leaves a correct log:
- * the next run finds the rest.
+ * A run inspects one group after another.  Under the writer lock, before it writes the tombstones,
+ * it decides again, so a position that was committed in between survives.  The tombstones of a
+ * group form one ordinary commit batch.  Those of a large group form several, because each position
+ * expires by itself; the last one holds the tombstones of the group's own records.  A run that
+ * stops half-way leaves a correct log: the next run finds the rest.
  *
  * A group whose retention is OL_RETENTION_NEVER is not touched, whatever its records say.
  *
@@ -46,15 +46,15 @@ typedef struct ol_retention_report {
 int ol_retention_expire(ol_partition *partition, const ol_retention_options *options,
                         ol_retention_report *report, ol_error *error) OL_NODISCARD;
 
-/* As ol_retention_expire, for one group, whether it has a retention of its own or not.  The calling
- * coordinator keeps the group from changing until this returns. */
+/* Like ol_retention_expire, for one group, whether it has a retention of its own or not.  The
+ * calling coordinator keeps the group from changing until this returns. */
 int ol_retention_expire_group(ol_partition *partition, const ol_retention_options *options,
                               ol_slice group, ol_retention_report *report,
                               ol_error *error) OL_NODISCARD;
 
 /* The dry run: appends to `rows` what would expire up to now_ms, and changes nothing; the partition
- * may be read-only.  One hold of the table lock covers one topic of a group; a commit in the
- * meantime may be in the rows or not.  `partition_number` goes into the rows. */
+ * may be read-only.  One hold of the table lock covers one topic of a group, so a commit made
+ * during the call may or may not be in the rows.  `partition_number` goes into the rows. */
 int ol_retention_preview(ol_partition *partition, const ol_retention_options *options,
                          int32_t partition_number, ol_expiring_rows *rows,
                          ol_retention_report *report, ol_error *error) OL_NODISCARD;

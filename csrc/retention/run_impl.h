@@ -56,13 +56,13 @@ typedef struct ol_retention_run {
 /* Fills group->topics; takes the table lock. */
 int ol_retention_list_topics(ol_retention_run *run, ol_error *error);
 
-/* Asks the coordinator for the group's state, without locks; in a run without a coordinator it does
- * nothing.  A thaw follows each freeze, also one that failed. */
+/* Asks the coordinator for the group's state, without locks; does nothing in a run without a
+ * coordinator.  A thaw must follow each freeze, also one that failed. */
 int ol_retention_freeze(ol_retention_run *run, ol_error *error);
 void ol_retention_thaw(ol_retention_run *run);
 
-/* The group's state; from its records unless it is frozen.  Under the writer lock or the table
- * lock. */
+/* Returns the group's state, from its records unless it is frozen.  The caller holds the writer
+ * lock or the table lock. */
 ol_group_view ol_retention_view(const ol_retention_group *group, const ol_state *state);
 
 /* Returns when a position of the group expires.  A topic that was added to a frozen group after the
@@ -76,19 +76,19 @@ static inline bool ol_retention_is_due(const ol_retention_run *run, const ol_ret
     return ol_expiry_is_due(&expiry, run->options->now_ms);
 }
 
-/* Whether something in the group is due, or its own records are.  Under the table lock.  Pending
- * values are ignored: the decision under the writer lock respects them. */
+/* Returns whether a position of the group is due, or its own records are.  The caller holds the
+ * table lock.  Pending values are ignored: the decision under the writer lock respects them. */
 bool ol_retention_glance(const ol_retention_run *run, const ol_retention_group *group,
                          const ol_state *state);
 
-/* As ol_retention_glance, topic by topic, for a big group or a frozen one; takes the table lock for
- * each topic. */
+/* Like ol_retention_glance, topic by topic, for a big group or a frozen one; takes the table lock
+ * for each topic. */
 int ol_retention_glance_by_topic(ol_retention_run *run, bool *due, ol_error *error);
 
 int ol_retention_write(ol_retention_run *run, ol_error *error);
 
-/* Lets waiting commits take the writer lock.  The lock goes to the first thread that asks for it,
- * which would otherwise be, again and again, the thread that has just released it. */
+/* Lets waiting commits take the writer lock.  Without this call, the thread that has just released
+ * the lock would take it again and again, because the lock goes to the first thread that asks. */
 void ol_retention_give_way(void);
 
 int ol_retention_report_group(ol_retention_run *run, ol_error *error);

@@ -5,17 +5,17 @@
 #include "partition/tombstones.h"
 #include "retention/run_impl.h"
 
-/* A batch of a big group is kept short, and with it the hold of the lock. */
+/* Batches of a big group are kept short, so that the lock is held only briefly. */
 #define BIG_GROUP_BATCH_BYTES ((size_t)1 << 20)
 
-/* One batch in the making. */
+/* A batch that is being collected. */
 typedef struct collected {
     ol_slice topic;             /* in a big group only this one; else null */
     ol_tombstones tombstones;
     size_t bytes_max;
     uint64_t pending;           /* due, but protected by a transaction */
     uint64_t kept;              /* all that stay */
-    bool is_full;               /* more is due than fits the batch */
+    bool is_full;               /* more positions are due than fit the batch */
     bool is_last;               /* nothing of the group is left */
 } collected;
 
@@ -23,7 +23,7 @@ static ol_pair_name name_in(const ol_table *table, ol_slice group, ol_slice topi
     return ol_table_name(table, group, ol_table_group_hash(table, group), topic);
 }
 
-/* A position with a record above W is not decided about: the next run does. */
+/* A position with a record above W is left to the next run. */
 static bool is_in_flight(const ol_in_flight *inflight, const ol_pair_name *name, int32_t number) {
     if (!inflight->active) return false;
     bool present;
@@ -99,8 +99,8 @@ static int collect_positions(const ol_retention_run *run, const ol_partition_vie
     return status;
 }
 
-/* The group's own records go with the last of its positions, in the same batch if they fit; else
- * alone in the next one. */
+/* The group's own records are deleted with the last of its positions, in the same batch if they
+ * fit; otherwise alone in the next one. */
 static int collect_group_records(ol_slice group, const ol_partition_view *now,
                                  const ol_group_view *view, collected *batch, ol_error *error) {
     const ol_state *state = now->state;
@@ -177,7 +177,7 @@ void ol_retention_give_way(void) {
     nanosleep(&moment, NULL);
 }
 
-/* Batch after batch, until nothing more is due, in one topic or in all. */
+/* Writes batches until nothing more is due, in one topic or in all. */
 static int write_all(const ol_retention_run *run, ol_slice topic, ol_error *error) {
     ol_partition_view now;
     size_t bytes_max = ol_partition_get_options(run->partition)->batch_bytes_max;
@@ -195,8 +195,8 @@ static int write_all(const ol_retention_run *run, ol_slice topic, ol_error *erro
     return status;
 }
 
-/* Topic by topic, so that no hold of the lock covers all of them.  A group that is empty after that
- * goes with a last batch. */
+/* Writes topic by topic, so that no hold of the lock covers all of them.  If the group is empty
+ * after that, a last batch removes it. */
 static int write_big(ol_retention_run *run, ol_error *error) {
     const ol_state *state;
     int status = OL_OK;

@@ -1,9 +1,9 @@
 /* Checksums and reads the blocks of a snapshot's sections, several at once.
  *
- * A file is read, not mapped: into memory of huge pages the read takes a sixth of the time in which
- * a private mapping copies the pages that a tail of 100,000 commits changes, one fault each.
- * Everything in it is checked, and therefore read, in any case; and later commits meet no such
- * faults.
+ * A file is read, not mapped.  With a private mapping, a tail of 100,000 commits would fault on
+ * each page that it changes, to copy the page.  Reading the file into memory of huge pages takes a
+ * sixth of that time, and later commits meet no such faults.  Everything in the file is checked,
+ * and therefore read, in any case.
  */
 #include <stdlib.h>
 
@@ -37,7 +37,8 @@ static int read_piece(const block_job *job, const block *from, size_t at, size_t
     size_t got = 0;
     int status = job->fs->read(job->file, from->position + (int64_t)at, (uint8_t *)from->data + at,
                                size, &got, error);
-    return status == OL_OK && got != size ? ol_fail(error, OL_CORRUPT, "the file is cut") : status;
+    return status == OL_OK && got != size ? ol_fail(error, OL_CORRUPT, "the file is truncated")
+                                          : status;
 }
 
 static void run_block(void *context, unsigned worker, size_t index) {

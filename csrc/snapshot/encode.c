@@ -70,7 +70,7 @@ static uint8_t *put_mark(uint8_t *p, const ol_log_mark *mark) {
 static int put_facts(ol_snapshot *snapshot, ol_error *error) {
     if (snapshot->own.count > OL_SNAPSHOT_OWN_MAX) {
         return ol_fail(error, OL_LIMIT,
-                       "%zu transactions of ours are open, more than a snapshot holds",
+                       "%zu own transactions are open, more than a snapshot holds",
                        snapshot->own.count);
     }
     size_t witness_count = ol_snapshot_witness_count(snapshot);
@@ -207,7 +207,7 @@ static int take_lists(ol_snapshot *snapshot, const uint8_t *p, uint32_t epoch_co
     return status;
 }
 
-/* False: they are out of order, or not below the offset. */
+/* Takes the witnesses.  False: they are out of order, or not below the offset. */
 static bool take_witnesses(ol_snapshot *snapshot, const uint8_t **p, uint32_t count) {
     int64_t next_offset = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -355,12 +355,12 @@ int ol_snapshot_take_group_records(ol_snapshot *snapshot, ol_slice bytes, ol_err
     int status = OL_OK;
     while (p != limit && status == OL_OK) {
         if (limit - p < RECORD_HEAD_SIZE) {
-            return ol_fail(error, OL_CORRUPT, "a group record is cut");
+            return ol_fail(error, OL_CORRUPT, "a group record is truncated");
         }
         size_t key_size = take_u32(&p), value_size = take_u32(&p);
         ol_group_record record = {.log_offset = take_i64(&p), .timestamp = take_i64(&p)};
         if (key_size > (size_t)(limit - p) || value_size > (size_t)(limit - p) - key_size) {
-            return ol_fail(error, OL_CORRUPT, "a group record is cut");
+            return ol_fail(error, OL_CORRUPT, "a group record is truncated");
         }
         record.key = ol_slice_of(p, key_size);
         record.value = ol_slice_of(p + key_size, value_size);

@@ -76,10 +76,11 @@ static int read_at(const opening *open, int64_t position, uint8_t *bytes, size_t
     size_t got = 0;
     if (position < 0 || (uint64_t)position > (uint64_t)open->file_size ||
         size > (uint64_t)(open->file_size - position)) {
-        return ol_fail(error, OL_CORRUPT, "the file is cut");
+        return ol_fail(error, OL_CORRUPT, "the file is truncated");
     }
     int status = open->fs->read(open->file, position, bytes, size, &got, error);
-    if (status == OL_OK && got != size) status = ol_fail(error, OL_CORRUPT, "the file is cut");
+    if (status == OL_OK && got != size) status = ol_fail(error, OL_CORRUPT,
+                                                         "the file is truncated");
     return status;
 }
 
@@ -128,7 +129,7 @@ static int read_directory(opening *open, ol_error *error) {
 
 /* ---------------------------------------------------------------------------------- from a file */
 
-/* A section that is not the table's: these are small. */
+/* Reads a section that is not one of the table's; these are small. */
 static int read_blob(opening *open, int index, ol_error *error) {
     ol_snapshot_section *section = &open->sections[index];
     open->blobs[index] = malloc(section->size + 1);
@@ -139,7 +140,7 @@ static int read_blob(opening *open, int index, ol_error *error) {
     return read_at(open, section->position, open->blobs[index], section->size, error);
 }
 
-/* Makes room for the table's sections where the table will use them. */
+/* Allocates the table's sections where the table will use them. */
 static int prepare_table(opening *open, ol_error *error) {
     ol_table_section arenas[OL_TABLE_SECTIONS];
     ol_table_sections(open->snapshot->state.table, arenas);
@@ -211,7 +212,7 @@ static int open_file(opening *open, unsigned threads, ol_error *error) {
     return status;
 }
 
-/* The facts alone, with their checksum. */
+/* Reads only the facts, with their checksum. */
 static int read_facts(opening *open, ol_error *error) {
     int status = open->fs->size(open->file, &open->file_size, error);
     if (status == OL_OK) status = read_directory(open, error);

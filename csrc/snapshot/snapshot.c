@@ -105,8 +105,9 @@ const char *ol_snapshot_gap(const ol_batch *batch, int64_t next_offset) {
     return NULL;
 }
 
-/* A sum over the closed segments that hold [from, below): another sum means that some were cleaned
- * or cut in between.  A cleaning below `from` does not disturb a replay from there. */
+/* Returns a sum over the closed segments that hold [from, below).  If a later sum differs, some
+ * were cleaned or truncated in between.  A cleaning below `from` does not disturb a replay from
+ * there. */
 static uint64_t closed_segments(const ol_log *log, int64_t from, int64_t below) {
     ol_log_segment_info info, next;
     uint64_t sum = 0;
@@ -119,7 +120,7 @@ static uint64_t closed_segments(const ol_log *log, int64_t from, int64_t below) 
     return sum;
 }
 
-/* Base of the active segment, so that the segments below it do not grow. */
+/* Returns the base of the active segment; the segments below it do not grow. */
 static int64_t active_base(const ol_log *log) {
     ol_log_segment_info info;
     for (size_t i = 0; ol_log_segment_at(log, i, &info); i++) {
@@ -222,8 +223,8 @@ int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source,
         ol_pages_free(run, sizeof *run);
         if (status != OL_OK) return status;
     }
-    /* The replay may have read half of a segment before a cleaning and half after it: a value from
-     * before, while its tombstone is gone. */
+    /* The replay may have read half of a segment before a cleaning and half after it: it may have a
+     * value whose tombstone is gone. */
     if (ol_log_start(source->log) != start ||
         closed_segments(source->log, from, base) != segments) {
         return ol_fail(error, OL_WOULD_BLOCK, "the log was cleaned or truncated meanwhile");
@@ -263,7 +264,7 @@ int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state,
     return OL_OK;
 }
 
-/* ---------------------------------------------------------------- a state that goes on changing */
+/* -------------------------------------------------------------- a state that keeps on changing */
 
 bool ol_snapshot_is_copied(const ol_snapshot *snapshot) { return snapshot->copied; }
 

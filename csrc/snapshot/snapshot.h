@@ -2,22 +2,23 @@
  * restart replays only the batches at and above S (docs/maintenance.md).
  *
  * The file is a cache: any doubt discards it.  This room knows a log and a state;
- * partition/snapshot_take.h takes snapshots of a partition and puts them in their place.
+ * partition/snapshot_take.h takes snapshots of a partition and publishes them.
  *
- * The file.  Sections, each with its size and checksum: facts (the log it belongs to), numbers,
- * pending values, group records, and the arenas of the table as they lie in memory; and a directory
- * that gives their places.  The file is an Arrow IPC file of one row with a column for each
+ * The file.  It has sections, each with a size and a checksum: facts (the log it belongs to),
+ * numbers, pending values, group records, and the arenas of the table as they are in memory.  A
+ * directory gives their positions.  The file is an Arrow IPC file of one row with a column for each
  * section, written by Python.  The engine reads it without Arrow, from its end: the directory is
- * the last column, so it lies just before the end-of-stream mark and the footer, whose length ends
- * the file.  The file is read into memory and never changed in place; a new file replaces it.
+ * the last column, so it is just before the end-of-stream mark and the footer, and the file ends
+ * with the footer's length.  The file is read into memory and never changed in place; a new file
+ * replaces it.
  *
- * Taking one.  A second state is built beside the live one: from the last snapshot, or from
- * nothing, and the log up to S.  It reads the log as any reader does, so that commits go on; it
- * costs the memory of a second table for that time.  Without a replay, a state that no longer
- * changes can be borrowed instead, and one that still changes can be copied (table/copy.h).
+ * Taking one.  A second state is built beside the live one, from the last snapshot (or from
+ * nothing) and the log up to S.  The log is read as by any reader, so commits continue; meanwhile a
+ * second table takes memory.  Without a replay, a state that no longer changes can be borrowed
+ * instead, and one that still changes can be copied (table/copy.h).
  *
- * Bytes of the file are hostile: everything is checked before it is used (table/dump.h), and no
- * file does harm.
+ * Bytes of the file are hostile: everything is checked before it is used (table/dump.h), so no file
+ * can do harm.
  *
  * Ownership: a snapshot belongs to its maker and is plain memory without locks; one thread at a
  * time.  A borrowed state must outlive the snapshot.  On failure nothing is returned and nothing
@@ -35,15 +36,16 @@
 
 typedef struct ol_snapshot ol_snapshot;
 
-/* In the directory of the log.  Kafka does not touch it: it neither begins with a digit nor ends
- * like a file of Kafka's. */
+/* The file's name in the directory of the log.  Kafka does not touch the file, because its name
+ * neither begins with a digit nor ends like that of a file of Kafka's. */
 #define OL_SNAPSHOT_FILE "offsetlog-snapshot.arrow"
 
 enum {
     OL_SNAPSHOT_VERSION = 4,
     OL_SNAPSHOT_OWN_SECTIONS = 4,
     OL_SNAPSHOT_SECTIONS = OL_SNAPSHOT_OWN_SECTIONS + OL_TABLE_SECTIONS,
-    OL_SNAPSHOT_BLOCK_SIZE = 4 << 20,   /* of a checksum; a section's covers those of its blocks */
+    OL_SNAPSHOT_BLOCK_SIZE = 4 << 20,   /* each has a checksum; a section's covers those of its
+                                           blocks */
 };
 
 typedef struct ol_snapshot_section {
@@ -54,10 +56,10 @@ typedef struct ol_snapshot_section {
     uint32_t crc;
 } ol_snapshot_section;
 
-/* The names of the sections, by index. */
+/* Returns the name of a section, by index. */
 const char *ol_snapshot_section_name(int index);
 
-/* Encodes the directory of sections that were sealed and given their places. */
+/* Encodes the directory of sections that were sealed and whose positions were set. */
 enum { OL_SNAPSHOT_DIRECTORY_SIZE = 8 + OL_SNAPSHOT_SECTIONS * 24 + 16 };
 void ol_snapshot_put_directory(const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS],
                                uint8_t bytes[OL_SNAPSHOT_DIRECTORY_SIZE]);
@@ -67,36 +69,41 @@ typedef struct ol_snapshot_source {
     ol_log *log;
     const ol_decompressor *decompressor;
     int32_t number;             /* of the log partition; -1 unknown */
-    uint64_t term;              /* another number after each truncation of the log */
+    uint64_t term;              /* changes with each truncation of the log */
 } ol_snapshot_source;
 
 /* ----------------------------------------------------------------------------------- taking one */
 
-/* An empty state at the log start: nothing was replayed.  OL_NO_MEMORY. */
+/* Begins a snapshot with an empty state at the log start.  OL_NO_MEMORY. */
 int ol_snapshot_begin(const ol_snapshot_source *source, ol_snapshot **snapshot,
                       ol_error *error) OL_NODISCARD;
 
 /* Replays the log from where the snapshot ends to the last batch that ends at or below `up_to`,
- * which is neither above the flushed bound nor above W.  OL_CORRUPT: the log has damage, or, after
- * a state from a file, a gap, so that it cannot go on from there.  OL_WOULD_BLOCK: the log was
+ * which is neither above the flushed bound nor above W.  OL_CORRUPT: the log has damage, or it has
+ * a gap after a state from a file, so that the replay cannot continue.  OL_WOULD_BLOCK: the log was
  * cleaned or truncated meanwhile; try again later.  OL_CLOSED: *stop was set.  OL_NO_MEMORY, OL_IO.
  * After any of them the snapshot can only be destroyed. */
 int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source, int64_t up_to,
                         const atomic_bool *stop, ol_error *error) OL_NODISCARD;
 
-/* A snapshot of a state that is at `offset`, the log end.  Nothing may change the state until the
- * snapshot is destroyed.  `own` are its open transactions of ours.  `max_timestamp` is that of the
- * batches below `offset`.  OL_NO_MEMORY, OL_IO. */
+/* Makes a snapshot that borrows a state at `offset`, the log end.  Nothing may change the state
+ * until the snapshot is destroyed.  `own` are its open own transactions.  `max_timestamp` is that
+ * of the batches below `offset`.  OL_NO_MEMORY, OL_IO. */
 int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state,
                        const ol_own_transactions *own, int64_t offset, int64_t max_timestamp,
                        ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
-/* A copy of a state that keeps changing.  The caller begins a snapshot (ol_snapshot_begin), has the
- * table copied into ol_snapshot_copied_table, and at the moment at which that copy is finished,
- * while nothing changes, ol_snapshot_keep_rest takes everything else; then, without any lock,
- * ol_snapshot_find_log reads what the snapshot says about its log.  `own` as for a borrowed one.
- * OL_NO_MEMORY; the second also OL_IO, and OL_WOULD_BLOCK if the log changed meanwhile.  Such a
- * snapshot can be sealed and reported; it has no digest, is not advanced and not swapped. */
+/* Copying a state that keeps changing:
+ *
+ *   1. ol_snapshot_begin;
+ *   2. the caller copies the table into ol_snapshot_copied_table;
+ *   3. ol_snapshot_keep_rest takes everything else, at the moment at which that copy is finished,
+ *      while nothing changes;
+ *   4. ol_snapshot_find_log, without any lock, reads what the snapshot says about its log.
+ *
+ * `own` is as for ol_snapshot_borrow.  The calls fail with OL_NO_MEMORY, the last one also with
+ * OL_IO, or with OL_WOULD_BLOCK if the log changed meanwhile.  Such a snapshot can be sealed and
+ * reported; it has no digest, and cannot be advanced or swapped. */
 ol_table *ol_snapshot_copied_table(ol_snapshot *snapshot);
 int ol_snapshot_keep_rest(ol_snapshot *snapshot, const ol_snapshot_source *source,
                           const ol_state *state, const ol_own_transactions *own, int64_t offset,
@@ -106,20 +113,20 @@ int ol_snapshot_find_log(ol_snapshot *snapshot, const ol_snapshot_source *source
 bool ol_snapshot_is_copied(const ol_snapshot *snapshot);
 
 /* Encodes the snapshot and fills the sections, which borrow from it, with at most `threads` threads
- * for the checksums.  OL_NO_MEMORY; OL_LIMIT: more transactions of ours are open than a file
- * holds. */
+ * for the checksums.  OL_NO_MEMORY; OL_LIMIT: more own transactions are open than a file holds. */
 int ol_snapshot_seal(ol_snapshot *snapshot, unsigned threads,
                      ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS],
                      ol_error *error) OL_NODISCARD;
 
-/* The term of the source when the snapshot was begun, last advanced or borrowed; 0 for one from a
- * file. */
+/* Returns the term of the source when the snapshot was begun, last advanced or borrowed; 0 for one
+ * from a file. */
 uint64_t ol_snapshot_term(const ol_snapshot *snapshot);
 
 /* ------------------------------------------------------------------------------------ using one */
 
-/* A state from a file, with the help of at most `threads` threads.  OL_NO_SUCH_FILE; OL_CORRUPT or
- * OL_UNSUPPORTED say why it cannot be used; OL_IO, OL_NO_MEMORY. */
+/* Reads a snapshot from a file, with at most `threads` threads.  OL_CORRUPT or OL_UNSUPPORTED: the
+ * file cannot be used, and the error says why.  Fails also with OL_NO_SUCH_FILE, OL_IO,
+ * OL_NO_MEMORY. */
 int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot,
                      ol_error *error) OL_NODISCARD;
 
@@ -130,8 +137,8 @@ int ol_snapshot_file_mark(ol_fs *fs, const char *path, ol_log_mark *mark,
                           ol_error *error) OL_NODISCARD;
 
 /* Checks that the snapshot belongs to this log as it is now; the log must be undamaged.  The number
- * of the log partition, the topic id, the leader epochs and the log start must agree; S must not be
- * below `cleaned_to`, the offset up to which another program cleaned the log (-1: unknown); and the
+ * of the log partition, the topic id, the leader epochs and the log start must agree.  S must not
+ * be below `cleaned_to`, the offset up to which another program cleaned the log (-1: unknown).  The
  * last batches below S must be in the log as they were appended.  Batches below `cleaned_to` may
  * look as a cleaner leaves them; if the last batch is one of these, the newest positions must be in
  * the log.  OL_INVALID with the reason.  The load checks what is at and above S
@@ -144,15 +151,15 @@ int ol_snapshot_check(const ol_snapshot *snapshot, const ol_snapshot_source *sou
  * before it ended. */
 const char *ol_snapshot_gap(const ol_batch *batch, int64_t next_offset);
 
-/* Exchanges the state of a snapshot from a file, and its open transactions of ours, with the
- * caller's.  Asserts that the snapshot came from a file and borrows nothing.  The caller holds the
- * locks of its state. */
+/* Exchanges the state of a snapshot from a file, and its open own transactions, with the caller's.
+ * Asserts that the snapshot came from a file and borrows nothing.  The caller holds the locks of
+ * its state. */
 void ol_snapshot_swap_state(ol_snapshot *snapshot, ol_state *state, ol_own_transactions *own);
 
 /* ---------------------------------------------------------------------------------------- facts */
 
 typedef struct ol_snapshot_facts {
-    int64_t offset;             /* S: everything below is in it, nothing else */
+    int64_t offset;             /* S: the snapshot holds everything below it, nothing else */
     int64_t log_start;
     int64_t max_timestamp;      /* of the batches below S; -1 none */
     uint64_t positions;
@@ -161,7 +168,7 @@ typedef struct ol_snapshot_facts {
 } ol_snapshot_facts;
 void ol_snapshot_report(const ol_snapshot *snapshot, ol_snapshot_facts *facts);
 
-/* Its state, and the digest of it: for proofs. */
+/* Return the snapshot's state and its digest, for proofs. */
 const ol_state *ol_snapshot_state(const ol_snapshot *snapshot);
 void ol_snapshot_digest(const ol_snapshot *snapshot, bool physical, ol_digest *digest);
 

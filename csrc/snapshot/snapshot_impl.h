@@ -1,9 +1,11 @@
 /* snapshot/snapshot_impl: the structure of a snapshot and the calls that the files of this room
  * share.
  *
- * Files: snapshot (its life, and the log it belongs to), witness (the proof that it belongs to that
- * log), encode (facts, pending values and group records as bytes), open (sections, and a state from
- * a file), blocks (checksums and reading).
+ *   snapshot   its life, and the log it belongs to
+ *   witness    the proof that it belongs to that log
+ *   encode     facts, pending values and group records as bytes
+ *   open       sections, and a state from a file
+ *   blocks     checksums and reading
  */
 #ifndef OL_SNAPSHOT_SNAPSHOT_IMPL_H
 #define OL_SNAPSHOT_SNAPSHOT_IMPL_H
@@ -55,29 +57,29 @@ enum { OL_SNAPSHOT_FACTS, OL_SNAPSHOT_NUMBERS, OL_SNAPSHOT_PENDING, OL_SNAPSHOT_
 
 int ol_snapshot_create(ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
-/* An applied batch becomes the last witness. */
+/* Makes an applied batch the last witness. */
 void ol_snapshot_record_witness(ol_snapshot *snapshot, const ol_batch *batch);
 
-/* The witnesses in log order. */
+/* Return the number of witnesses, and each one in log order. */
 size_t ol_snapshot_witness_count(const ol_snapshot *snapshot);
 const ol_snapshot_witness *ol_snapshot_witness_at(const ol_snapshot *snapshot, size_t index);
 
-/* Takes the witnesses from the log, for a state that was not replayed from it just now. */
+/* Takes the witnesses from the log, for a state that was not just replayed from it. */
 int ol_snapshot_find_witnesses(ol_snapshot *snapshot, ol_log *log, ol_error *error) OL_NODISCARD;
 
-/* Whether the log has the witnesses of the snapshot; below `cleaned_to` a cleaner may have changed
- * what it is allowed to change.  OL_INVALID with the reason. */
+/* Checks that the log has the witnesses of the snapshot; below `cleaned_to` a cleaner may have
+ * changed what it is allowed to change.  OL_INVALID with the reason. */
 int ol_snapshot_prove(const ol_snapshot *snapshot, const ol_snapshot_source *source,
                       int64_t cleaned_to, ol_error *error) OL_NODISCARD;
 
-/* Encodes facts, numbers, pending values and group records into the blobs; of a copied one the
- * facts alone.  The second encodes the other three from any state. */
+/* The first function encodes facts, numbers, pending values and group records into the blobs, but
+ * for a copied snapshot only the facts.  The second one encodes the other three from any state. */
 int ol_snapshot_put_blobs(ol_snapshot *snapshot, ol_error *error) OL_NODISCARD;
 int ol_snapshot_put_state(ol_snapshot *snapshot, const ol_state *state,
                           ol_error *error) OL_NODISCARD;
 
-/* Decodes them.  Facts come first; pending values take two steps: first the reservations that the
- * table must hold for them, then, once the table is restored, the values. */
+/* Decode the blobs.  Facts come first; pending values take two steps: first the reservations that
+ * the table must hold for them, then, once the table is restored, the values. */
 int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *error) OL_NODISCARD;
 int ol_snapshot_take_held(ol_slice bytes, ol_reservation **held, size_t *count,
                           ol_error *error) OL_NODISCARD;
@@ -85,15 +87,16 @@ int ol_snapshot_take_pending(ol_snapshot *snapshot, ol_slice bytes, ol_error *er
 int ol_snapshot_take_group_records(ol_snapshot *snapshot, ol_slice bytes,
                                    ol_error *error) OL_NODISCARD;
 
-/* The checksums of sections, from their data; ol_snapshot_read fills data[0..size) from their
- * positions in a file first.  At most `threads` threads.  OL_CORRUPT: the file is cut. */
+/* Compute the checksums of sections from their data, with at most `threads` threads;
+ * ol_snapshot_read first fills data[0..size) from their positions in a file.  OL_CORRUPT: the file
+ * is truncated. */
 int ol_snapshot_checksum(ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads,
                          ol_error *error) OL_NODISCARD;
 int ol_snapshot_read(ol_fs *fs, ol_file *file, ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS],
                      unsigned threads, ol_error *error) OL_NODISCARD;
 
-/* How many of `threads` threads pay off for sections of that size; at least one, at most
- * OL_PARALLEL_WORKERS_MAX. */
+/* Returns how many of `threads` threads are worth using for sections of that size; at least one, at
+ * most OL_PARALLEL_WORKERS_MAX. */
 unsigned ol_snapshot_threads(const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS],
                              unsigned threads);
 

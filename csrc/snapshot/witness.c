@@ -1,9 +1,9 @@
 /* Recognises the log of a snapshot by the last batches below S, its witnesses.
  *
- * A batch is known by its place and its CRC.  A cleaner keeps the place of a batch (base and last
- * offset, leader epoch, producer) and may drop records of it, stamp a delete horizon on it, or drop
- * all of it: the newest positions of the state must then be in the log, since no cleaning up to S
- * removes those.
+ * A batch is identified by its place and its CRC.  A cleaner keeps the place of a batch (base and
+ * last offset, leader epoch, producer), but may drop some of its records, stamp a delete horizon on
+ * it, or drop all of it.  In the last case the newest positions of the state must be in the log,
+ * because no cleaning up to S removes those.
  */
 #include <string.h>
 
@@ -75,21 +75,22 @@ typedef struct proof {
     size_t index;               /* of the next witness */
     size_t count;
     bool is_last_whole;         /* the last witness is in the log as it was appended */
-    bool is_last_there;         /* as it was, or as a cleaner left it */
+    bool is_last_there;         /* as it was appended, or as a cleaner left it */
 } proof;
 
 static const ol_snapshot_witness *next_witness(const proof *work) {
     return ol_snapshot_witness_at(work->snapshot, work->index);
 }
 
-/* Whether a cleaner may have changed the batch at `base`.  A cleaning that did not finish is in no
- * checkpoint: its effect on earlier witnesses does not matter as long as the last one is there and
- * whole. */
+/* Returns whether a cleaner may have changed the batch at `base`.  A cleaning that did not finish
+ * is in no checkpoint.  Its effect on earlier witnesses does not matter if the last witness exists
+ * and is whole. */
 static bool may_be_cleaned(const proof *work, int64_t base) {
     return base < work->cleaned_to || work->index + 1 < work->count;
 }
 
-/* Witnesses that end below `offset` are not in the log: a cleaner may have dropped them. */
+/* Called when witnesses that end below `offset` are not in the log: a cleaner may have dropped
+ * them. */
 static int pass_missing(proof *work, int64_t offset, ol_error *error) {
     for (; work->index < work->count && next_witness(work)->last_offset < offset; work->index++) {
         int64_t base = next_witness(work)->base_offset;
@@ -232,7 +233,7 @@ static int find_rows(const proof *work, const ol_snapshot_source *source, ol_err
         status = find_row(&found.rows[i], source, error);
     }
     if (status != OL_OK || found.count > 0 || work->is_last_there) return status;
-    /* Without positions a load has little to do either. */
+    /* Without positions a load has little to do anyway. */
     return ol_fail(error, OL_INVALID, "nothing in the log proves that the snapshot belongs to it");
 }
 

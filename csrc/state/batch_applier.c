@@ -18,8 +18,8 @@ static void refuse(ol_batch_applier *applier, const ol_batch *batch, ol_error *e
     applier->refused.report(applier->refused.context, batch, error);
 }
 
-/* Applies a record that is not a plain position, or that must be applied alone; an undecodable one
- * is reported. */
+/* Applies a record that is not a plain position, or that must be applied alone; reports one that
+ * cannot be decoded. */
 static int apply_alone(ol_batch_applier *applier, const ol_batch *batch, const ol_record *record,
                        ol_error *error) {
     ol_change change;
@@ -41,7 +41,7 @@ static int apply_control(ol_batch_applier *applier, const ol_batch *batch, ol_er
 }
 
 /* The fast path, for batches that hold only plain positions and fit the window: one walk decodes
- * and checks.  *done says that it applied.  Otherwise nothing has changed, and `records` is used
+ * and checks.  *done: the batch was applied; otherwise nothing has changed, and `records` is used
  * up. */
 static int apply_plain(ol_batch_applier *applier, ol_records *records, bool *done,
                        ol_error *error) {
@@ -70,8 +70,8 @@ static int apply_plain(ol_batch_applier *applier, ol_records *records, bool *don
     return OL_OK;
 }
 
-/* The general path, for every batch: the structure is walked first, since half a batch is never
- * applied; then each record is applied. */
+/* The general path, for every batch: checks the structure first, because half a batch is never
+ * applied, and then applies each record. */
 static int apply_any(ol_batch_applier *applier, const ol_batch *batch, ol_records *records,
                      ol_error *error) {
     int status = ol_records_check(records, error);
@@ -115,7 +115,7 @@ static int apply_data(ol_batch_applier *applier, const ol_batch *batch, ol_error
         status = apply_plain(applier, &walk, &done, error);
     }
     if (status == OL_OK && !done) status = apply_any(applier, batch, &records, error);
-    /* Records of a compressed batch borrow from memory that ends here. */
+    /* Records of a compressed batch borrow from memory that is released here. */
     if (records.inflated.data != NULL && status == OL_OK) {
         status = ol_prefetch_window_apply(&applier->window, error);
     }

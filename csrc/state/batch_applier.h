@@ -27,8 +27,8 @@ typedef struct ol_batch_applier {
 void ol_batch_applier_init(ol_batch_applier *applier, ol_state *state, ol_own_transactions *own,
                            const ol_decompressor *decompressor, ol_refusal refused);
 
-/* Applies a batch, some of it perhaps only at the next flush.  After OL_NO_MEMORY, or OL_IO of an
- * interrupted decompressor, the state no longer matches the log. */
+/* Applies a batch; a part of it may be applied only at the next flush.  After OL_NO_MEMORY, or
+ * OL_IO of an interrupted decompressor, the state no longer matches the log. */
 int ol_batch_applier_apply(ol_batch_applier *applier, const ol_batch *batch, ol_error *error)
     OL_NODISCARD;
 

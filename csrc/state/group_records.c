@@ -17,8 +17,8 @@
  * costs one slot and nothing else.  A new record is linked after the first, and a removal touches
  * only its neighbours.
  *
- * A reservation pins the record of its key.  Where there is none, it adds an absent one, which
- * stores nothing but the key.
+ * A reservation pins the record of its key.  If no record exists, the reservation adds an absent
+ * one, which stores nothing but the key.
  */
 typedef struct stored_record {
     uint8_t *bytes;             /* key, then value; NULL: unused */
@@ -140,7 +140,7 @@ static uint32_t find_group(const ol_group_records *records, ol_slice group, uint
 
 /* ------------------------------------------------------------------------------------- changing */
 
-/* Makes a free number the head of the free list without taking it off. */
+/* Makes sure that the head of the free list is a free number, without taking it. */
 static int reserve_number(ol_group_records *records, ol_error *error) {
     if (records->free_record != 0) return OL_OK;
     size_t limit = record_limit(records);
@@ -179,8 +179,8 @@ static void unlink_record(ol_group_records *records, uint32_t number) {
     }
 }
 
-/* Adds a record of a new key; `record` holds everything but its links, and gives up its bytes on
- * success. */
+/* Adds a record of a new key; `record` holds everything except its links.  On success its bytes are
+ * taken over. */
 static int add_record(ol_group_records *records, const stored_record *record, uint64_t hash,
                       uint32_t *added, ol_error *error) {
     ol_slice group = group_of(record);
@@ -308,7 +308,7 @@ int ol_group_records_reserve(ol_group_records *records, const ol_group_record *g
     return OL_OK;
 }
 
-/* By now its bytes belong to a record or are freed. */
+/* Frees a reservation, whose bytes by now belong to a record or are freed. */
 static void end_reservation(ol_group_records *records, ol_group_reservation *reservation) {
     records->reserved_bytes -= sizeof *reservation + size_of(&reservation->record);
     free(reservation);
@@ -359,8 +359,8 @@ static bool is_same_record(const stored_record *record, const ol_group_record *g
             memcmp(record->bytes + record->key_size, given->value.data, given->value.size) == 0);
 }
 
-/* Installs the value promised to this record.  Promises to records that should have come here or
- * earlier are useless by now and are released. */
+/* Installs the value promised to this record.  Promises to records that should have come at or
+ * before this one are useless now and are released. */
 static bool put_promised(ol_group_records *records, const ol_group_record *given) {
     while (records->promised != NULL && records->promised->record.log_offset <= given->log_offset) {
         ol_group_reservation *first = take_promised(records);
@@ -463,7 +463,7 @@ static uint8_t *put_hashed(uint8_t *p, ol_slice bytes) {
     return p + 20;
 }
 
-/* Keys and values can be long: their hashes stand for them, so no record is copied to be hashed. */
+/* Keys and values can be long, so their hashes are used, and no record is copied to be hashed. */
 static ol_hash128 record_digest(const ol_group_record *record, bool physical) {
     uint8_t bytes[1 + 20 + 20 + 8 + 8], *p = bytes;
     *p++ = physical ? OL_DIGEST_GROUP_RECORD | OL_DIGEST_PHYSICAL : OL_DIGEST_GROUP_RECORD;
@@ -492,7 +492,8 @@ uint64_t ol_group_records_memory_usage(const ol_group_records *records) {
            ol_hash_index_resident(&records->group_index);
 }
 
-/* Each record is found by its key, the first of a chain by its group, and neighbours agree. */
+/* Asserts that each record is found by its key, the first of a chain by its group, and that
+ * neighbours agree. */
 static void verify_record(const ol_group_records *records, uint32_t number) {
     const stored_record *record = record_at(records, number);
     ol_slice key = ol_slice_of(record->bytes, record->key_size), group = group_of(record);

@@ -1,7 +1,7 @@
 /* state/group_records: the latest value of every record that is not an offset commit, by key bytes.
  *
- * These are group metadata and the records of the modern groups.  Values are kept as bytes: this
- * room knows the group of a key and nothing about the value.
+ * Such records are group metadata and the records of the modern groups.  Values are kept as bytes:
+ * this room knows the group of a key and nothing about the value.
  *
  * Locks and ownership as table/table: a change needs the partition's writer and table locks, a
  * reader either of them.  A call that fails changes nothing.
@@ -28,18 +28,18 @@ void ol_group_records_destroy(ol_group_records *records);
 /* Replaces the value of record->key.  OL_NO_MEMORY leaves the old one. */
 int ol_group_records_put(ol_group_records *records, const ol_group_record *record, ol_error *error)
     OL_NODISCARD;
-/* A tombstone.  Returns whether there was a value. */
+/* Applies a tombstone.  Returns whether there was a value. */
 bool ol_group_records_remove(ol_group_records *records, ol_slice key);
 
-/* Allocates everything that putting this record will need, so that the steps after it cannot fail;
- * log offset and timestamp come later.  No read sees it until it is installed. */
+/* Allocates everything that putting this record will need, so that the later steps cannot fail;
+ * they supply the log offset and the timestamp.  No read sees the record until it is installed. */
 typedef struct ol_group_reservation ol_group_reservation;
 int ol_group_records_reserve(ol_group_records *records, const ol_group_record *record,
                              ol_group_reservation **reservation, ol_error *error) OL_NODISCARD;
 
-/* Each of these three ends the caller's reservation.  Install acts as a put.  Promise leaves the
- * value to the put of the record at `log_offset`, which then cannot fail; puts come in the order of
- * promises, and a promise whose record was skipped is released. */
+/* Install, release and promise each end the caller's reservation.  Install acts as a put.  Promise
+ * keeps the memory for the put of the record at `log_offset`, which then cannot fail.  Puts come in
+ * the order of promises; a promise whose record was skipped is released. */
 void ol_group_records_install(ol_group_records *records, ol_group_reservation *reservation,
                               int64_t log_offset, int64_t timestamp);
 void ol_group_records_release(ol_group_records *records, ol_group_reservation *reservation);
@@ -49,19 +49,19 @@ void ol_group_records_release_promised(ol_group_records *records);
 
 bool ol_group_records_get(const ol_group_records *records, ol_slice key, ol_group_record *record);
 
-/* Every record in unspecified, repeatable order; *cursor starts at 0. */
+/* Returns every record, in unspecified but repeatable order; *cursor starts at 0. */
 bool ol_group_records_next(const ol_group_records *records, size_t *cursor,
                            ol_group_record *record);
 
-/* The records of one group in unspecified order, in time proportional to their number; *cursor
- * starts at 0.  Any change ends the walk. */
+/* Returns the records of one group in unspecified order, in time proportional to their number;
+ * *cursor starts at 0.  Any change ends the walk. */
 bool ol_group_records_next_of_group(const ol_group_records *records, ol_slice group, size_t *cursor,
                                     ol_group_record *record);
 
 uint64_t ol_group_records_count(const ol_group_records *records);
 ol_hash128 ol_group_records_digest(const ol_group_records *records, bool physical);
 uint64_t ol_group_records_memory_usage(const ol_group_records *records);
-/* for tests: asserts every invariant, in linear time */
+/* For tests: asserts every invariant, in linear time. */
 void ol_group_records_verify(const ol_group_records *records);
 
 #endif

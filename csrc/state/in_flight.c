@@ -125,8 +125,8 @@ static int record_committed(ol_in_flight *in_flight, const ol_state *state, cons
     return record_value(in_flight, &name, row->partition, &row->value, error);
 }
 
-/* Copies the strings that a row borrows from the table that is about to take the value: the put may
- * move that table's memory. */
+/* Copies the strings that a row borrows from the table that is about to receive the value, because
+ * the put may move that table's memory. */
 static uint8_t *own_row(ol_table_row *row) {
     size_t size = row->group.size + row->topic.size + row->value.metadata.size + OL_TOPIC_ID_SIZE;
     uint8_t *copy = malloc(size);
@@ -151,7 +151,8 @@ static int record_pending_of(ol_in_flight *in_flight, const ol_state *state,
     size_t cursor = 0;
     int64_t ended = (int64_t)ol_int64_map_get(&in_flight->ended, (uint64_t)producer_id);
     while (ol_pending_next_value(pending, producer_id, &cursor, &row)) {
-        /* An earlier marker in flight ended it; the applied state does not know that yet. */
+        /* An earlier marker in flight ended this value's transaction; the applied state does not
+         * know that yet. */
         if (row.value.log_offset < ended) continue;
         uint8_t *copy = own_row(&row);
         if (copy == NULL) {
@@ -181,7 +182,8 @@ static int record_marker(ol_in_flight *in_flight, const ol_state *state, const o
     return status;
 }
 
-/* The deletion of a group, and conditions on its generation, find those in flight. */
+/* Records a group record, so that the deletion of a group and conditions on its generation find
+ * those in flight. */
 static int record_group(ol_in_flight *in_flight, const ol_change *change, ol_error *error) {
     const ol_group_record *record = &change->group_record;
     int status = OL_OK;
@@ -203,7 +205,7 @@ static int record_change(ol_in_flight *in_flight, const ol_state *state, const o
         ol_control type;
         int32_t coordinator_epoch;
         int status = ol_control_decode(record, &type, &coordinator_epoch, error);
-        /* Apply ends no transaction by what follows such a record in its batch. */
+        /* Apply ignores markers that follow such a record in its batch. */
         if (status != OL_OK) return OL_END;
         return record_marker(in_flight, state, batch, record->offset, type, error);
     }
@@ -282,8 +284,8 @@ void ol_in_flight_release(ol_in_flight *in_flight, ol_table *table, int64_t last
     }
 }
 
-/* A value that a COMMIT marker in flight made the latest written leaves the overlay with nothing of
- * its own batch, and the numbers of ended producers add up. */
+/* Applying the batch of a value does not remove the value if a COMMIT marker in flight made it the
+ * latest written one, and the entries of ended producers accumulate. */
 static bool is_empty(const ol_in_flight *in_flight) {
     ol_pending_producer first;
     return !ol_pending_producer_at(in_flight->written.pending, 0, &first) &&
@@ -294,8 +296,8 @@ static bool is_empty(const ol_in_flight *in_flight) {
            in_flight->ended.count == 0;
 }
 
-/* An empty overlay stays allocated: a leader whose commits have conditions would make one for each
- * commit. */
+/* An empty overlay stays allocated; otherwise a leader whose commits have conditions would create
+ * one for each commit. */
 void ol_in_flight_forget(ol_in_flight *in_flight) {
     if (!in_flight->active || is_empty(in_flight)) return;
     drop_records(in_flight);

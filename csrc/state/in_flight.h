@@ -1,10 +1,10 @@
 /* state/in_flight: the overlay of a replicated leader over [W, log end).
  *
- * It holds the records that are written and not yet applied (docs/architecture.md §4 step 5).
- * Conditions compare with the latest written value: first the overlay, then the table.  Values of
- * open transactions do not count until their COMMIT marker is written; from then on they do, by the
- * rule of docs/format/loading.md §6.4.  Memory that the table will need when W passes is held as
- * reservations until then.
+ * The overlay holds the records that are written and not yet applied (docs/architecture.md §4 step
+ * 5).  Conditions compare with the latest written value: first the overlay, then the table.  Values
+ * of open transactions do not count until their COMMIT marker is written; from then on they count
+ * by the rule of docs/format/loading.md §6.4.  Memory that the table will need when W passes is
+ * held as reservations until then.
  *
  * Locks: the partition's writer lock around every call; ol_in_flight_release and ol_in_flight_reset
  * give memory of the table back, so that they need the table lock as well.  In a lone store the
@@ -37,7 +37,7 @@ void ol_in_flight_init(ol_in_flight *in_flight);
 /* Releases the reservations into `table` and empties the overlay. */
 void ol_in_flight_reset(ol_in_flight *in_flight, ol_table *table);
 
-/* Makes room for `count` calls of ol_in_flight_hold, which then cannot fail.  OL_NO_MEMORY. */
+/* Reserves memory for `count` calls of ol_in_flight_hold, which then cannot fail.  OL_NO_MEMORY. */
 int ol_in_flight_reserve(ol_in_flight *in_flight, size_t count, ol_error *error) OL_NODISCARD;
 void ol_in_flight_hold(ol_in_flight *in_flight, int64_t log_offset,
                        const ol_reservation *reservation);
@@ -65,7 +65,7 @@ void ol_in_flight_forget(ol_in_flight *in_flight);
 
 /* Finds the latest written record of a position in flight.  Returns false when the overlay has
  * none; otherwise *present says whether it is a value (and *value is filled), and *log_offset is
- * its place. */
+ * its log offset. */
 bool ol_in_flight_find(const ol_in_flight *in_flight, const ol_pair_name *name, int32_t partition,
                        bool *present, ol_position_value *value, int64_t *log_offset);
 

@@ -1,7 +1,8 @@
 /* state/own_transactions: producer ids of our own open transactions.
  *
- * They are commits larger than one batch (docs/architecture.md §2.3), few at a time.  Zeroed memory
- * is an empty set.  Locks: none; the owner serialises.
+ * An own transaction holds one group's items of a commit that did not fit one batch
+ * (docs/architecture.md §2.3); only a few are open at a time.  Zeroed memory is an empty set.
+ * Locks: none; the owner serialises.
  */
 #ifndef OL_STATE_OWN_TRANSACTIONS_H
 #define OL_STATE_OWN_TRANSACTIONS_H
@@ -25,7 +26,7 @@ int ol_own_transactions_open(ol_own_transactions *own, int64_t producer_id, ol_e
     OL_NODISCARD;
 void ol_own_transactions_close(ol_own_transactions *own, int64_t producer_id);
 
-/* Whether a record carries the header. */
+/* Returns whether a record carries OL_HEADER_TRANSACTION. */
 bool ol_own_transactions_marks(const ol_record *record);
 
 #endif

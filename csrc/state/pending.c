@@ -8,9 +8,9 @@
 #include "base/int64_map.h"
 #include "table/reserved.h"
 
-/* An entry's name is its producer's place and its own place, plus one: 0 names none.  Entries of
- * one position, and those of one group, are chained, newest first; `heads` names the first of each
- * chain. */
+/* An entry's name is made from its producer's place and its own place, plus one; 0 is no entry.
+ * Entries of one position, and those of one group, are chained, newest first; `heads` names the
+ * first of each chain. */
 typedef uint64_t entry_name;
 enum { CHAIN_POSITION, CHAIN_GROUP, CHAIN_COUNT };
 enum { CELL_DISTANCE = 8 };         /* entries between the prefetch of a cell and its use */
@@ -126,7 +126,7 @@ static bool grow_array(void *array, size_t capacity, size_t size) {
     return true;
 }
 
-/* An array that grew before another one failed is larger than `capacity` says, and nothing else. */
+/* If one array grew before another one failed, it is only larger than `capacity` says. */
 static int grow_places(ol_pending *pending, ol_error *error) {
     uint32_t capacity = pending->capacity == 0 ? 4 : pending->capacity * 2;
     if (grow_array(&pending->producers, capacity, sizeof *pending->producers) &&
@@ -234,7 +234,7 @@ int ol_pending_reserve(ol_pending *pending, int64_t producer_id, size_t count, o
     return OL_OK;
 }
 
-/* The first value of a producer in a position's chain from `name` on, or 0. */
+/* Returns the first value of a producer in a position's chain from `name` on, or 0. */
 static entry_name find_of_producer(const ol_pending *pending, uint32_t place, entry_name name) {
     while (name != 0 && (name - 1) >> 32 != place) {
         name = entry_named(pending, name)->next[CHAIN_POSITION];
@@ -246,7 +246,7 @@ static entry_name first_of_position(const ol_pending *pending, uint32_t pair, in
     return ol_int64_map_get(&pending->heads[CHAIN_POSITION], position_key(pair, partition));
 }
 
-/* The newest entry of a producer takes the place of its earlier one for the same position. */
+/* Replaces the earlier entry of a producer for a position by its newest one. */
 static void replace_earlier(ol_pending *pending, uint32_t place) {
     const producer_entries *producer = pending->producers[place];
     const pending_entry *newest = &producer->entries[producer->count - 1];
@@ -297,7 +297,7 @@ static void prefetch_cell(const ol_pending *pending, const producer_entries *pro
     ol_table_prefetch_reserved(pending->table, reservation->pair, reservation->partition);
 }
 
-/* Takes the entries of a producer out of all chains, at once if no other producer has any. */
+/* Removes the entries of a producer from all chains, in one step if no other producer has any. */
 static void unlink_all(ol_pending *pending, uint32_t place) {
     const producer_entries *producer = pending->producers[place];
     if (producer->count == pending->entry_count) {

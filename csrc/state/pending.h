@@ -11,22 +11,21 @@
 typedef struct ol_pending ol_pending;
 
 int ol_pending_create(ol_table *table, ol_pending **pending, ol_error *error) OL_NODISCARD;
-/* releases every reservation; the table must still exist */
+/* Releases every reservation; the table must still exist. */
 void ol_pending_destroy(ol_pending *pending);
 
-/* Makes room for `count` more entries of a producer, so that as many ol_pending_add cannot fail.
- * OL_NO_MEMORY. */
+/* Reserves memory for `count` more entries of a producer, so that as many calls of ol_pending_add
+ * cannot fail.  OL_NO_MEMORY. */
 int ol_pending_reserve(ol_pending *pending, int64_t producer_id, size_t count, ol_error *error)
     OL_NODISCARD;
 
-/* Adds one value of an open transaction and takes over the reservation.  The room was reserved.
- * Log offsets of one producer ascend.  A value replaces an earlier one of this producer for the
- * same position. */
+/* Adds one value of an open transaction and takes over the reservation. ol_pending_reserve was
+ * called for it.  Log offsets of one producer ascend.  A value replaces an earlier one of this
+ * producer for the same position. */
 void ol_pending_add(ol_pending *pending, int64_t producer_id, const ol_reservation *reservation,
                     const ol_position_value *value);
 
-/* A hint, some calls before ol_pending_add: brings the memory that it needs for a position into the
- * cache. */
+/* Prefetches the memory that an ol_pending_add a few calls later will need for a position. */
 void ol_pending_prefetch(const ol_pending *pending, uint32_t pair, int32_t partition);
 
 /* COMMIT installs each value if it is newer than the cell's, in log order; ABORT drops them.
@@ -40,37 +39,39 @@ typedef struct ol_pending_producer {
     int64_t first_log_offset;
     uint64_t values;
 } ol_pending_producer;
-/* Producers with pending values, ordered by first log offset; `index` from 0; false after the
- * last. */
+/* Returns the producer with pending values at `index`, counted from 0 by first log offset; false
+ * after the last. */
 /* `values` counts those not erased by a tombstone; it can be 0 while the transaction is open. */
 bool ol_pending_producer_at(const ol_pending *pending, size_t index, ol_pending_producer *producer);
 
-/* The values that a COMMIT of `producer_id` would install now, in log order, without those a
- * tombstone erased.  *cursor starts at 0; false after the last.  A change of the pending values
- * ends the walk; the table may change, and then decides about the values still to come.  *row
- * borrows. */
+/* Returns, in log order, the values that a COMMIT of `producer_id` would install now, without those
+ * that a tombstone erased.  *cursor starts at 0; false after the last.  A change of the pending
+ * values ends the walk.  The table may change; its new contents then decide about the remaining
+ * values.  *row borrows. */
 bool ol_pending_next_value(const ol_pending *pending, int64_t producer_id, size_t *cursor,
                            ol_table_row *row);
 
-/* The pending values of one group, of all producers, newest first, in time proportional to their
- * number.  *cursor starts at 0. */
+/* Returns the pending values of one group, of all producers, newest first, in time proportional to
+ * their number.  *cursor starts at 0. */
 bool ol_pending_next_of_group(const ol_pending *pending, ol_slice group, uint64_t group_hash,
                               uint64_t *cursor, ol_table_row *row);
 
-/* Whether any producer has a live pending value for this position: such a partition is "unstable"
- * (docs/format/coordinator.md §5.3).  A pending value lives until its transaction ends, a tombstone
- * erases it, or its producer replaces it; a newer plain value does not end it. */
+/* Returns whether any producer has a live pending value for this position: such a partition is
+ * "unstable" (docs/format/coordinator.md §5.3).  A pending value lives until its transaction ends,
+ * a tombstone erases it, or its producer replaces it; a newer plain value does not end it. */
 bool ol_pending_has(const ol_pending *pending, const ol_pair_name *name, int32_t partition);
-/* The values of one group for which ol_pending_has is true, of all producers, newest first.
- * *cursor starts at 0; false after the last.  Changes and costs as ol_pending_next_of_group. */
+/* Returns the values of one group for which ol_pending_has is true, of all producers, newest first.
+ * *cursor starts at 0; false after the last.  Cost and effect of changes are those of
+ * ol_pending_next_of_group. */
 bool ol_pending_next_unstable(const ol_pending *pending, ol_slice group, uint64_t group_hash,
                               uint64_t *cursor, ol_table_row *row);
-/* Whether any producer has a live pending value for any position of this group. */
+/* Returns whether any producer has a live pending value for any position of this group. */
 bool ol_pending_has_group(const ol_pending *pending, ol_slice group, uint64_t group_hash);
 
-/* Every live value, by producer and then in log order: the values that the digest counts, even if
- * the position has a newer plain value.  Zero-initialise the cursor.  A change of the pending
- * values does not end the walk, but values may then be missed or returned twice.  *row borrows. */
+/* Returns every live value, by producer and then in log order: the values that the digest counts,
+ * even if the position has a newer plain value.  Zero-initialise the cursor.  A change of the
+ * pending values does not end the walk, but values may then be missed or returned twice.  *row
+ * borrows. */
 typedef struct ol_pending_cursor {
     uint32_t producer;
     uint32_t entry;
@@ -78,18 +79,18 @@ typedef struct ol_pending_cursor {
 bool ol_pending_next(const ol_pending *pending, ol_pending_cursor *cursor, int64_t *producer_id,
                      ol_table_row *row);
 
-/* The live value of one producer for a position, in time proportional to the number of transactions
- * that have one for it.  Fills *value (which borrows). */
+/* Finds the live value of one producer for a position, in time proportional to the number of
+ * transactions that have one for it.  Fills *value (which borrows). */
 bool ol_pending_get(const ol_pending *pending, int64_t producer_id, const ol_pair_name *name,
                     int32_t partition, ol_position_value *value);
 
-/* Digest over live pending values, keyed by producer (docs/digest.md). */
+/* Returns the digest of the live pending values, keyed by producer (docs/digest.md). */
 ol_hash128 ol_pending_digest(const ol_pending *pending, bool physical);
 
 uint64_t ol_pending_memory_usage(const ol_pending *pending);
 
-/* Everything kept of one value, for saving and restoring; also of one that its producer replaced
- * and that holds no reservation any more. */
+/* Everything that is kept of one value, for saving and restoring.  Values that their producer
+ * replaced are included, although they no longer hold a reservation. */
 typedef struct ol_pending_entry {
     int64_t producer_id;
     ol_reservation reservation;
@@ -100,8 +101,8 @@ typedef struct ol_pending_entry {
     bool replaced;
 } ol_pending_entry;
 
-/* Producers by first log offset, each one's entries in log order.  A zeroed cursor begins; false
- * after the last. */
+/* Returns all entries: producers by first log offset, and the entries of each in log order.
+ * Zero-initialise the cursor; false after the last. */
 bool ol_pending_next_entry(const ol_pending *pending, ol_pending_cursor *cursor,
                            ol_pending_entry *entry);
 

@@ -1,9 +1,9 @@
 /* state/prefetch_window: positions decoded and not yet applied, so that cache misses overlap.
  *
- * Plain positions, nearly all of every log, are gathered as runs of rows of one (group, topic) and
- * applied together in log order: while one run is put, the slot, pair, chunk and cell of later ones
- * are fetched.  The caller applies every other record itself, after applying the window.  So log
- * order is kept, and no pair is freed while a hint names it.
+ * Plain positions, which are nearly all records of every log, are gathered as runs of rows of one
+ * (group, topic) and applied together in log order.  While one run is put, the slot, pair, chunk
+ * and cell of later ones are prefetched.  The caller applies every other record itself, after
+ * applying the window.  So log order is kept, and no pair is freed while a hint names it.
  *
  * Ownership: rows borrow from the bytes of their records until they are applied or taken back.
  * Locks: none, one thread.
@@ -44,14 +44,14 @@ static inline uint32_t ol_prefetch_window_room(const ol_prefetch_window *window)
 }
 
 /* Takes a record whose value is a position.  Returns false, with nothing changed, for every other
- * one: tombstones, other kinds, and undecodable records.  There must be room. */
+ * one: tombstones, other kinds, and undecodable records.  The window must not be full. */
 bool ol_prefetch_window_add(ol_prefetch_window *window, const ol_record *record);
 
 /* Drops the rows added since the mark. */
 void ol_prefetch_window_take_back(ol_prefetch_window *window, ol_prefetch_mark mark);
 
-/* Applies all rows and empties the window.  After OL_NO_MEMORY or OL_LIMIT some were not applied,
- * and the state no longer matches the log. */
+/* Applies all rows and empties the window.  After OL_NO_MEMORY or OL_LIMIT some rows were not
+ * applied, and the state no longer matches the log. */
 int ol_prefetch_window_apply(ol_prefetch_window *window, ol_error *error) OL_NODISCARD;
 
 #endif

@@ -149,7 +149,7 @@ static int put_rows(ol_state *earlier, const ol_table_row *of, const ol_position
     return ol_table_put_run(earlier->table, 0, &name, rows, count, error);
 }
 
-/* Positions of one pair follow each other in the walk, and are put together. */
+/* Positions of one pair are adjacent in the walk, so they are put together. */
 static int put_positions(ol_state *earlier, const ol_state *later, ol_error *error) {
     ol_position_row rows[JOIN_ROWS];
     size_t count = 0;

@@ -231,8 +231,8 @@ int ol_state_apply_share(ol_state *state, const ol_batch *batch, const ol_state_
     ol_records records;
     int status = ol_records_open(&records, batch, decompressor, error);
     if (status != OL_OK) return status;
-    /* Half a batch is never applied: its structure is walked once before its first record
-     * counts. */
+    /* Half a batch is never applied, so the structure is checked before the first record is
+     * applied. */
     status = ol_records_check(&records, error);
     if (status != OL_OK) {
         ol_records_close(&records);

@@ -65,12 +65,12 @@ int ol_change_decode(const ol_state *state, const ol_batch *batch, const ol_reco
                      const ol_change *previous, ol_change *change, ol_error *error) OL_NODISCARD;
 
 /* Applies one change.  With a reservation it cannot fail; without one it may return OL_NO_MEMORY
- * with nothing changed.  A value of a transactional batch becomes pending (ol_pending_reserve
- * makes its room when a reservation is given); a tombstone takes effect at once, also in a
+ * with nothing changed.  A value of a transactional batch becomes pending (with a reservation,
+ * ol_pending_reserve must have been called); a tombstone takes effect at once, also in a
  * transaction. */
 int ol_state_apply(ol_state *state, const ol_change *change, ol_error *error) OL_NODISCARD;
 
-/* As ol_state_apply, for a run of plain positions of one pair, in their order: values outside
+/* Like ol_state_apply, for a run of plain positions of one pair, in their order: values outside
  * transactions, with `value_version` as the highest version among them.  `hint` is the pair's
  * number if known, or 0.  Cannot fail if ol_table_run_settled said so; otherwise, after
  * OL_NO_MEMORY or OL_LIMIT, the rows before the failed one are applied. */
@@ -93,7 +93,7 @@ int ol_state_apply_batch(ol_state *state, const ol_batch *batch,
                          const ol_decompressor *decompressor, const ol_refusal *refused,
                          ol_error *error) OL_NODISCARD;
 
-/* As ol_state_apply_batch, but only for the records of a shard below a log offset; ends of
+/* Like ol_state_apply_batch, but only for the records of a shard below a log offset; ends of
  * transactions count for every shard.  Only shard 0 reports keys that cannot be decoded. */
 typedef struct ol_state_share {
     ol_key_shard shard;
@@ -109,7 +109,8 @@ static inline bool ol_state_is_no_damage(int status) {
     return status == OL_NO_MEMORY || status == OL_IO;
 }
 
-/* Bytes as allocated, in constant time but for the producers that are open. */
+/* Returns the allocated bytes, in time that depends only on the number of producers with open
+ * transactions. */
 uint64_t ol_state_memory_usage(const ol_state *state);
 
 /* The three sums of the digest: positions, group records, pending values (docs/digest.md). */

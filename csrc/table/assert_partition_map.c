@@ -1,7 +1,7 @@
 /* table/assert_partition_map.c: every invariant of arrays and trees of chunks. */
 #include "table/chunk_array_impl.h"
 
-/* The numbers that an array may hold: from `low` to before `high`. */
+/* The numbers that an array may hold: [low, high). */
 typedef struct number_range {
     uint32_t low;
     uint32_t high;

@@ -13,9 +13,9 @@ static ol_cell_extras_entry *entry_at(const ol_cell_extras *cell_extras, uint32_
     return (ol_cell_extras_entry *)cell_extras->entries.base + number;
 }
 
-/* Mixed twice: the keys of neighbouring partitions differ in a few low bits.  After one
- * multiplication by an unlucky seed most of them would share the high bit that splits a piece of
- * the hash index. */
+/* Mixes a key twice, because the keys of neighbouring partitions differ in a few low bits.  After a
+ * single multiplication by an unlucky seed, most of them would share the high bit that splits a
+ * piece of the hash index. */
 static uint64_t hash_key(const ol_cell_extras *cell_extras, uint64_t key) {
     return ol_hash64_mix(ol_hash64_mix(key, cell_extras->seed), cell_extras->seed);
 }
@@ -147,7 +147,8 @@ void ol_cell_extras_verify(const ol_cell_extras *cell_extras) {
 
 /* ----------------------------------------------------------------------------------- validation */
 
-/* The list of free entries names each of them once; otherwise a walk of it would not end. */
+/* Returns whether the list of free entries names each of them once; otherwise a walk of the list
+ * might not end. */
 static bool is_free_list_sound(const ol_cell_extras *cell_extras, uint64_t free_count) {
     size_t count = cell_extras->entries.used / sizeof(ol_cell_extras_entry);
     uint64_t listed = 0;

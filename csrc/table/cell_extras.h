@@ -1,8 +1,8 @@
 /* table/cell_extras: the rare parts of a position.
  *
- * They are an expire timestamp, a topic id other than the pair's, and reservations.  There is one
- * entry per (pair, partition) with a field for each part.  An entry exists while at least one part
- * is set.
+ * The rare parts are an expire timestamp, a topic id other than the pair's, and reservations.
+ * There is one entry per (pair, partition) with a field for each part.  An entry exists while at
+ * least one part is set.
  *
  * Ownership: entries belong to the struct; a topic id is a reference in the table's string pool.
  * Locks: none; the table's owner serialises.  Calls that fail change nothing.
@@ -39,9 +39,9 @@ static inline uint64_t ol_cell_extras_key(uint32_t pair, int32_t partition) {
 void ol_cell_extras_init(ol_cell_extras *cell_extras, uint64_t seed);
 void ol_cell_extras_free_all(ol_cell_extras *cell_extras);
 
-/* NULL when there is none.  The pointer is valid until the next ol_cell_extras_make. */
+/* Returns the entry, valid until the next ol_cell_extras_make; NULL when there is none. */
 ol_cell_extras_entry *ol_cell_extras_find(const ol_cell_extras *cell_extras, uint64_t key);
-/* Brings the line of the hash index in which an entry is, or will be, into the cache; a hint. */
+/* Prefetches the line of the hash index in which an entry is, or will be. */
 void ol_cell_extras_prefetch(const ol_cell_extras *cell_extras, uint64_t key);
 /* Finds the entry or makes an empty one.  OL_NO_MEMORY or OL_LIMIT. */
 int ol_cell_extras_make(ol_cell_extras *cell_extras, uint64_t key, ol_cell_extras_entry **entry,

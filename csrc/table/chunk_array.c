@@ -1,11 +1,11 @@
-/* table/chunk_array.c: arrays of chunks, dense or sorted, and the memory they lie in. */
+/* table/chunk_array.c: arrays of chunks, dense or sorted, and their memory. */
 #include "table/chunk_array_impl.h"
 
 #include <string.h>
 
 /* ----------------------------------------------------------------------------- memory of arrays */
 
-/* The smallest size class of at least `units`. */
+/* Returns the smallest size class of at least `units`. */
 unsigned ol_partition_map_class(uint64_t units, uint64_t *class_units) {
     OL_ASSERT(units > OL_RUN_LENGTH_MAX);
     unsigned shift = 61 - (unsigned)__builtin_clzll(units);
@@ -81,7 +81,7 @@ void ol_chunk_array_free(ol_partition_map *partition_map, uint32_t name) {
 
 /* ----------------------------------------------------------------------------- chunks of a leaf */
 
-/* Index of the first chunk of a sparse leaf whose number is at or above `number`. */
+/* Returns the index of the first chunk of a sparse leaf with a number at or above `number`. */
 static uint32_t lower_bound(const ol_chunk_array *leaf, uint32_t number) {
     const uint32_t *numbers = ol_partition_map_numbers(leaf);
     uint32_t at = 0;
@@ -115,7 +115,7 @@ bool ol_chunk_array_has_room_for(const ol_chunk_array *leaf, ol_chunk_span all) 
 
 static uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-/* The place of a new chunk. */
+/* Returns the place of a new chunk. */
 static uint32_t open_sparse(ol_partition_map *partition_map, ol_chunk_array *leaf,
                             uint32_t number) {
     uint32_t at = lower_bound(leaf, number);
@@ -128,7 +128,8 @@ static uint32_t open_sparse(ol_partition_map *partition_map, ol_chunk_array *lea
 static uint32_t open_dense(ol_partition_map *partition_map, ol_chunk_array *leaf, uint32_t number) {
     if (leaf->count == 0) leaf->base = number;
     if (number < leaf->base) {
-        /* Half of the places that stay free go before the chunk, for others that descend. */
+        /* Half of the places that stay free are left before the chunk, for chunks with descending
+         * numbers. */
         uint32_t shift = leaf->base - number;
         shift += min(leaf->capacity - leaf->count - shift, number) / 2;
         move_chunks(partition_map, leaf, 0, shift);
@@ -188,7 +189,7 @@ ol_chunk_span ol_chunk_array_span(const ol_chunk_array *leaf) {
 
 ol_chunk_form ol_chunk_span_form(ol_chunk_span span) {
     uint64_t places = (uint64_t)span.last - span.first + 1;
-    /* Two units in favour of the dense form, because it is the faster one. */
+    /* The dense form may take two units more, because it is faster. */
     return ol_partition_map_units(span.living, OL_CHUNKS_SPARSE) + 2 <
                    ol_partition_map_units(places, OL_CHUNKS_DENSE)
                ? OL_CHUNKS_SPARSE

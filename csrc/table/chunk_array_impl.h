@@ -1,7 +1,7 @@
-/* table/chunk_array_impl: one array of chunks, and the memory that arrays lie in.
+/* table/chunk_array_impl: one array of chunks, and the memory of arrays.
  *
- * Shared by chunk_tree.c, which joins arrays to trees, partition_map.c and their checks.  The
- * rules of table/partition_map.h apply.  A name says where an array lies; a pointer to one is
+ * Shared by chunk_tree.c, which joins arrays to trees, partition_map.c and their checks.  The rules
+ * of table/partition_map.h apply.  The name of an array says where it is; a pointer to an array is
  * valid until the next allocation.
  */
 #ifndef OL_TABLE_CHUNK_ARRAY_IMPL_H
@@ -18,7 +18,7 @@ static inline ol_chunk_array *ol_chunk_array_named(const ol_partition_map *parti
     return ol_partition_map_array(partition_map, &root);
 }
 
-/* An empty array of at least this capacity.  OL_NO_MEMORY or OL_LIMIT. */
+/* Allocates an empty array of at least this capacity.  OL_NO_MEMORY or OL_LIMIT. */
 int ol_chunk_array_allocate(ol_partition_map *partition_map, uint64_t capacity, ol_chunk_form form,
                             uint32_t *name, ol_error *error) OL_NODISCARD;
 void ol_chunk_array_free(ol_partition_map *partition_map, uint32_t name);
@@ -41,20 +41,21 @@ static inline ol_chunk_span ol_chunk_span_join(ol_chunk_span a, ol_chunk_span b)
                            a.last > b.last ? a.last : b.last};
 }
 
-/* Looks through the empty places at the front of a dense leaf. */
+/* Returns the span of a leaf; in a dense leaf, skips the empty places at the front. */
 ol_chunk_span ol_chunk_array_span(const ol_chunk_array *leaf);
 
-/* Whether a leaf has room for one more chunk, or for its own and others that make up a span. */
+/* Return whether a leaf has space for one more chunk, or for its own and others that together make
+ * up a span. */
 bool ol_chunk_array_has_room(const ol_chunk_array *leaf, uint32_t number);
 bool ol_chunk_array_has_room_for(const ol_chunk_array *leaf, ol_chunk_span all);
 
-/* Puts a chunk into a leaf with room for it, or takes one out.  A dense leaf loses the empty places
- * at its end. */
+/* Put a chunk into a leaf that has space for it, or take one out.  A dense leaf then loses the
+ * empty places at its end. */
 void ol_chunk_array_put(ol_partition_map *partition_map, ol_chunk_array *leaf, uint32_t number,
                         ol_chunk chunk);
 void ol_chunk_array_take(ol_partition_map *partition_map, ol_chunk_array *leaf, uint32_t number);
 
-/* The form that takes less memory, and whether one leaf of that form can hold all. */
+/* Return the form that takes less memory, and whether one leaf of that form can hold all. */
 ol_chunk_form ol_chunk_span_form(ol_chunk_span span);
 bool ol_chunk_span_fits(ol_chunk_span span);
 
@@ -63,7 +64,7 @@ bool ol_chunk_span_fits(ol_chunk_span span);
 int ol_chunk_array_allocate_leaf(ol_partition_map *partition_map, ol_chunk_span span,
                                  uint32_t *name, ol_error *error) OL_NODISCARD;
 
-/* Copies the chunks at the places `from` to before `to`; the target has room and only smaller
+/* Copies the chunks at the places [from, to); the target has space for them and holds only smaller
  * numbers. */
 void ol_chunk_array_copy(ol_partition_map *partition_map, ol_chunk_array *target,
                          const ol_chunk_array *source, uint32_t from, uint32_t to);

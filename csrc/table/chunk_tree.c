@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* Neighbours that hold no more than this together become one.  It is less than a leaf or a branch
- * holds, so that a few calls on both sides of it do not join and divide in turn. */
+/* Neighbours that together hold no more than this are joined.  The limit is less than a leaf or a
+ * branch can hold, so that a few calls around it do not join and divide in turn. */
 enum {
     JOIN_CHUNKS_MAX = OL_CHUNKS_SPARSE_MAX * 3 / 4,
     JOIN_CHILDREN_MAX = OL_CHUNKS_BRANCH_MAX * 3 / 4,
@@ -20,7 +20,7 @@ static bool is_branch(const ol_partition_map *partition_map, uint32_t name) {
     return named(partition_map, name)->form == OL_CHUNKS_BRANCH;
 }
 
-/* The place of the child that a number belongs to. */
+/* Returns the place of the child that a number belongs to. */
 static uint32_t child_of(const ol_chunk_array *branch, uint32_t number) {
     const uint32_t *numbers = ol_partition_map_numbers(branch);
     uint32_t at = 0;
@@ -57,7 +57,7 @@ uint32_t ol_partition_map_first_leaf(const ol_partition_map *partition_map, cons
 
 uint32_t ol_partition_map_next_leaf(const ol_partition_map *partition_map, const ol_chunk *root,
                                     uint32_t number) {
-    uint32_t after = 0;         /* the child after the lowest branch passed that has more */
+    uint32_t after = 0;         /* the next child in the lowest branch on the path that has one */
     const ol_chunk_array *array = named(partition_map, root->run);
     while (array->form == OL_CHUNKS_BRANCH) {
         uint32_t at = child_of(array, number);
@@ -67,7 +67,7 @@ uint32_t ol_partition_map_next_leaf(const ol_partition_map *partition_map, const
     return after == 0 ? 0 : leftmost_leaf(partition_map, after);
 }
 
-/* Where the name of a leaf stands: in a branch, or, with branch 0, in the root itself. */
+/* Where the name of a leaf is stored: in a branch, or, if branch is 0, in the root itself. */
 typedef struct leaf_slot {
     uint32_t branch;
     uint32_t at;
@@ -113,8 +113,8 @@ static int rebuild_leaf(ol_partition_map *partition_map, ol_chunk *root, leaf_sl
 
 /* ----------------------------------------------------------------------------- room in branches */
 
-/* Copies children to the end of a branch with room for them.  `number` is where the first of them
- * begins. */
+/* Copies children to the end of a branch that has space for them.  `number` is where the first of
+ * them begins. */
 static void copy_children(ol_partition_map *partition_map, ol_chunk_array *target,
                           const ol_chunk_array *source, uint32_t from, uint32_t number) {
     uint32_t length = source->count - from;
@@ -168,7 +168,7 @@ static void remove_child(ol_partition_map *partition_map, ol_chunk_array *branch
     partition_map->moved += length;
 }
 
-/* Divides a full child, itself a branch, of a branch with room for one more. */
+/* Divides a full child, itself a branch, of a branch that has space for one more. */
 static int divide_branch(ol_partition_map *partition_map, uint32_t parent, uint32_t at,
                          ol_error *error) {
     enum { LEFT = OL_CHUNKS_BRANCH_MAX / 2 };
@@ -209,7 +209,7 @@ static void drop_levels(ol_partition_map *partition_map, ol_chunk *root) {
     }
 }
 
-/* As make_room, below a branch that has not the most children itself. */
+/* Like make_room, below a branch that is not full itself. */
 static int make_room_below(ol_partition_map *partition_map, ol_chunk *root, uint32_t number,
                            ol_error *error) {
     uint32_t at = child_of(named(partition_map, root->run), number);
@@ -227,8 +227,8 @@ static int make_room_below(ol_partition_map *partition_map, ol_chunk *root, uint
     return status;
 }
 
-/* Makes room for one more child in the branch above the leaf of a number, which may be a new one.
- * On failure the chunks are unchanged, if not the arrays; the caller drops the levels. */
+/* Makes space for one more child in the branch above the leaf of a number; this branch may be a new
+ * one.  A failure may change the arrays, but not the chunks; the caller then drops the levels. */
 static int make_room(ol_partition_map *partition_map, ol_chunk *root, uint32_t number,
                      ol_error *error) {
     const ol_chunk_array *array = named(partition_map, root->run);
@@ -241,14 +241,14 @@ static int make_room(ol_partition_map *partition_map, ol_chunk *root, uint32_t n
 
 /* ------------------------------------------------------------------------------ leaves, divided */
 
-/* The place of a leaf after the first half of its chunks. */
+/* Returns the place of a leaf after the first half of its chunks. */
 static uint32_t middle_of(const ol_chunk_array *leaf) {
     uint32_t half = leaf->living / 2, place = 0;
     for (uint32_t seen = 0; seen < half; place++) seen += leaf->chunk[place].bitmap != 0;
     return place;
 }
 
-/* Divides a leaf of a branch with room for one more. */
+/* Divides a leaf of a branch that has space for one more. */
 static int divide_leaf(ol_partition_map *partition_map, leaf_slot slot, ol_error *error) {
     const ol_chunk_array *leaf = named(partition_map, *name_in(partition_map, NULL, slot));
     uint32_t end = middle_of(leaf), begin = end, left_name, right_name;
@@ -298,7 +298,7 @@ static int add_leaf(ol_partition_map *partition_map, leaf_slot slot, uint32_t nu
 
 /* ----------------------------------------------------------------------------- joining, pruning */
 
-/* Whether two neighbouring leaves become one. */
+/* Returns whether two neighbouring leaves should be joined. */
 static bool should_join(const ol_chunk_array *left, const ol_chunk_array *right) {
     ol_chunk_span span = {(uint64_t)left->living + right->living, ol_chunk_array_number(left, 0),
                           ol_chunk_array_number(right, right->count - 1)};
@@ -329,7 +329,7 @@ static bool join_leaves(ol_partition_map *partition_map, uint32_t left_name, uin
     return true;
 }
 
-/* The same for branches.  `number` is where the right one begins. */
+/* Does the same for branches.  `number` is where the right one begins. */
 static bool join_branches(ol_partition_map *partition_map, uint32_t left_name, uint32_t right_name,
                           uint32_t number, uint32_t *name) {
     ol_error ignored;
@@ -347,8 +347,8 @@ static bool join_branches(ol_partition_map *partition_map, uint32_t left_name, u
     return true;
 }
 
-/* Joins the children at a place of a branch and at the next, if they are small.  A failed
- * allocation leaves them apart; that costs memory and nothing else. */
+/* Joins the child at a place of a branch with the next one, if they are small.  A failed allocation
+ * leaves them apart; that costs memory and nothing else. */
 static void join_at(ol_partition_map *partition_map, uint32_t branch_name, uint32_t at) {
     const ol_chunk_array *branch = named(partition_map, branch_name);
     if (at + 1 >= branch->count) return;
@@ -362,7 +362,7 @@ static void join_at(ol_partition_map *partition_map, uint32_t branch_name, uint3
     remove_child(partition_map, named(partition_map, branch_name), at + 1);
 }
 
-/* Joins what has become small on the way to a number, from the leaf up. */
+/* Joins arrays that have become small on the path to a number, from the leaf up. */
 static void join_below(ol_partition_map *partition_map, ol_chunk *root, uint32_t number) {
     if (!is_branch(partition_map, root->run)) return;
     uint32_t at = child_of(named(partition_map, root->run), number);
@@ -423,8 +423,9 @@ static void shrink(ol_partition_map *partition_map, ol_chunk *root, uint32_t num
 
 /* ----------------------------------------------------------------------------- adding, removing */
 
-/* Puts a chunk into a leaf with room for it.  Once a dense leaf has no empty place, it joins such
- * neighbours: a range that was filled in any order ends as few large leaves. */
+/* Puts a chunk into a leaf that has space for it.  Once a dense leaf has no empty place, it is
+ * joined with neighbours of the same kind, so a range that was filled in any order ends as a few
+ * large leaves. */
 static void put(ol_partition_map *partition_map, ol_chunk *root, leaf_slot slot, uint32_t number,
                 ol_chunk chunk) {
     ol_chunk_array *leaf = named(partition_map, *name_in(partition_map, root, slot));
@@ -434,8 +435,8 @@ static void put(ol_partition_map *partition_map, ol_chunk *root, leaf_slot slot,
     }
 }
 
-/* Adds a chunk to an array or a tree.  A leaf with too many chunks is divided, and the halves have
- * room. */
+/* Adds a chunk to an array or a tree.  A leaf with too many chunks is divided; the halves then have
+ * space. */
 static int add(ol_partition_map *partition_map, ol_chunk *root, uint32_t number, ol_chunk chunk,
                ol_error *error) {
     for (;;) {

@@ -1,4 +1,4 @@
-/* table/chunk_tree_impl: the arrays of one root, a single one or a tree of them.
+/* table/chunk_tree_impl: the arrays of one root: a single one, or a tree of them.
  *
  * A leaf that gets too many chunks is divided, and neighbours that have few are joined, so that
  * each holds about as many as it can.  Each level above is kept in the same way.  The rules of
@@ -13,7 +13,8 @@
 int ol_chunk_tree_add(ol_partition_map *partition_map, ol_chunk *root, uint32_t number,
                       ol_chunk chunk, ol_error *error) OL_NODISCARD;
 
-/* Gives the root's only array room for more chunks; nothing if they do not fit one array. */
+/* Makes space for more chunks in the root's only array; does nothing if they do not fit one
+ * array. */
 int ol_chunk_tree_reserve(ol_partition_map *partition_map, ol_chunk *root, ol_chunk_span more,
                           ol_error *error) OL_NODISCARD;
 

@@ -31,7 +31,8 @@ size_t ol_table_copy_measure(ol_table *source, ol_table *target, ol_table_copy *
     return at_once;
 }
 
-/* Pages of memory that are touched for the first time under the lock would be cleared under it. */
+/* Touches pages in advance, because pages touched for the first time under the lock would be
+ * cleared under it. */
 static void touch(ol_arena *arena) {
     for (size_t at = 0; at < arena->used; at += MEMORY_PAGE_SIZE) {
         *(volatile uint8_t *)(arena->base + at) = 0;

@@ -1,19 +1,19 @@
 /* table/copy: a copy of a table that its owner keeps changing.
  *
  * Cells are nine tenths of a table.  They are copied in steps of some tens of microseconds, between
- * which the table changes; the table marks the pages of cells that change after their step
+ * which the table changes.  The table marks the pages of cells that change after their step
  * (ol_table_mark), and these are copied once more.  The last step copies the marked pages and
  * everything but the cells at once, so the copy is the table of that moment, byte for byte.
  *
  *     ol_table_copy_measure      under the lock that keeps the table from changing
  *     ol_table_copy_prepare      without it: the memory of the copy, which it also touches
  *     ol_table_copy_begin        under it
- *     ol_table_copy_step         under it, again and again, released in between; true: go on
+ *     ol_table_copy_step         under it, repeatedly, released in between; true: continue
  *     ol_table_copy_finish       under it; or ol_table_copy_cancel, also after a failure
  *
- * Ownership: the target is an empty table of the caller, and the copy when finish succeeds; else it
- * can only be destroyed.  The struct owns the marks.  The table must not be destroyed between begin
- * and the end.  One copy of a table at a time: begin refuses another.
+ * Ownership: the target is an empty table of the caller.  It is the copy when finish succeeds;
+ * otherwise it can only be destroyed.  The struct owns the marks.  The table must not be destroyed
+ * between begin and the end.  Only one copy of a table is made at a time: begin refuses another.
  */
 #ifndef OL_TABLE_COPY_H
 #define OL_TABLE_COPY_H
@@ -30,22 +30,22 @@ typedef struct ol_table_copy {
     bool begun;
 } ol_table_copy;
 
-/* Returns how many bytes the last step will copy at least, under the lock. */
+/* Returns how many bytes, at least, the last step will copy under the lock. */
 size_t ol_table_copy_measure(ol_table *source, ol_table *target, ol_table_copy *copy);
 
-/* Returns how many bytes the last step would copy now, under the lock. */
+/* Returns how many bytes the last step would copy under the lock now. */
 size_t ol_table_copy_left(const ol_table_copy *copy);
 
-/* OL_NO_MEMORY: there is nothing to cancel. */
+/* Allocates the copy's memory.  OL_NO_MEMORY: there is nothing to cancel. */
 int ol_table_copy_prepare(ol_table_copy *copy, ol_error *error) OL_NODISCARD;
 
-/* OL_WOULD_BLOCK: another copy of the table is under way. */
+/* Begins the copy.  OL_WOULD_BLOCK: another copy of the table is under way. */
 int ol_table_copy_begin(ol_table_copy *copy, ol_error *error) OL_NODISCARD;
 
 /* Copies at most 256 KiB; false: nothing is left that is worth another step. */
 bool ol_table_copy_step(ol_table_copy *copy);
 
-/* OL_NO_MEMORY: the table has grown, and the copy cannot grow with it. */
+/* Completes the copy.  OL_NO_MEMORY: the table has grown, and the copy cannot grow with it. */
 int ol_table_copy_finish(ol_table_copy *copy, ol_error *error) OL_NODISCARD;
 
 /* Ends a copy, whether it was finished or not; a second call does nothing. */

@@ -20,7 +20,7 @@ enum {
 };
 
 /* Writes the bytes that begin every record of one pair, once for all its partitions; returns their
- * size.  `producer_id` is used only for OL_DIGEST_PENDING.  `bytes` has room for
+ * size.  `producer_id` is used only for OL_DIGEST_PENDING.  `bytes` has space for
  * OL_DIGEST_BYTES_MAX. */
 size_t ol_digest_begin(uint8_t *bytes, unsigned kind, int64_t producer_id, ol_slice group,
                        ol_slice topic, bool physical);

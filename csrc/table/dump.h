@@ -17,7 +17,7 @@
  * itself. */
 enum { OL_TABLE_LAYOUT_VERSION = 2 };
 
-/* A number that differs between any two layouts. */
+/* Returns a number that differs between any two layouts. */
 uint64_t ol_table_layout(void);
 
 typedef struct ol_table_section {
@@ -27,17 +27,17 @@ typedef struct ol_table_section {
 
 enum { OL_TABLE_SECTIONS = 21, OL_TABLE_NUMBERS_SIZE = 228 * 8 };
 
-/* The name of each section, by index. */
+/* Returns the name of a section, by index. */
 const char *ol_table_section_name(int index);
 
-/* The arenas, always in the same order.  In a table just created they are empty: the caller fills
- * them, or lets them adopt a mapping. */
+/* Returns the arenas, always in the same order.  In a table just created they are empty: the caller
+ * fills them, or lets them adopt a mapping. */
 void ol_table_sections(ol_table *table, ol_table_section sections[OL_TABLE_SECTIONS]);
 
 void ol_table_put_numbers(const ol_table *table, uint8_t numbers[OL_TABLE_NUMBERS_SIZE]);
 
-/* The other direction, for a table whose arenas are filled; nothing is validated.  False: a number
- * does not fit its field. */
+/* Sets the numbers of a table whose arenas are filled, without validating anything.  False: a
+ * number does not fit its field. */
 bool ol_table_take_numbers(ol_table *table, const uint8_t numbers[OL_TABLE_NUMBERS_SIZE]);
 
 /* Takes a table into use after its arenas were filled: sets the numbers and validates everything

@@ -62,8 +62,8 @@ static void free_unit(ol_hash_index *hash_index, uint32_t unit) {
     hash_index->free_unit_count++;
 }
 
-/* Frees enough units for a split, the largest growth there is, so that the steps after it cannot
- * fail. */
+/* Provides enough free units for a split, the largest possible growth, so that the steps after it
+ * cannot fail. */
 static int reserve_units(ol_hash_index *hash_index, uint32_t count, ol_error *error) {
     while (hash_index->free_unit_count < count) {
         int status = ol_arena_extend(&hash_index->units, UNIT_SIZE, error);
@@ -228,8 +228,8 @@ void ol_hash_index_insert(ol_hash_index *hash_index, uint64_t hash, uint32_t ite
     hash_index->count++;
 }
 
-/* The slot of an item; `count_down` also removes the item from the counts of the lines it had
- * passed. */
+/* Finds the slot of an item; `count_down` also removes the item from the counts of the lines that
+ * it had passed. */
 static uint32_t *find_slot(const ol_hash_index *hash_index, const ol_hash_index_piece *piece,
                            uint64_t hash, uint32_t item, bool count_down) {
     uint32_t line_count = piece->unit_count * OL_HASH_INDEX_UNIT_LINES;
@@ -253,8 +253,7 @@ void ol_hash_index_remove(ol_hash_index *hash_index, uint64_t hash, uint32_t ite
     *find_slot(hash_index, piece, hash, item, true) = 0;
     piece->used--;
     hash_index->count--;
-    /* A half-empty piece gives a unit back, at a size well below the one where it would need it
-     * again. */
+    /* A half-empty piece gives a unit back.  At that size it is far from needing the unit again. */
     if (piece->unit_count > 1 && piece->used < (piece->unit_count - 1u) * UNIT_ITEMS / 2) {
         resize(hash_index, piece, piece->unit_count - 1u);
     }

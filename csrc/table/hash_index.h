@@ -1,14 +1,14 @@
 /* table/hash_index: a hash of 32-bit item numbers.
  *
- * The owner keeps the items, their keys and their hashes.  A line is one cache line: 15 slots, and
- * a count of the items that found it full and went on to a later line.  A slot is an item number,
- * with as many bits of its hash above it as fit (5 for 27-bit numbers), so a wrong item is hardly
- * ever inspected.  A removal clears the item's slot and decrements the counts of the lines it had
- * passed: no item moves and no marker stays.
+ * The owner keeps the items, their keys and their hashes.  A line is one cache line of 15 slots,
+ * with a count of the items that found the line full and continued to a later one.  A slot holds an
+ * item number and, above it, as many bits of the item's hash as fit (5 for 27-bit numbers), so a
+ * wrong item is hardly ever inspected.  A removal clears the item's slot and decrements the counts
+ * of the lines it had passed: no item moves and no marker stays.
  *
  * Lines belong to pieces of 1 to 6 units of 1 KiB.  A full piece gets one more unit; a full piece
  * of six units is split in two of four along the next bit of the hash.  So slots cost 4.7 to 6.3
- * bytes an item at any size, and growth touches at most 1,300 items.
+ * bytes per item at any size, and growth touches at most 1,300 items.
  *
  * Ownership: the index owns its arenas.  Locks: none; calls that take a const index may run side by
  * side.  Calls that fail change nothing.
@@ -40,8 +40,8 @@ typedef struct ol_hash_index_piece {
     uint16_t zero;
 } ol_hash_index_piece;
 
-/* The owner's answers about its items.  `prefetch` may be NULL; it is called in three rounds before
- * `hash_of`. */
+/* The calls by which the index asks its owner about items.  `prefetch` may be NULL; it is called in
+ * three rounds before `hash_of`. */
 typedef struct ol_hash_index_items {
     uint64_t (*hash_of)(const void *owner, uint32_t item);
     void (*prefetch)(const void *owner, uint32_t item, int round);
@@ -64,8 +64,8 @@ void ol_hash_index_init(ol_hash_index *hash_index, unsigned item_bits,
                         const ol_hash_index_items *items, const void *owner);
 void ol_hash_index_free(ol_hash_index *hash_index);
 
-/* Makes room for one more item of this hash.  If ol_hash_index_insert is the next change, it cannot
- * fail.  OL_NO_MEMORY or OL_LIMIT. */
+/* Reserves a slot for one more item of this hash.  If ol_hash_index_insert is the next change, it
+ * cannot fail.  OL_NO_MEMORY or OL_LIMIT. */
 int ol_hash_index_reserve(ol_hash_index *hash_index, uint64_t hash, ol_error *error) OL_NODISCARD;
 void ol_hash_index_insert(ol_hash_index *hash_index, uint64_t hash, uint32_t item);
 void ol_hash_index_remove(ol_hash_index *hash_index, uint64_t hash, uint32_t item);
@@ -74,14 +74,14 @@ void ol_hash_index_replace(ol_hash_index *hash_index, uint64_t hash, uint32_t it
                            uint32_t replacement);
 
 uint64_t ol_hash_index_resident(const ol_hash_index *hash_index);
-/* Bytes of free slots and free units. */
+/* Returns the bytes of free slots and free units. */
 uint64_t ol_hash_index_unused(const ol_hash_index *hash_index);
 void ol_hash_index_verify(const ol_hash_index *hash_index);
 
 /* ----------------------------------------------------------------------------------- validation */
 
-/* Validation of an index that came from a file (table/validate/ownership.h).  A valid shape makes
- * every probe safe, whatever the slots hold; otherwise OL_CORRUPT. */
+/* Validates the shape of an index that came from a file (table/validate/ownership.h).  A valid
+ * shape makes every probe safe, whatever the slots hold; otherwise returns OL_CORRUPT. */
 int ol_hash_index_validate_shape(const ol_hash_index *hash_index, ol_error *error) OL_NODISCARD;
 
 /* The index is valid when the tally of all its lines equals the tally of all the owner's items. */
@@ -132,7 +132,8 @@ static inline uint32_t ol_hash_index_item(const ol_hash_index *hash_index, uint3
     return slot & (((uint32_t)1 << hash_index->item_bits) - 1);
 }
 
-/* Bit i: slot i holds an item with this tag, or tag 0 is wanted and the slot is free. */
+/* Returns a mask.  Bit i: slot i holds an item with this tag, or tag 0 is wanted and the slot is
+ * free. */
 uint32_t ol_hash_index_match_portable(const ol_hash_index *hash_index,
                                       const ol_hash_index_line *line, uint32_t tag);
 

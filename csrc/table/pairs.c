@@ -55,7 +55,7 @@ uint32_t ol_table_find_group(const ol_table *table, ol_slice group, uint64_t gro
 static int add_free_pair(ol_table *table, ol_error *error) {
     uint32_t limit = ol_table_pair_limit(table);
     if (limit >= 1u << OL_PAIR_BITS) {
-        return ol_fail(error, OL_LIMIT, "the table has no more room for pairs");
+        return ol_fail(error, OL_LIMIT, "the table cannot hold more pairs");
     }
     uint32_t number = limit == 0 ? 1 : limit;
     int status = ol_arena_extend(&table->pairs, sizeof(ol_pair) * (number + 1 - limit), error);

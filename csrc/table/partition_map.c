@@ -17,7 +17,8 @@ void ol_partition_map_free_all(ol_partition_map *partition_map) {
 
 /* ----------------------------------------------------------------------------- adding, removing */
 
-/* The root's first array, with room for these chunks and the one that the root holds inline. */
+/* Makes the root's first array, with space for these chunks and the one that the root holds
+ * inline. */
 static int make_array(ol_partition_map *partition_map, ol_chunk *root, ol_chunk_span span,
                       ol_error *error) {
     uint32_t name, number = OL_CHUNK_NUMBER_ZERO + root->number;

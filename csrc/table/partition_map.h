@@ -1,8 +1,8 @@
 /* table/partition_map: the chunks of 4 partition numbers of a pair, and the places of their cells.
  *
- * A pair whose only chunk is in the usual range holds it inline.  Other pairs have an array:
- * indexed by the chunk's number where the numbers are dense, sorted with the numbers beside it
- * where they are not (a log may name any number).  Chunks that do not fit one array lie in a tree:
+ * A pair whose only chunk is in the usual range holds it inline.  Other pairs have an array.  If
+ * the chunk numbers are dense, it is indexed by them; otherwise it is sorted, with the numbers
+ * beside the chunks (a log may name any number).  Chunks that do not fit one array are in a tree:
  * its leaves are such arrays, all at the same depth, and its branches are sorted arrays of arrays.
  * So adding or removing a chunk moves a bounded number of others at each level, whatever the
  * numbers are.  If they are dense in one range and sparse in another, each range costs as much as
@@ -82,13 +82,13 @@ typedef struct ol_partition_map {
 void ol_partition_map_init(ol_partition_map *partition_map);
 void ol_partition_map_free_all(ol_partition_map *partition_map);
 
-/* Adds a chunk that does not exist yet.  `root` is the pair's; it may not lie in memory of the map.
- * OL_NO_MEMORY, or OL_LIMIT: the memory of the map, or the depth of a tree that came from a
- * file. */
+/* Adds a chunk that does not exist yet.  `root` is the pair's; it may not be in memory of the map.
+ * Fails with OL_NO_MEMORY, or with OL_LIMIT if the map's memory, or the depth of a tree that came
+ * from a file, would exceed its limit. */
 int ol_partition_map_add(ol_partition_map *partition_map, ol_chunk *root, uint32_t number,
                          uint32_t run, uint16_t bitmap, ol_error *error) OL_NODISCARD;
-/* Makes room for `count` more chunks numbered `first` to `last`, so that adding them does not
- * rebuild the array, if all fit one array.  The root must have a chunk already. */
+/* Reserves space for `count` more chunks numbered `first` to `last`, if all fit one array, so that
+ * adding them does not rebuild the array.  The root must have a chunk already. */
 int ol_partition_map_reserve(ol_partition_map *partition_map, ol_chunk *root, uint32_t first,
                              uint32_t last, uint32_t count, ol_error *error) OL_NODISCARD;
 void ol_partition_map_remove(ol_partition_map *partition_map, ol_chunk *root, uint32_t number);
@@ -103,14 +103,14 @@ uint64_t ol_partition_map_verify_root(const ol_partition_map *partition_map, con
 void ol_partition_map_verify(const ol_partition_map *partition_map, const uint8_t *small_used,
                              uint64_t large_units);
 
-/* Validation of chunks that came from a file (table/validate/ownership.h), in three calls: the
- * parts that belong to no pair; each pair's root and the units it takes for itself; last, that
- * every unit was taken or is free. */
+/* Validation of chunks that came from a file (table/validate/ownership.h), in three calls.  The
+ * first checks the parts that belong to no pair, the second each pair's root and the units that it
+ * takes, and the last that every unit was taken or is free. */
 typedef struct ol_partition_map_bits {
     ol_ownership_bits small;
     ol_ownership_bits large;
 } ol_partition_map_bits;
-/* Bits that are zeros.  They are freed by ol_partition_map_bits_free after a failure, too. */
+/* Creates bits that are zeros. ol_partition_map_bits_free must free them, after a failure, too. */
 int ol_partition_map_bits_create(const ol_partition_map *partition_map, ol_partition_map_bits *bits,
                                  ol_error *error) OL_NODISCARD;
 void ol_partition_map_bits_free(ol_partition_map_bits *bits);
@@ -120,8 +120,8 @@ bool ol_partition_map_validate_root(const ol_partition_map *partition_map, const
 bool ol_partition_map_validate_taken(const ol_partition_map *partition_map,
                                      ol_partition_map_bits *bits);
 
-/* The units that an array of this capacity takes, and the size class of large ones: 4, 5, 6 or 7
- * times a power of two. */
+/* Return the units that an array of this capacity takes, and the size class of large ones: 4, 5, 6
+ * or 7 times a power of two. */
 enum { OL_PARTITION_MAP_HEADER_UNITS = 2 };
 static inline uint64_t ol_partition_map_units(uint64_t capacity, ol_chunk_form form) {
     return OL_PARTITION_MAP_HEADER_UNITS + capacity +
@@ -143,11 +143,12 @@ static inline uint32_t *ol_partition_map_numbers(const ol_chunk_array *array) {
     return (uint32_t *)(array->chunk + array->capacity);
 }
 
-/* The chunk of this number in an array that is not dense, and in the arrays below it, or NULL. */
+/* Finds the chunk of this number in an array that is not dense, or in the arrays below it; NULL:
+ * there is none. */
 ol_chunk *ol_partition_map_find_sorted(const ol_partition_map *partition_map,
                                        ol_chunk_array *array, uint32_t number);
 
-/* The chunk of this number, or NULL.  Its bitmap is not 0. */
+/* Finds the chunk of this number, or NULL.  Its bitmap is not 0. */
 static inline ol_chunk *ol_partition_map_find(const ol_partition_map *partition_map, ol_chunk *root,
                                               uint32_t number) {
     if (root->bitmap != 0) return number - OL_CHUNK_NUMBER_ZERO == root->number ? root : NULL;
@@ -161,8 +162,8 @@ static inline ol_chunk *ol_partition_map_find(const ol_partition_map *partition_
     return &array->chunk[at];
 }
 
-/* The first leaf of a root that holds no chunk inline, and the one after the leaf of a number, by
- * their names; 0: none. */
+/* Return the name of the first leaf of a root that holds no chunk inline, and that of the leaf
+ * after the one of a number; 0: none. */
 uint32_t ol_partition_map_first_leaf(const ol_partition_map *partition_map, const ol_chunk *root);
 uint32_t ol_partition_map_next_leaf(const ol_partition_map *partition_map, const ol_chunk *root,
                                     uint32_t number);
@@ -179,8 +180,8 @@ static inline uint32_t ol_chunk_array_number(const ol_chunk_array *leaf, uint32_
                                          : ol_partition_map_numbers(leaf)[place];
 }
 
-/* The chunk at the walk's place or the first one after it; NULL: there is none.  The caller goes on
- * by an increment of the place, or ends it at NULL. */
+/* Returns the chunk at the walk's place or the first one after it; NULL: the walk has ended.  To
+ * continue, the caller increments the place. */
 static inline const ol_chunk *ol_partition_map_at(const ol_partition_map *partition_map,
                                                   const ol_chunk *root, ol_chunk_walk *walk,
                                                   uint32_t *number) {

@@ -3,12 +3,12 @@
 
 enum { CELL_DISTANCE = 8 };     /* rows between the prefetch of a cell and its store */
 
-/* Whether a new cell can take the value without any string, extras entry or topic id. */
+/* Returns whether a new cell can take the value without any string, extras entry or topic id. */
 static inline bool is_bare(const ol_position_value *value) {
     return value->metadata.size == 0 && value->topic_id == NULL && value->expire_timestamp == -1;
 }
 
-/* The number of leading rows that lie in one chunk, ascend, and need nothing but a cell. */
+/* Returns the number of leading rows that are in one chunk, ascend, and need nothing but a cell. */
 static unsigned rows_of_chunk(const ol_position_row *rows, size_t count, uint32_t number,
                               uint16_t *bitmap) {
     unsigned length = 0;
@@ -23,8 +23,8 @@ static unsigned rows_of_chunk(const ol_position_row *rows, size_t count, uint32_
     return length;
 }
 
-/* Makes room in the pair's array for the chunks of the leading rows that ascend.  A failure is
- * ignored: each chunk then finds its own room. */
+/* Makes space in the pair's array for the chunks of the leading rows that ascend.  A failure is
+ * ignored: space is then made for each chunk by itself. */
 static void make_room(ol_table *table, uint32_t pair, const ol_position_row *rows, size_t count) {
     ol_chunk *root = &ol_table_pair(table, pair)->root;
     uint32_t first = ol_chunk_number(rows[0].partition), last = first, added = 1;

@@ -57,8 +57,8 @@ void ol_table_prefetch_slot(const ol_table *table, const ol_pair_name *name) {
         ol_hash_index_line_at(&table->pair_index, piece, ol_hash_index_home(piece, name->hash)));
 }
 
-/* The first candidate is the right pair except for a chance of 5 bits; a wrong one wastes the hint
- * and nothing more. */
+/* The first candidate is the right pair with a probability of 31/32; a wrong one only wastes the
+ * hint. */
 uint32_t ol_table_prefetch_pair(const ol_table *table, const ol_pair_name *name) {
     ol_hash_index_probe probe = ol_hash_index_probe_begin(&table->pair_index, name->hash);
     uint32_t pair = ol_hash_index_probe_next(&probe);
@@ -110,7 +110,8 @@ static void begin_walk(const ol_table *table, ol_table_cursor *cursor, uint32_t 
     OL_ASSERT(cursor->changes == table->changes);
 }
 
-/* The next position of the cursor's pair.  When there is none, the cursor leaves the pair. */
+/* Returns the next position of the cursor's pair.  When there is none, the cursor leaves the
+ * pair. */
 static bool next_of_pair(const ol_table *table, ol_table_cursor *cursor, ol_table_row *row) {
     const ol_pair *pair = ol_table_pair(table, cursor->pair);
     ol_chunk_walk walk = {cursor->leaf, cursor->place};

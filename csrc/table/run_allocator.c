@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* A page's bitmap as one number, so that runs cross the middle of a page like any other place. */
+/* A page's bitmap as one number, so that runs can cross the middle of a page. */
 typedef unsigned __int128 page_bits;
 
 static ol_run_allocator_page *page_at(const ol_run_allocator *run_allocator, uint32_t page) {
@@ -25,7 +25,7 @@ static page_bits bits_of(unsigned first, unsigned length) {
 
 /* ------------------------------------------------------------------------------------ free runs */
 
-/* Length of the longest run of ones, at most OL_RUN_LENGTH_MAX. */
+/* Returns the length of the longest run of ones, at most OL_RUN_LENGTH_MAX. */
 static unsigned longest_free(page_bits ones) {
     if (!ones) return 0;
     /* power[k] marks the places where 2^k ones begin. */
@@ -44,7 +44,7 @@ static unsigned longest_free(page_bits ones) {
     return length;
 }
 
-/* The places where runs of at least `length` ones begin. */
+/* Returns the places where runs of at least `length` ones begin. */
 static page_bits starts_of_free(page_bits ones, unsigned length) {
     page_bits power = ones, starts = ~(page_bits)0;
     unsigned done = 0;
@@ -64,7 +64,7 @@ static page_bits repeat(uint64_t pattern) {
     return (page_bits)pattern << 64 | pattern;
 }
 
-/* The places where aligned pairs and fours of ones begin. */
+/* Return the places where aligned pairs and fours of ones begin. */
 static page_bits pairs_of(page_bits ones) {
     return ones & ones >> 1 & repeat(0x5555555555555555u);
 }
@@ -79,7 +79,7 @@ static unsigned longest_aligned(page_bits ones) {
     return ones != 0;
 }
 
-/* The best places for a run of `length`: those in the smallest hole that fits it. */
+/* Returns the best places for a run of `length`: those in the smallest hole that fits it. */
 static page_bits starts_of_aligned(page_bits ones, unsigned length) {
     page_bits pairs = pairs_of(ones), fours = fours_of(ones);
     page_bits lone_pairs = pairs & ~(fours | fours << 2), lone_ones = ones & ~(pairs | pairs << 1);

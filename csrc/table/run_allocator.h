@@ -1,13 +1,13 @@
-/* table/run_allocator: runs of neighbouring units of one size, without lasting holes.
+/* table/run_allocator: allocates runs of neighbouring units of one size, without lasting holes.
  *
- * Units lie in pages of 128, each with a bitmap of its free units, so neighbouring holes join by
+ * Units are in pages of 128, each with a bitmap of its free units, so neighbouring holes join by
  * themselves.  A page is listed by its longest free run; a run of n comes from the page whose
- * longest hole fits it best.
+ * longest free run fits it best.
  *
- * There are two kinds.  Free runs have 1 to 32 units and lie anywhere in a page.  Aligned runs have
- * 1, 2 or 4 units and lie at a multiple of their length.  Units are left over only beside a live
- * run smaller than 4, so the loss is bounded by the live runs, whatever was allocated and freed
- * before.  Cells are aligned, because they are nearly all of a table's memory.
+ * Runs are of two kinds.  Free runs have 1 to 32 units and begin anywhere in a page.  Aligned runs
+ * have 1, 2 or 4 units and begin at a multiple of their length.  Units are left over only beside a
+ * live run smaller than 4, so the loss is bounded by the live runs, whatever was allocated and
+ * freed before.  Cells are aligned, because they are nearly all of a table's memory.
  *
  * Ownership: the allocator owns the units.  Locks: none.  Calls that fail change nothing.
  */
@@ -52,13 +52,13 @@ void ol_run_allocator_free(ol_run_allocator *run_allocator, uint32_t index, unsi
 
 uint64_t ol_run_allocator_resident(const ol_run_allocator *run_allocator);
 
-/* Asserts that lists and bitmaps agree.  The second says whether a unit is free, for the owner's
- * own checks. */
+/* The first function asserts that lists and bitmaps agree.  The second returns whether a unit is
+ * free, for the owner's own checks. */
 void ol_run_allocator_verify(const ol_run_allocator *run_allocator);
 bool ol_run_allocator_is_free(const ol_run_allocator *run_allocator, uint32_t index);
 
-/* Validation of runs that came from a file (table/validate/ownership.h): first pages and lists;
- * then that each unit is either free or taken by exactly one user. */
+/* Validate runs that came from a file (table/validate/ownership.h): the first function checks pages
+ * and lists, the second that each unit is either free or taken by exactly one user. */
 int ol_run_allocator_validate(const ol_run_allocator *run_allocator, ol_error *error) OL_NODISCARD;
 bool ol_run_allocator_validate_taken(const ol_run_allocator *run_allocator,
                                      const ol_ownership_bits *taken);

@@ -95,7 +95,7 @@ static int allocate(ol_string_pool *string_pool, uint32_t units, uint32_t *numbe
 static int create(ol_string_pool *string_pool, ol_slice bytes, const uint8_t *topic_id,
                   uint32_t count, uint32_t *number, ol_error *error) {
     uint32_t units = size_in_units(bytes.size, topic_id != NULL);
-    /* The bytes may be borrowed from this very arena, and allocate can move it. */
+    /* The bytes may be borrowed from this arena, which `allocate` can move. */
     uintptr_t place = (uintptr_t)bytes.data - (uintptr_t)string_pool->arena.base;
     bool borrowed = bytes.data != NULL && place < string_pool->arena.used;
     int status = allocate(string_pool, units, number, error);

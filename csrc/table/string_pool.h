@@ -1,13 +1,13 @@
-/* table/string_pool: byte strings of up to 32,767 bytes, counted, each stored once.
+/* table/string_pool: reference-counted byte strings of up to 32,767 bytes, each stored once.
  *
- * A string is named by its place in one arena, in units of 4 bytes, so 30 bits name 4 GiB of them.
- * A count of references and the length, together 6 bytes, precede the bytes.  A string can carry a
+ * A string is named by its position in one arena, in units of 4 bytes, so 30 bits reach 4 GiB.  A
+ * count of references and the length, together 6 bytes, precede the bytes.  A string can carry a
  * topic id (16 bytes) as part of its identity, so a topic's id costs its pairs nothing.  The empty
- * string without a topic id is number 0 and takes no place.  Strings never move while they live; a
+ * string without a topic id is number 0 and takes no space.  Strings never move while they live; a
  * freed one is reused for a string of the same size.
  *
- * Ownership: a number stands for one counted reference.  Locks: none.  Calls that fail change
- * nothing.
+ * Ownership: each number that is held counts as one reference.  Locks: none.  Calls that fail
+ * change nothing.
  */
 #ifndef OL_TABLE_STRING_POOL_H
 #define OL_TABLE_STRING_POOL_H
@@ -39,12 +39,12 @@ typedef struct ol_string_pool {
 void ol_string_pool_init(ol_string_pool *string_pool, uint64_t seed);
 void ol_string_pool_free_all(ol_string_pool *string_pool);
 
-/* The one string of these bytes and this topic id (16 bytes, or NULL for none), with one more
- * reference.  OL_NO_MEMORY, OL_LIMIT (the arena is full) or OL_TOO_LARGE. */
+/* Returns the one string with these bytes and this topic id (16 bytes, or NULL for none), and
+ * counts one more reference.  OL_NO_MEMORY, OL_LIMIT (the arena is full) or OL_TOO_LARGE. */
 int ol_string_pool_intern(ol_string_pool *string_pool, ol_slice bytes, const uint8_t *topic_id,
                           uint32_t *number, ol_error *error) OL_NODISCARD;
-/* A separate string with one reference, which ol_string_pool_intern does not find: for owners with
- * an index of their own. */
+/* Adds a separate string with one reference, which ol_string_pool_intern does not find: for owners
+ * with an index of their own. */
 int ol_string_pool_add(ol_string_pool *string_pool, ol_slice bytes, uint32_t *number,
                        ol_error *error) OL_NODISCARD;
 void ol_string_pool_retain(ol_string_pool *string_pool, uint32_t number);
@@ -77,7 +77,7 @@ static inline uint16_t ol_string_pool_length_field(const uint8_t *record) {
     return field;
 }
 
-/* The bytes, without the topic id; never a null slice. */
+/* Returns the bytes, without the topic id; never a null slice. */
 static inline ol_slice ol_string_pool_get(const ol_string_pool *string_pool, uint32_t number) {
     if (number == 0) return ol_slice_of("", 0);
     const uint8_t *record = ol_string_pool_record(string_pool, number);
@@ -86,7 +86,7 @@ static inline ol_slice ol_string_pool_get(const ol_string_pool *string_pool, uin
     return ol_slice_of(record + OL_STRING_HEADER_SIZE + id_size, field & OL_STRING_BYTES_MAX);
 }
 
-/* Its topic id, or NULL. */
+/* Returns the string's topic id, or NULL. */
 static inline const uint8_t *ol_string_pool_topic_id(const ol_string_pool *string_pool,
                                                      uint32_t number) {
     if (number == 0) return NULL;

@@ -70,9 +70,9 @@ static void release_prepared(ol_table *table, const value_needs *prepared) {
 
 enum { CHUNKS_INSPECTED_MAX = 64 };
 
-/* Whether the pair can take another topic id: no cell except `except` carries the present one.
- * Inspects at most 256 cells; if those do not decide it, the answer is no and the value gets an
- * extras entry, which is just as correct. */
+/* Returns whether the pair can take another topic id: no cell other than `except` carries the
+ * present one.  Inspects at most 256 cells.  If these do not decide it, the answer is no, and the
+ * value gets an extras entry, which is equally correct. */
 static bool id_is_unused(const ol_table *table, uint32_t pair, const ol_cell *except) {
     const ol_chunk *root = &ol_table_pair(table, pair)->root;
     if (ol_string_pool_topic_id(&table->string_pool, ol_table_pair(table, pair)->topic) == NULL) {
@@ -109,8 +109,8 @@ static int prepare_id(ol_table *table, uint32_t pair, const ol_cell *except,
     return ol_string_pool_intern(&table->string_pool, name, topic_id, &prepared->pair_topic, error);
 }
 
-/* The value's topic id may lie in the arena of strings, like everything read from the table, and an
- * added string may move that arena. */
+/* Copies the value's topic id: it may be in the arena of strings, like everything read from the
+ * table, and adding a string may move that arena. */
 static const uint8_t *copy_id(const uint8_t *topic_id, uint8_t *copy) {
     return topic_id == NULL ? NULL : memcpy(copy, topic_id, OL_STRING_ID_SIZE);
 }

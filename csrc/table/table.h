@@ -1,13 +1,13 @@
 /* table/table: the committed positions of one partition in memory.
  *
  * Each (group, topic, partition) maps to a cell.  Shape (docs/table.md says why): a *pair* is one
- * (group, topic), found by one probe of a hash of pairs.  A pair's partitions are cut into chunks
- * of 4 consecutive numbers; a chunk is a bitmap and a packed, aligned run of 32-byte cells.  So
- * cells of neighbouring partitions lie side by side, in whatever order they were added, and missing
+ * (group, topic), found by one probe of a hash of pairs.  A pair's partitions are divided into
+ * chunks of 4 consecutive numbers; a chunk is a bitmap and a packed, aligned run of 32-byte cells.
+ * So cells of neighbouring partitions are adjacent, in whatever order they were added, and missing
  * numbers cost nothing.  All addresses are 32-bit indices into growing arenas, never pointers, so
  * the arenas can be written to a file and used from a mapping of it.  Arenas grow by an eighth at
  * most, in place (mremap), and ask for huge pages once they are large; the hash of pairs grows in
- * small independent pieces.  Nothing ever copies the whole table.
+ * small independent pieces.  Growth never copies the whole table.
  *
  * Ownership: the table owns every byte it holds.  Slices given to it are copied; slices taken from
  * it are borrowed and valid until the next call that changes the table.
@@ -73,15 +73,17 @@ uint64_t ol_table_group_hash(const ol_table *table, ol_slice group);
 ol_pair_name ol_table_name(const ol_table *table, ol_slice group, uint64_t group_hash,
                            ol_slice topic);
 
-/* The pair's number, or 0.  The second first tries the pair that a hint (see below) named. */
+/* Return the pair's number, or 0.  The second function first tries the pair that a hint (see below)
+ * named. */
 uint32_t ol_table_find(const ol_table *table, const ol_pair_name *name);
 uint32_t ol_table_find_hinted(const ol_table *table, uint32_t hint, const ol_pair_name *name);
 
-/* Hints for bulk work, some rows ahead of the row itself; they read memory and change nothing.  The
- * first prefetches the hash slot; the second, some rows later, looks it up and prefetches the pair;
- * the third prefetches its strings and chunk, the fourth its cell.  The second returns the pair's
- * number for the later ones and for ol_table_put_hinted.  It is a guess (0: none): a wrong one
- * costs time and nothing else.  The last one is for a cell that is, or will be, reserved. */
+/* Hints for bulk work, called some rows ahead of the row itself; they read memory and change
+ * nothing.  The first prefetches the hash slot.  The second, some rows later, looks the slot up and
+ * prefetches the pair.  The third prefetches the pair's strings and chunk, the fourth the cell.
+ * The second returns the pair's number for the later ones and for ol_table_put_hinted.  That number
+ * is a guess (0: none); a wrong one only costs time.  The last hint is for a cell that is, or will
+ * be, reserved. */
 void ol_table_prefetch_slot(const ol_table *table, const ol_pair_name *name);
 uint32_t ol_table_prefetch_pair(const ol_table *table, const ol_pair_name *name);
 void ol_table_prefetch_chunk(const ol_table *table, uint32_t pair, int32_t partition);
@@ -115,32 +117,32 @@ void ol_table_release(ol_table *table, const ol_reservation *reservation);
 int ol_table_put(ol_table *table, const ol_pair_name *name, int32_t partition,
                  const ol_position_value *value, ol_error *error) OL_NODISCARD;
 
-/* The pair's number if ol_table_put of this value would allocate nothing and so cannot fail (the
- * cell is there with the same metadata, and neither it nor the value needs an extras entry);
- * otherwise 0.  The answer holds until the table is changed.  It saves the reservation of a commit
- * to a known position. */
+/* Returns the pair's number if ol_table_put of this value would allocate nothing and so cannot fail
+ * (the cell exists with the same metadata, and neither it nor the value needs an extras entry);
+ * otherwise 0.  The answer holds until the table is changed.  With it, a commit to a known position
+ * needs no reservation. */
 uint32_t ol_table_settled(const ol_table *table, const ol_pair_name *name, int32_t partition,
                           const ol_position_value *value);
 
-/* As ol_table_settled, for a run of rows: whether ol_table_put_run of all of them would allocate
- * nothing.  `pair` is from ol_table_find. */
+/* Like ol_table_settled, for a run of rows: returns whether ol_table_put_run of all of them would
+ * allocate nothing.  `pair` is from ol_table_find. */
 bool ol_table_run_settled(const ol_table *table, uint32_t pair, const ol_position_row *rows,
                           size_t count);
 
-/* As ol_table_put, but first tries the pair that ol_table_settled or a hint named; no pair may have
- * been freed since.  With a pair from ol_table_settled it cannot fail. */
+/* Like ol_table_put, but first tries the pair that ol_table_settled or a hint named; no pair may
+ * have been freed since.  With a pair from ol_table_settled it cannot fail. */
 int ol_table_put_hinted(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition,
                         const ol_position_value *value, ol_error *error) OL_NODISCARD;
 
 /* Puts rows of one pair in their order, as ol_table_put of each would, but asks for memory for many
- * at once.  `hint` as for ol_table_put_hinted, or 0.  On failure the rows before the failed one are
- * there. */
+ * at once.  `hint` as for ol_table_put_hinted, or 0.  On failure the rows before the failed one
+ * were put. */
 int ol_table_put_run(ol_table *table, uint32_t hint, const ol_pair_name *name,
                      const ol_position_row *rows, size_t count, ol_error *error) OL_NODISCARD;
 
-/* A tombstone at log_offset: the cell becomes absent.  While a reservation pins it, it remembers
- * log_offset, so that pending values below it are not installed later.  Returns whether a value was
- * there. */
+/* Applies a tombstone at log_offset: the cell becomes absent.  While a reservation pins the cell,
+ * it remembers log_offset, so that pending values below that offset are not installed later.
+ * Returns whether a value was there. */
 bool ol_table_remove(ol_table *table, const ol_pair_name *name, int32_t partition,
                      int64_t log_offset);
 
@@ -151,7 +153,7 @@ bool ol_table_remove(ol_table *table, const ol_pair_name *name, int32_t partitio
 bool ol_table_get(const ol_table *table, const ol_pair_name *name, int32_t partition,
                   ol_position_value *value);
 
-/* As ol_table_get, without a probe: for a pair that ol_table_find has found, and for a reserved
+/* Like ol_table_get, without a probe: for a pair that ol_table_find has found, and for a reserved
  * cell. */
 bool ol_table_get_of_pair(const ol_table *table, uint32_t pair, int32_t partition,
                           ol_position_value *value);
@@ -183,11 +185,12 @@ bool ol_table_next_of_group(const ol_table *table, ol_slice group, uint64_t grou
                             ol_table_cursor *cursor, ol_table_row *row);
 bool ol_table_next_of_pair(const ol_table *table, const ol_pair_name *name, ol_table_cursor *cursor,
                            ol_table_row *row);
-/* Every group with at least one committed position, once each; *positions is their number. */
+/* Returns every group with at least one committed position, once each; *positions is the number of
+ * its positions. */
 bool ol_table_next_group(const ol_table *table, ol_table_cursor *cursor, ol_slice *group,
                          uint64_t *positions);
 uint64_t ol_table_group_positions(const ol_table *table, ol_slice group, uint64_t group_hash);
-/* The topics of a group that have a position or a reservation, once each. */
+/* Returns the topics of a group that have a position or a reservation, once each. */
 bool ol_table_next_topic(const ol_table *table, ol_slice group, uint64_t group_hash,
                          ol_table_cursor *cursor, ol_slice *topic);
 /* Lets a walk of groups (ol_table_next_group), and no other, continue although the table has
@@ -198,12 +201,12 @@ uint64_t ol_table_count(const ol_table *table);     /* committed positions */
 
 /* ---------------------------------------------------------------------------- proof and account */
 
-/* Canonical bytes of a position and their XXH3-128 (docs/digest.md, with vectors); `physical` adds
- * the log offset. */
+/* Returns the XXH3-128 of the canonical bytes of a position (docs/digest.md, with vectors);
+ * `physical` adds the log offset. */
 ol_hash128 ol_position_digest(ol_slice group, ol_slice topic, int32_t partition,
                               const ol_position_value *value, bool physical);
 
-/* Sum over all committed positions, computed from the table itself. */
+/* Returns the sum of the digests of all committed positions, computed from the table itself. */
 ol_hash128 ol_table_digest(const ol_table *table, bool physical);
 
 typedef struct ol_table_memory {

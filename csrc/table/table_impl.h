@@ -61,9 +61,9 @@ struct ol_table {
     uint32_t last_pair;         /* which is this one; 0: none */
     uint32_t free_pair;
     uint32_t free_pair_count;
-    /* While a copy is made (table/copy.h): a bit for each page of cells, set if the page has
-     * changed since it was copied; the number of these pages; and the number of pages copied so
-     * far. */
+    /* While a copy is made (table/copy.h): one bit for each page of cells, set if the page has
+     * changed since it was copied.  Then the number of these pages, and the number of pages copied
+     * so far. */
     uint64_t *marks;
     uint32_t marked_count;
     uint32_t copied_pages;
@@ -85,7 +85,7 @@ static inline bool ol_table_pair_is(const ol_table *table, const ol_pair *pair,
            ol_string_pool_equal(&table->string_pool, pair->group, name->group);
 }
 
-/* Number of the pair, or 0. */
+/* Returns the number of the pair, or 0. */
 static inline uint32_t ol_table_find_pair(const ol_table *table, const ol_pair_name *name) {
     ol_hash_index_probe probe = ol_hash_index_probe_begin(&table->pair_index, name->hash);
     uint32_t pair;
@@ -95,15 +95,15 @@ static inline uint32_t ol_table_find_pair(const ol_table *table, const ol_pair_n
     return pair;
 }
 
-/* First pair of a group, or 0. */
+/* Returns the first pair of a group, or 0. */
 uint32_t ol_table_find_group(const ol_table *table, ol_slice group, uint64_t group_hash);
 
-/* The number of ones in a chunk's bitmap: sixteen answers of four bits. */
+/* Returns the number of ones in a chunk's bitmap, from a constant of sixteen 4-bit answers. */
 static inline unsigned ol_table_ones(uint32_t bitmap) {
     return 0x4332322132212110u >> (bitmap * 4) & 7;
 }
 
-/* The units that a run of this many cells takes. */
+/* Returns how many units a run of this many cells takes. */
 static inline unsigned ol_table_run_capacity(unsigned cells) {
     return cells == 3 ? 4 : cells;
 }
@@ -114,7 +114,7 @@ static inline ol_cell *ol_table_cell_at(const ol_table *table, const ol_chunk *c
            ol_table_ones(chunk->bitmap & ((1u << bit) - 1));
 }
 
-/* The cell of a partition, absent or not; NULL if there is none. */
+/* Returns the cell of a partition, absent or not; NULL if there is none. */
 static inline ol_cell *ol_table_find_cell(const ol_table *table, uint32_t pair, int32_t partition) {
     ol_chunk *chunk = ol_partition_map_find(
         &table->partition_map, &ol_table_pair(table, pair)->root, ol_chunk_number(partition));
@@ -135,8 +135,8 @@ static inline bool ol_table_has_id(const ol_table *table, uint32_t string,
     return own != NULL && memcmp(own, topic_id, OL_STRING_ID_SIZE) == 0;
 }
 
-/* Whether the cell can take the value by plain stores; *metadata is then its last field's new
- * value. */
+/* Returns whether the cell can take the value by plain stores; *metadata is then the new value of
+ * its last field. */
 static inline bool ol_table_is_plain(const ol_table *table, uint32_t pair, const ol_cell *cell,
                                      const ol_position_value *value, uint32_t *metadata) {
     uint32_t string = cell->metadata & OL_CELL_METADATA;
@@ -157,7 +157,8 @@ static inline bool ol_table_is_plain(const ol_table *table, uint32_t pair, const
 /* table/copy.c */
 void ol_table_mark_page(ol_table *table, const ol_cell *cell);
 
-/* Before or after each change of a cell, or of cells of one run: these lie in one page. */
+/* Called before or after each change of a cell, or of cells of one run, which are all in one
+ * page. */
 static inline void ol_table_mark(ol_table *table, const ol_cell *cell) {
     if (OL_UNLIKELY(table->copied_pages != 0)) ol_table_mark_page(table, cell);
 }
@@ -174,7 +175,7 @@ static inline void ol_table_store_plain(ol_table *table, ol_cell *cell,
 
 /* ------------------------------------------------------------------------------ pairs and cells */
 
-/* Derives the seeds of all its hashes from one. */
+/* Derives the seeds of all hashes of the table from one seed. */
 void ol_table_set_seed(ol_table *table, uint64_t seed);
 
 /* Adds a pair that does not exist yet, without cells: the caller adds one or frees the pair. */
@@ -183,13 +184,13 @@ int ol_table_add_pair(ol_table *table, const ol_pair_name *name, uint32_t *pair,
 void ol_table_free_pair(ol_table *table, uint32_t pair);
 void ol_table_init_pairs(ol_table *table);
 
-/* Adds an absent cell at a place without a cell. */
+/* Adds an absent cell for a partition that has no cell. */
 int ol_table_add_cell(ol_table *table, uint32_t pair, int32_t partition, ol_cell **cell,
                       ol_error *error) OL_NODISCARD;
 /* Frees an absent cell, and the pair with its last one. */
 void ol_table_free_cell(ol_table *table, uint32_t pair, int32_t partition);
 
-/* ol_table_put for a pair that was looked up; 0: there is none. */
+/* Does what ol_table_put does, for a pair that was looked up (0: there is none). */
 int ol_table_put_at(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition,
                     const ol_position_value *value, ol_error *error) OL_NODISCARD;
 /* Frees a pair if it has no cell; returns whether it did. */

@@ -5,8 +5,8 @@
 
 #include "testing/fault_disk.h"
 
-/* One draw for the whole state: the chance that a page is kept, in quarters.  All and nothing come
- * up often, since mistakes of order show in those states. */
+/* Draws, once for the whole state, the chance that a page is kept, in quarters.  "All pages" and
+ * "no page" are drawn often, because mistakes of order show in those states. */
 static unsigned draw_keep_quarters(uint64_t *random) {
     return (unsigned)(ol_fault_random(random) % 5);
 }
@@ -17,7 +17,7 @@ static bool draw_kept(uint64_t *random, unsigned keep_quarters) {
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Page `at` of a content, zeros if it has none. */
+/* Loads page `at` of a content, zeros if it has none. */
 static void load_page(uint8_t page[OL_FAULT_PAGE], const ol_fault_content *content, size_t at) {
     if (at < content->capacity) memcpy(page, content->bytes + at, OL_FAULT_PAGE);
     else memset(page, 0, OL_FAULT_PAGE);
@@ -37,7 +37,7 @@ static void draw_content(const ol_fault_node *node, uint64_t *random, unsigned k
     if (was_cut && !cut_kept) *size = durable->size;
     else if (was_cut) *size = growth_kept ? current->size : floor;
     else *size = growth_kept || current->size < durable->size ? current->size : durable->size;
-    /* While the cut is lost, no block after it was freed or written again. */
+    /* If the truncation is lost, no block after it was freed or rewritten. */
     size_t drawn_end = was_cut && !cut_kept ? floor : current->capacity;
     for (size_t at = 0; at < capacity; at += OL_FAULT_PAGE) {
         uint8_t newer[OL_FAULT_PAGE];

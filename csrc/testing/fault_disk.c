@@ -174,8 +174,8 @@ int ol_fault_disk_capture(ol_fault_disk *disk, ol_error *error) {
     return status;
 }
 
-/* A name is about to vanish: the file's content must be kept, since the loss of the name may be
- * lost. */
+/* Called when a name is about to be removed: the file's content must be kept, because the removal
+ * may be lost. */
 static int let_go(ol_fault_disk *disk, ol_fault_node *node, ol_error *error) {
     if (node->is_directory || node->is_gone) return OL_OK;
     int status = capture_node(disk, node, error);
@@ -246,14 +246,14 @@ void ol_fault_node_cut(ol_fault_node *node, size_t size) {
     drop_suspects(node, size / OL_FAULT_PAGE, node->suspect_count);
 }
 
-/* Whether this page is clean although it is not durable.  Its bytes are compared, too, for a store
- * that was not reported. */
+/* Returns whether this page is clean although it is not durable.  Its bytes are compared, too,
+ * because a store may not have been reported. */
 static bool is_suspect(const ol_fault_node *node, size_t page, const uint8_t *bytes) {
     if (page >= node->suspect_count || node->suspects[page] == NULL) return false;
     return memcmp(node->suspects[page], bytes, OL_FAULT_PAGE) == 0;
 }
 
-/* The pages from `from` up to `to` become durable. */
+/* Makes the pages [from, to) durable. */
 static void flush_pages(ol_fault_node *node, const ol_fault_content *content, size_t from,
                         size_t to) {
     for (size_t at = from / OL_FAULT_PAGE * OL_FAULT_PAGE; at < to && at < content->capacity;
@@ -275,7 +275,7 @@ int ol_fault_node_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error *erro
     }
     resize_content(&node->durable, content.size);
     flush_pages(node, &content, 0, content.capacity);
-    /* Cut bytes do not come back with a later growth. */
+    /* Truncated bytes do not come back with a later growth. */
     if (node->durable.capacity > content.capacity) {
         memset(node->durable.bytes + content.capacity, 0,
                node->durable.capacity - content.capacity);
@@ -292,8 +292,8 @@ int ol_fault_node_flush_range(ol_fault_disk *disk, ol_fault_node *node, size_t f
     if (node->is_gone) return OL_OK;
     int status = read_content(disk, node, &content, error);
     if (status == OL_OK) {
-        /* A pending cut is metadata: its bytes do not come back, and other pages stay as they
-         * are. */
+        /* A pending truncation is metadata: its bytes do not come back, and other pages stay as
+         * they are. */
         if (node->floor < node->durable.size) {
             memset(node->durable.bytes + node->floor, 0, node->durable.capacity - node->floor);
             node->durable.size = node->floor;
@@ -335,7 +335,7 @@ int ol_fault_node_write_back(ol_fault_disk *disk, ol_fault_node *node, uint64_t 
     ol_fault_content content;
     if (node->is_gone || node->is_directory) return OL_OK;
     int status = read_content(disk, node, &content, error);
-    /* After a cut that is still pending, old and new pages must not mix. */
+    /* After a truncation that is still pending, old and new pages must not mix. */
     size_t limit = node->floor < node->durable.size ? node->floor / OL_FAULT_PAGE * OL_FAULT_PAGE
                                                     : content.capacity;
     if (status == OL_OK) resize_content(&node->durable, content.size);

@@ -1,8 +1,8 @@
 /* testing/fault_disk: the durable content of a disk beside the content that programs see.
  *
- * It is the model of the disk for testing/fault_fs, whose header states its rules.  For every file
- * it keeps the durable bytes and a way to read the current ones.  It keeps two sets of names,
- * current and durable, and the journal of the changes between them.
+ * This is the model of the disk for testing/fault_fs, whose header states the rules of the model.
+ * For every file the disk keeps the durable bytes, and a file to read the current ones from.  It
+ * keeps two sets of names, current and durable, and the journal of the changes between them.
  *
  * Ownership: the disk owns its nodes and contents.  Locks: none; testing/fault_fs's mutex covers
  * it.  Missing memory ends the process: this is a tool for tests.
@@ -27,11 +27,11 @@ typedef struct ol_fault_content {
 /* A file or a directory under any name. */
 typedef struct ol_fault_node {
     struct ol_fault_node *next;
-    ol_file *reader;  /* sees the current bytes; NULL for a directory and once the file is gone */
+    ol_file *reader;  /* sees the current bytes; NULL for a directory, and for a removed file */
     ol_fault_content durable;
     ol_fault_content current;   /* filled by ol_fault_disk_capture, and when the file is removed */
     size_t floor;               /* smallest size since the last flush */
-    size_t allocated;           /* bytes of its blocks, whole pages, after its end as well */
+    size_t allocated;  /* size of its blocks in bytes: whole pages, those after its end included */
     uint8_t **suspects;         /* by page: its bytes when a flush of them failed, else NULL */
     size_t suspect_count;       /* length of `suspects` */
     int64_t unreadable_from;    /* the disk cannot read [from, to) */
@@ -84,13 +84,13 @@ typedef struct ol_fault_disk {
 void ol_fault_disk_open(ol_fault_disk *disk, ol_fs *real);
 void ol_fault_disk_close(ol_fault_disk *disk);
 
-/* A new node, not linked anywhere. */
+/* Adds a node that is not linked anywhere. */
 ol_fault_node *ol_fault_disk_add_node(ol_fault_disk *disk, bool is_directory, ol_file *reader);
 
 ol_fault_node *ol_fault_disk_find(const ol_fault_disk *disk, const ol_fault_node *parent,
                                   const char *name, size_t name_size);
 
-/* Changes of the current names, recorded in the journal. */
+/* Change the current names, and record the changes in the journal. */
 void ol_fault_disk_link(ol_fault_disk *disk, ol_fault_node *parent, const char *name,
                         ol_fault_node *node);
 int ol_fault_disk_unlink(ol_fault_disk *disk, ol_fault_node *parent, const char *name,
@@ -105,11 +105,11 @@ void ol_fault_disk_flush_all_names(ol_fault_disk *disk);
 /* Records a write to [from, to), so that the next flush stores its pages. */
 void ol_fault_node_touch(ol_fault_node *node, size_t from, size_t to);
 void ol_fault_node_cut(ol_fault_node *node, size_t size);
-/* Whether the blocks of [0, to) are allocated; ol_fault_node_allocate allocates them. */
+/* Returns whether the blocks of [0, to) are allocated; ol_fault_node_allocate allocates them. */
 bool ol_fault_node_is_allocated(const ol_fault_node *node, size_t to);
 void ol_fault_node_allocate(ol_fault_node *node, size_t to);
 int ol_fault_node_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error *error) OL_NODISCARD;
-/* Makes the pages of [from, to) durable, and a pending size no further than they reach. */
+/* Makes the pages of [from, to) durable, and a pending size only as far as these pages reach. */
 int ol_fault_node_flush_range(ol_fault_disk *disk, ol_fault_node *node, size_t from, size_t to,
                               ol_error *error) OL_NODISCARD;
 /* Records a failed flush: dirty pages become clean without being durable. */

@@ -66,7 +66,7 @@ static void stop(fault_fs *fs) {
     }
 }
 
-/* Every operation that changes something passes here before it does. */
+/* Called at the beginning of every operation that changes something. */
 static int begin_operation(fault_fs *fs, const char *name, const char *path, ol_error *error) {
     if (fs->stopped) return crashed(error);
     fs->operations++;
@@ -81,7 +81,7 @@ static int begin_operation(fault_fs *fs, const char *name, const char *path, ol_
     return OL_OK;
 }
 
-/* An operation that needs space: a new name, or blocks of [0, to) of a file. */
+/* Begins an operation that needs space: a new name, or blocks of [0, to) of a file. */
 static int begin_growth(fault_fs *fs, const ol_fault_node *node, size_t to, const char *name,
                         const char *path, ol_error *error) {
     int status = begin_operation(fs, name, path, error);
@@ -90,7 +90,7 @@ static int begin_growth(fault_fs *fs, const ol_fault_node *node, size_t to, cons
     return ol_fail_errno(error, ENOSPC, name, path);
 }
 
-/* Every call that only asks passes here before it does. */
+/* Called at the beginning of every call that only reads. */
 static int begin_read(fault_fs *fs, const char *name, const char *path, ol_error *error) {
     if (fs->stopped) return crashed(error);
     if (++fs->reads != fs->fail_read_at) return OL_OK;
@@ -98,7 +98,7 @@ static int begin_read(fault_fs *fs, const char *name, const char *path, ol_error
     return ol_fail_errno(error, fs->fail_read_errno, name, path);
 }
 
-/* A path taken apart: its directory and its last name; node is NULL when nothing has that name. */
+/* A path, divided into its directory and its last name; node is NULL when nothing has that name. */
 typedef struct location {
     ol_fault_node *parent;
     ol_fault_node *node;
@@ -142,7 +142,7 @@ static int wrap_file(fault_fs *fs, ol_file *real, const char *path, location *at
         ol_file *reader;
         int status = fs->real->open(fs->real, path, OL_OPEN_READ, &reader, error);
         if (status != OL_OK) {
-            /* It was created just now and must not be found. */
+            /* The file was created just now and must not stay. */
             ol_error ignored;
             fs->real->close(real);
             OL_ASSERT(fs->real->remove(fs->real, path, &ignored) == OL_OK);
@@ -201,7 +201,7 @@ static int fault_size(ol_file *file, int64_t *size, ol_error *error) {
     return unlock_fs(fs, status == OL_OK ? fs->real->size(file->real, size, error) : status);
 }
 
-/* Up to the first byte that the disk cannot read. */
+/* Reads up to the first byte that the disk cannot read. */
 static int read_sound(const ol_file *file, int64_t position, void *data, size_t size, size_t *got,
                       ol_error *error) {
     const ol_fault_node *node = file->node;
@@ -257,7 +257,7 @@ static int fault_extend(ol_file *file, int64_t from, int64_t to, ol_growth growt
     return unlock_fs(fs, status);
 }
 
-/* The real file need not keep the space that the model keeps. */
+/* Keeps the space in the model only; the real file need not keep it. */
 static int fault_keep_space(ol_file *file, int64_t to, ol_error *error) {
     fault_fs *fs = lock_fs(&file->fs->port);
     int status = begin_growth(fs, file->node, (size_t)to, "fallocate", file->path, error);
@@ -419,8 +419,8 @@ static int fault_flush_directory(ol_fs *port, const char *path, ol_error *error)
     return unlock_fs(fs, fs->stopped ? crashed(error) : flush_directory_locked(fs, path, error));
 }
 
-/* Without the mutex, since the visitor may make other calls; the real list has gathered the names
- * before it visits. */
+/* Runs without the mutex, because the visitor may make other calls; the real list gathers the names
+ * before it visits them. */
 static int fault_list(ol_fs *port, const char *path, int (*visit)(void *context, const char *name),
                       void *context, ol_error *error) {
     fault_fs *fs = lock_fs(port);
@@ -548,7 +548,7 @@ void ol_fault_fs_free(ol_fs *port) {
     free(fs);
 }
 
-/* A counter of the file system, which other threads may move. */
+/* Returns a counter of the file system, which other threads may change. */
 static int64_t count_of(ol_fs *port, const int64_t *counter) {
     fault_fs *fs = lock_fs(port);
     int64_t count = *counter;

@@ -1,26 +1,27 @@
 /* testing/fault_fs: a file system for tests that stops the machine and loses unflushed bytes.
  *
- * It works on a real directory (the root) and keeps beside it the durable state: for every file the
- * bytes and the size at its last successful flush, for every name the last flush of its directory.
- * Flushes are modelled, not made, so a run is fast; mapped stores are found by reading the file.
+ * The file system works on a real directory (the root).  In addition it keeps the durable state:
+ * the bytes and the size of every file at its last successful flush, and the names at the last
+ * flush of their directory.  Flushes are modelled, not made, so a run is fast; mapped stores are
+ * found by reading the file.
  *
  * Operations are numbered from 1: creating opens (and locks that create their file), write,
  * truncate, extend, keep_space, flush, rename, remove, make_directory and remove_directory that
  * change something, flush_directory, set_modified, and each report of a mapped store.  Reads are
  * counted apart: opens of what exists, size, read, list, exists, modified and keeps_pages.  When
- * the machine stops at operation N, N is not performed (a reported store is in memory already, and
- * stays), the state is captured at that moment, and N and every later call return OL_CRASHED until
- * ol_fault_fs_restart; close and unmap still work, so that the engine can unwind.
+ * the machine stops at operation N, N is not performed; only a reported store is already in memory,
+ * and stays.  The state is captured at that moment.  N and every later call return OL_CRASHED until
+ * ol_fault_fs_restart, except close and unmap, so that the engine can unwind.
  *
  * The model of the disk, from which materialize draws:
  * - A page of 4 KiB that was written since the last flush holds its new or its old content, each
  *   page for itself, or a content that ol_fault_fs_write_back let through in between.
  * - An unflushed change of size is kept or lost.  If it is lost, so are the pages after the old
- *   size; if a file was cut and has grown again, the cut bytes come back only if the cut itself is
- *   lost.
- * - Names live in a journal: of the creates, renames and removes that no flush of their directory
- *   covers, a prefix (in the order of the calls) survives. A file whose name is lost is lost with
- *   all its bytes, flushed or not.
+ *   size; if a file was truncated and has grown again, the removed bytes come back only if the
+ *   truncation itself is lost.
+ * - Names are kept in a journal of the creates, renames and removes that no flush of their
+ *   directory covers; a prefix of it (in the order of the calls) survives.  A file whose name is
+ *   lost is lost with all its bytes, flushed or not.
  * - A flush of a range makes its pages durable, and a pending growth no further than the range.
  * - Times of files are those of the real ones, and are not materialized.
  * - After a failed flush the dirty pages count as clean, as in Linux: a later successful flush
@@ -38,14 +39,14 @@
 
 #define OL_FAULT_PAGE_SIZE 4096
 
-/* `root` must be an existing directory; everything in it counts as durable.  The name is used
- * unchanged: paths passed to the file system start with it. */
+/* Creates a file system on the existing directory `root`; everything in it counts as durable.  The
+ * name is used unchanged: paths passed to the file system start with it. */
 int ol_fault_fs_create(const char *root, ol_fs **fs, ol_error *error) OL_NODISCARD;
 
-/* Every file must have been closed. */
+/* Frees the file system.  Every file must have been closed. */
 void ol_fault_fs_free(ol_fs *fs);
 
-/* The number of operations begun so far, including the one that stopped the machine. */
+/* Returns the number of operations begun so far, including the one that stopped the machine. */
 int64_t ol_fault_fs_operations(ol_fs *fs);
 int64_t ol_fault_fs_flushes(ol_fs *fs);
 
@@ -64,33 +65,33 @@ void ol_fault_fs_restart(ol_fs *fs);
 void ol_fault_fs_fail_at(ol_fs *fs, int64_t operation, int sys_errno);
 void ol_fault_fs_fail_flush(ol_fs *fs, int64_t flush, int sys_errno);
 
-/* From operation `operation` on the disk is full (0: it has space again): a new name, and an
+/* Makes the disk full from operation `operation` on (0: gives it space again): a new name, and an
  * operation that needs a block that its file does not have, fail with ENOSPC.  Blocks that are
  * freed are not available either, as if other programs took them at once. */
 void ol_fault_fs_fill(ol_fs *fs, int64_t operation);
-/* Whether the next operation meets a full disk. */
+/* Returns whether the next operation meets a full disk. */
 bool ol_fault_fs_is_full(ol_fs *fs);
 
-/* The number of reads so far.  The read with that number fails once with `sys_errno`, and reads
- * nothing; 0 cancels the order. */
+/* The first function returns the number of reads so far.  The second makes the read with a given
+ * number fail once with `sys_errno` and read nothing; 0 cancels the order. */
 int64_t ol_fault_fs_reads(ol_fs *fs);
 void ol_fault_fs_fail_read(ol_fs *fs, int64_t read, int sys_errno);
 
-/* The same for calls that fault in pages before a store. */
+/* The same two functions for calls that fault in pages before a store. */
 int64_t ol_fault_fs_populates(ol_fs *fs);
 void ol_fault_fs_fail_populate(ol_fs *fs, int64_t populate, int sys_errno);
 
-/* The disk cannot read [from, to) of the file that has this name now, until it is given an empty
- * range: a read returns the bytes before them and fails with EIO.  Writes and flushes work. */
+/* Makes [from, to) of the file that has this name now unreadable, until it is called with an empty
+ * range: a read returns the bytes before the range and fails with EIO.  Writes and flushes work. */
 int ol_fault_fs_spoil(ol_fs *fs, const char *path, int64_t from, int64_t to, ol_error *error)
     OL_NODISCARD;
 
-/* Cuts the file that has this name, as another program would, even while it is open. */
+/* Truncates the file that has this name, as another program would, even while it is open. */
 int ol_fault_fs_shrink(ol_fs *fs, const char *path, int64_t size, ol_error *error) OL_NODISCARD;
 
 /* Lets the kernel write back by itself: each dirty page becomes durable as it is now, or not, by a
- * draw from `seed`; sizes and names stay pending.  Gives crash states in which a page is older than
- * its newest content and newer than its last flush. */
+ * draw from `seed`; sizes and names stay pending.  This gives crash states in which a page is older
+ * than its newest content and newer than its last flush. */
 int ol_fault_fs_write_back(ol_fs *fs, uint64_t seed, ol_error *error) OL_NODISCARD;
 
 /* Writes into `target` (an existing, empty directory outside the root) one state that the disk
@@ -99,7 +100,7 @@ int ol_fault_fs_write_back(ol_fs *fs, uint64_t seed, ol_error *error) OL_NODISCA
 int ol_fault_fs_materialize(ol_fs *fs, const char *target, uint64_t seed, ol_error *error)
     OL_NODISCARD;
 
-/* The same after a kill of the process: the state has everything that reached the page cache. */
+/* Writes the state after a kill of the process: it has everything that reached the page cache. */
 int ol_fault_fs_materialize_all(ol_fs *fs, const char *target, ol_error *error) OL_NODISCARD;
 
 #endif

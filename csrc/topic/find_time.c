@@ -48,7 +48,8 @@ int ol_topic_log_find_time(ol_log *log, const ol_decompressor *decompressor, int
                            int64_t until, ol_timed_record *found, ol_error *error) {
     int64_t offset;
     *found = (ol_timed_record){.offset = -1, .timestamp = -1, .leader_epoch = -1};
-    /* The prefix in which everything is older ends where the first that is not begins. */
+    /* The prefix in which everything is older ends where the first record that is not older
+     * begins. */
     int64_t before = from_time == INT64_MIN ? INT64_MIN : from_time - 1;
     int status = ol_log_offset_for_time(log, before, until, &offset, error);
     if (status != OL_OK || offset >= until) return status;
@@ -57,8 +58,8 @@ int ol_topic_log_find_time(ol_log *log, const ol_decompressor *decompressor, int
     return status;
 }
 
-/* The greatest time of a batch, 0 if there is none; each step halves the range of times, and the
- * time indexes keep it from reading the log. */
+/* Finds the greatest time of a batch, 0 if there is none.  Each step halves the range of times, and
+ * with the time indexes hardly any of the log is read. */
 static int find_greatest_time(ol_log *log, int64_t until, int64_t *greatest, ol_error *error) {
     int64_t low = 0, high = INT64_MAX;
     int64_t offset;

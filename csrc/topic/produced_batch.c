@@ -1,4 +1,4 @@
-/* Header first, then the records if they are not compressed, or need keys. */
+/* Checks the header first, then the records if they are not compressed, or need keys. */
 #include "topic/produced_batch.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 /* A record that is not compressed: length, attributes, two deltas, two lengths, header count. */
 enum { RECORD_BYTES_MIN = 7 };
 
-/* One check: its rules, and the place of its verdict. */
+/* One check: its rules, and where its verdict is stored. */
 typedef struct check {
     const ol_produce_rules *rules;
     ol_produced_batch *produced;

@@ -52,16 +52,17 @@ typedef struct ol_produced_batch {
 int ol_produced_batch_check(ol_slice bytes, const ol_produce_rules *rules,
                             ol_produced_batch *produced, ol_error *error) OL_NODISCARD;
 
-/* The indexes of the records that a batch is refused for, as many as `capacity` holds; returns how
- * many.  The batch was refused, and refused_record is not -1.  The record count of an uncompressed
- * batch is then possible for its size; a compressed batch may claim any count. */
+/* Fills in the indexes of the refused records of a batch, at most `capacity` of them, and returns
+ * how many.  Call it only for a refused batch whose refused_record is not -1.  The record count of
+ * such a batch is possible for its size if it is uncompressed; a compressed batch may claim any
+ * count. */
 size_t ol_produced_batch_refused(const ol_produced_batch *produced, const ol_produce_rules *rules,
                                  int32_t *indexes, size_t capacity);
 
-/* Copies the batch to `start`, with its place in the log and the topic's kind of time.  The bytes
- * there are 0, and the length is stored last: a reader of the same memory that finds a length finds
- * a whole batch.  A batch whose time is replaced, or whose header had the wrong greatest timestamp
- * or kind of time, has another CRC then; no record is touched. */
+/* Copies the batch to `start`, with its position in the log and the topic's kind of time.  The
+ * bytes at `start` are 0, and the length is stored last: a reader of the same memory that sees a
+ * length sees a whole batch.  A batch whose time is replaced, or whose header had the wrong
+ * greatest timestamp or kind of time, gets a new CRC; no record is changed. */
 void ol_produced_batch_put(uint8_t *start, const ol_produced_batch *produced, int64_t base_offset,
                            int32_t leader_epoch, int64_t log_append_time);
 

@@ -47,12 +47,12 @@ void ol_recent_batches_free(ol_recent_batches *recent);
  * ol_produced_batch_check.  OL_OK: it may, or *duplicate is set to the same batch, which is in the
  * log already (NULL otherwise; valid until the next change).  OL_CORRUPT, with a refusal and the
  * reason: the sequence numbers do not follow, or the epoch is an older one.  OL_NO_MEMORY.  After
- * OL_OK without a duplicate there is room for ol_recent_batches_add. */
+ * OL_OK without a duplicate, memory for ol_recent_batches_add is reserved. */
 int ol_recent_batches_check(ol_recent_batches *recent, const ol_log *log,
                             ol_produced_batch *produced, const ol_recent_batch **duplicate,
                             ol_error *error) OL_NODISCARD;
 
-/* The batch is in the log now, at `base_offset`. */
+/* Called when the batch is in the log, at `base_offset`. */
 void ol_recent_batches_add(ol_recent_batches *recent, const ol_produced_batch *produced,
                            int64_t base_offset);
 

@@ -1,9 +1,9 @@
-/* Decides which segments of a topic must go, by Kafka's rules: first those below the log start,
- * then those that exceed retention.bytes, then those that are too old.  Each rule starts at the
- * oldest segment left and stops at the first that it keeps.  The active segment is removed last,
- * after a new one is begun.
+/* Decides which segments of a topic must be removed, by Kafka's rules: first those below the log
+ * start, then those that exceed retention.bytes, then those that are too old.  Each rule starts at
+ * the oldest segment left and stops at the first one that it keeps.  The active segment is removed
+ * last, after a new one is begun.
  *
- * Closed segments are inspected without the writer's lock, for which producers wait. */
+ * Closed segments are inspected without the writer's lock, so that producers do not wait. */
 #include "topic/topic_log_impl.h"
 
 typedef struct sweep {
@@ -12,7 +12,7 @@ typedef struct sweep {
     size_t next;                /* index of the first segment that stays so far */
     int64_t start;              /* its base, or the log start */
     int64_t surplus;            /* bytes that are too many */
-    int64_t active_base;        /* of an active segment that would go; -1 none */
+    int64_t active_base;        /* of an active segment that would be removed; -1 none */
 } sweep;
 
 /* Returns whether one of the rules removes a segment. */
@@ -55,7 +55,7 @@ static int is_expired(sweep *work, const ol_log_segment_info *segment, int64_t e
 }
 
 /* Counts closed segments as long as the rule applies.  If the active one is next, it is only named,
- * since its facts belong to the writer. */
+ * because only the writer may read its facts. */
 static int apply(sweep *work, rule goes_by, ol_error *error) {
     ol_log *log = work->topic->log;
     ol_log_segment_info segment, following;
@@ -74,8 +74,8 @@ static int apply(sweep *work, rule goes_by, ol_error *error) {
     return OL_OK;
 }
 
-/* All closed segments are removed.  Under the writer's lock, so that nothing is appended
- * meanwhile. */
+/* Called when all closed segments are removed.  Takes the writer's lock, so that nothing is
+ * appended meanwhile. */
 static int close_active(sweep *work, rule goes_by, ol_error *error) {
     ol_log *log = work->topic->log;
     ol_log_segment_info active, following;

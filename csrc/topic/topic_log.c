@@ -5,8 +5,8 @@
 #include "format/batch_write.h"
 #include "topic/topic_log_impl.h"
 
-/* A crash may have lost records that consumers had read: later records carry another epoch, by
- * which clients notice that. */
+/* A crash may have lost records that consumers had read.  Later records therefore carry another
+ * epoch, by which clients notice the loss. */
 static int begin_epoch(ol_topic_log *topic, int32_t leader_epoch, bool was_stopped_cleanly,
                        ol_error *error) {
     topic->leader_epoch = ol_log_leader_epoch(topic->log);

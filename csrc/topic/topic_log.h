@@ -1,12 +1,12 @@
 /* topic/topic_log: the log of one partition of an ordinary topic, which producers append to
  * and consumers read (docs/format/topics.md §17).
  *
- * It owns the log (log/log.h) and the recent batches of producers, which the log does not keep.
- * Records are bytes here: nothing is decompressed on the way in or out.
+ * A topic log owns its log (log/log.h) and the recent batches of producers, which the log does not
+ * keep.  Records are opaque bytes here: nothing is decompressed, neither on append nor on read.
  *
- * Locks: one writer's lock, which appends, rolls and the close take; it is held for memory work
- * and, where a segment ends, for the files of the next one.  Reading and flushing take no lock of
- * this room.  Every call may be made from any thread between open and close.
+ * Locks: a single writer's lock, taken by appends, rolls and the close; it is held for work in
+ * memory and, when a segment ends, while the files of the next one are made.  Reading and flushing
+ * take no lock of this room.  Every call may be made from any thread between open and close.
  */
 #ifndef OL_TOPIC_TOPIC_LOG_H
 #define OL_TOPIC_TOPIC_LOG_H
@@ -19,23 +19,23 @@ typedef struct ol_topic_log ol_topic_log;
 
 #define OL_GIVEN_PRODUCER_ID_MAX (((int64_t)1 << 62) - 1)
 
-/* Opens the log, as ol_log_open, and begins the leader epoch `leader_epoch` unless the log has it
- * or a later one; after a crash, one that is later than all.  Fails as ol_log_open and
- * ol_log_assign_epoch. */
+/* Opens the log, as ol_log_open does, and begins the leader epoch `leader_epoch`, unless the log
+ * has it or a later one.  After a crash it begins an epoch that is later than all in the log.
+ * Fails as ol_log_open and ol_log_assign_epoch do. */
 int ol_topic_log_open(const ol_log_options *options, int32_t leader_epoch, ol_topic_log **opened,
                       ol_log_recovery *recovery, ol_error *error) OL_NODISCARD;
 
-/* Ends as ol_log_close; *end is the log end, all of which is on disk after OL_OK.  No other call is
- * under way. */
+/* Closes the log as ol_log_close does and sets *end to the log end; after OL_OK everything below it
+ * is on disk.  No other call may run. */
 int ol_topic_log_close(ol_topic_log *topic, int64_t *end, ol_error *error) OL_NODISCARD;
 void ol_topic_log_abandon(ol_topic_log *topic);
 
-/* Exchanges what the log knows of its producers' last batches for `recent`: an empty set takes it
- * from a log that is about to be closed, and hands it to the one that is opened next, to which
- * nothing was appended in between. */
+/* Exchanges the log's set of its producers' last batches for `recent`.  To keep the set when a log
+ * is closed and opened again, exchange it for an empty set before the close, and put it back after
+ * the open, provided that nothing was appended in between. */
 void ol_topic_log_swap_recent(ol_topic_log *topic, ol_recent_batches *recent);
 
-/* The log, for everything that is not [writer]. */
+/* Returns the log, for calls that are not marked [writer]. */
 ol_log *ol_topic_log_log(const ol_topic_log *topic);
 
 typedef struct ol_appended {
@@ -46,19 +46,20 @@ typedef struct ol_appended {
     ol_produced_batch produced; /* with the refusal; borrows from the bytes */
 } ol_appended;
 
-/* Appends the batch that a producer sent.  Fails, and nothing has changed, with OL_CORRUPT and a
- * refusal; with OL_DISK_FULL, OL_IO, OL_NO_MEMORY, OL_TOO_LARGE (for a segment), OL_READ_ONLY,
- * OL_FAILED without one. */
+/* Appends the batch that a producer sent.  A failure changes nothing: OL_CORRUPT with a refusal,
+ * or, without one, OL_DISK_FULL, OL_IO, OL_NO_MEMORY, OL_TOO_LARGE (for a segment), OL_READ_ONLY or
+ * OL_FAILED. */
 int ol_topic_log_produce(ol_topic_log *topic, ol_slice bytes, const ol_produce_rules *rules,
                          ol_appended *appended, ol_error *error) OL_NODISCARD;
 
-/* The first offset of the oldest open transaction; the log end if none is open. */
+/* Returns the first offset of the oldest open transaction; the log end if none is open. */
 int64_t ol_topic_log_first_unstable(ol_topic_log *topic);
-/* The greatest producer id that was ever in the log, -1 none.  Ids above OL_GIVEN_PRODUCER_ID_MAX
- * are ignored: clients invented them, and the next id that is given out must not follow them. */
+/* Returns the greatest producer id that was ever in the log, -1 none.  Ids above
+ * OL_GIVEN_PRODUCER_ID_MAX are ignored: clients invented them, and the next id that is given out
+ * must not follow them. */
 int64_t ol_topic_log_highest_producer_id(ol_topic_log *topic);
 
-/* The facts that a cleaner needs of the log, all of one moment. */
+/* The facts that a cleaner needs about the log, all as of one moment. */
 typedef struct ol_topic_stable {
     int64_t log_end;
     int64_t first_unstable;     /* the log end where no transaction is open */
@@ -68,7 +69,8 @@ typedef struct ol_topic_stable {
 int ol_topic_log_stable(ol_topic_log *topic, ol_topic_stable *stable,
                         ol_error *error) OL_NODISCARD;
 
-/* The options of the log as it is kept now; what they borrow lives as long as the topic. */
+/* Fills in the options of the log as it is kept now; what they borrow lives as long as the
+ * topic. */
 void ol_topic_log_options(ol_topic_log *topic, ol_log_options *options);
 
 /* The rules for the part of a log that a topic keeps (docs/format/topics.md §17.6). */
@@ -92,18 +94,21 @@ int ol_topic_log_retained_from(ol_topic_log *topic, const ol_retention_rules *ru
 int ol_topic_log_change_config(ol_topic_log *topic, const ol_log_config *config,
                                ol_error *error) OL_NODISCARD;
 
-/* The first record at or after `from_time` (ms) below `until`, where a batch ends.  The offset is
- * -1 if there is none.  Compressed batches are decompressed with the log's decompressor; without
- * one OL_UNSUPPORTED.  OL_CORRUPT, OL_IO, OL_NO_MEMORY. */
+/* A record that was found by its time; offset -1: there is none. */
 typedef struct ol_timed_record {
     int64_t offset;
     int64_t timestamp;
     int32_t leader_epoch;
 } ol_timed_record;
+
+/* Finds the first record below `until`, where a batch ends, whose time is at or after `from_time`
+ * (ms).  Compressed batches are decompressed with the log's decompressor; without one the call
+ * fails with OL_UNSUPPORTED.  Fails also with OL_CORRUPT, OL_IO, OL_NO_MEMORY. */
 int ol_topic_log_find_time(ol_log *log, const ol_decompressor *decompressor, int64_t from_time,
                            int64_t until, ol_timed_record *found, ol_error *error) OL_NODISCARD;
 
-/* The first of the records with the greatest timestamp below `until`; likewise. */
+/* Finds the first of the records below `until` that have the greatest timestamp there; otherwise as
+ * ol_topic_log_find_time. */
 int ol_topic_log_find_newest(ol_log *log, const ol_decompressor *decompressor, int64_t until,
                              ol_timed_record *found, ol_error *error) OL_NODISCARD;
 

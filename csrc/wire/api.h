@@ -1,6 +1,6 @@
 /* wire/api: the requests of Kafka's protocol that the server knows, and the schemas of both sides.
  *
- * All is constant.  Locks: none.
+ * Everything here is constant.  Locks: none.
  */
 #ifndef OL_WIRE_API_H
 #define OL_WIRE_API_H
@@ -23,7 +23,7 @@ typedef struct ol_api {
 /* NULL: no such API. */
 const ol_api *ol_api_of_key(int16_t key);
 
-/* In ascending order of their keys. */
+/* Return the number of APIs, and each in ascending order of their keys. */
 size_t ol_api_count(void);
 const ol_api *ol_api_at(size_t index);
 

@@ -32,7 +32,8 @@ static void free_struct(const ol_struct_form *form) {
     free((void *)form);
 }
 
-/* The fields that belong to a part of the steps: in their places, tagged, or not in the version. */
+/* The kinds of steps: for fields in sequence, for tagged fields, and for fields that the version
+ * does not have. */
 typedef enum part { PLACED, TAGGED, ABSENT } part;
 
 static part part_of(const ol_field *field, int16_t version) {
@@ -40,7 +41,7 @@ static part part_of(const ol_field *field, int16_t version) {
     return field->tagged ? TAGGED : PLACED;
 }
 
-/* Appends the steps of a part, the fields of which are sorted by their tags if they have any. */
+/* Appends the steps of one part; tagged fields are sorted by their tags. */
 static uint16_t add_steps(const ol_schema *schema, int16_t version, ol_struct_form *form,
                           uint16_t start, part wanted) {
     uint16_t end = start;
@@ -67,7 +68,7 @@ static uint16_t add_steps(const ol_schema *schema, int16_t version, ol_struct_fo
 static ol_struct_form *make_struct(const ol_schema *schema, int16_t version,
                                    const ol_field *fields);
 
-/* The forms of the structs in a struct, and its defaults, which borrow from them. */
+/* Makes the forms of the structs in a struct, and its defaults, which borrow from these forms. */
 static bool make_inner(const ol_schema *schema, int16_t version, ol_struct_form *form,
                        ol_value *defaults) {
     for (uint16_t i = 0; i < form->width; i++) {
@@ -85,7 +86,7 @@ static bool make_inner(const ol_schema *schema, int16_t version, ol_struct_form 
     return true;
 }
 
-/* NULL: there is no memory. */
+/* Returns NULL if there is no memory. */
 static ol_struct_form *make_struct(const ol_schema *schema, int16_t version,
                                    const ol_field *fields) {
     size_t width = ol_message_width(fields);

@@ -1,11 +1,11 @@
 /* wire/form: a message in one of its versions, prepared to be read and written again and again.
  *
- * The tables (format/schema) describe all versions at once.  A form is what they say about one of
- * them: its fields as steps in the order of the bytes, the defaults of those that it does not have,
- * and the sizes that follow from both.
+ * The tables (format/schema) describe all versions at once.  A form holds what they say about one
+ * version.  It has the version's fields as steps in the order of the bytes, the defaults of fields
+ * that the version does not have, and the sizes that follow from both.
  *
  * Ownership: ol_forms owns its forms, which do not move until it is freed; zeroed memory with a
- * schema has made none yet.  Locks: none; forms are constant once made, and ol_forms belongs to one
+ * schema has no forms yet.  Locks: none; forms are constant once made, and ol_forms belongs to one
  * thread.
  */
 #ifndef OL_WIRE_FORM_H
@@ -31,8 +31,8 @@ struct ol_struct_form {
     const ol_field *fields;     /* its table */
     const ol_value *defaults;   /* of all fields of the table */
     uint16_t width;             /* fields of the table */
-    /* The ends of the steps: of the fields in their places, then of those that are tagged, the
-     * least tag first, then of the fields that this version does not have. */
+    /* Where each kind of steps ends: first the fields in sequence, then the tagged fields in
+     * ascending order of their tags, then the fields that this version does not have. */
     uint16_t placed_end;
     uint16_t tagged_end;
     ol_step steps[];
@@ -55,7 +55,8 @@ typedef struct ol_forms {
 /* Makes the form of a version.  OL_UNSUPPORTED: the schema does not have it.  OL_NO_MEMORY. */
 int ol_forms_make(ol_forms *forms, int16_t version, ol_error *error) OL_NODISCARD;
 
-/* The form of a version, which is made when it is first asked for; failures as of ol_forms_make. */
+/* Returns the form of a version, and makes it when it is first asked for.  Fails as ol_forms_make
+ * does. */
 OL_NODISCARD static inline int ol_forms_get(ol_forms *forms, int16_t version, const ol_form **form,
                                             ol_error *error) {
     if (OL_UNLIKELY(version < 0 || version >= OL_FORM_VERSIONS_MAX ||
@@ -69,11 +70,11 @@ OL_NODISCARD static inline int ol_forms_get(ol_forms *forms, int16_t version, co
 
 void ol_forms_free(ol_forms *forms);
 
-/* How many values a struct with these fields has. */
+/* Returns how many values a struct with these fields has. */
 size_t ol_message_width(const ol_field *fields);
 
-/* The value of a field that is not there.  That of a struct which is neither tagged nor nullable
- * has no values yet: those of its fields are for the caller to set. */
+/* Returns the value of a field that is missing.  For a struct that is neither tagged nor nullable,
+ * the values of its fields are not set; the caller sets them. */
 ol_value ol_field_default(const ol_field *field);
 
 #endif

@@ -58,7 +58,8 @@ int ol_request_header_read(ol_slice request, ol_request_header *header, size_t *
 
 size_t ol_response_header_write(const ol_request_header *header, uint8_t *bytes) {
     ol_store_i32(bytes, header->correlation_id);
-    /* Clients read the answer to ApiVersions before they know what the server speaks. */
+    /* Clients read the answer to ApiVersions before they know which versions the server
+     * supports. */
     if (header->api_key == OL_API_VERSIONS) return 4;
     if (header->api_version < header->api->response->flexible_from) return 4;
     bytes[4] = 0;

@@ -18,11 +18,11 @@ typedef struct ol_request_header {
 
 enum { OL_RESPONSE_HEADER_MAX = 5 };
 
-/* *used is the size of the header.  Unknown tags are skipped.
+/* Reads the header of a request; *used is its size.  Unknown tags are skipped.
  *
- * OL_CORRUPT: cut.  OL_UNSUPPORTED: an API, or a version of it, that the server does not know.  A
- * broker closes the connection, but answers ApiVersions in version 0 with the versions that it
- * supports: key, version and correlation id are set. */
+ * OL_CORRUPT: the header ends early.  OL_UNSUPPORTED: the server does not know the API, or its
+ * version; key, version and correlation id are set.  A broker then closes the connection, except
+ * that it answers ApiVersions in version 0 with the versions that it supports. */
 int ol_request_header_read(ol_slice request, ol_request_header *header, size_t *used,
                            ol_error *error) OL_NODISCARD;
 

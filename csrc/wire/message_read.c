@@ -3,8 +3,8 @@
 #include "format/schema_put.h"
 #include "wire/message.h"
 
-/* A message in progress.  A function that reads takes the position and returns the next one; NULL:
- * it failed, with `status`.  The limit is narrowed while a tag is read. */
+/* A message that is being read.  A function that reads takes the position and returns the next one;
+ * NULL: it failed, with `status`.  The limit is narrowed while a tag is read. */
 typedef struct reader {
     const ol_form *form;
     ol_value_pool *pool;
@@ -13,7 +13,7 @@ typedef struct reader {
     ol_error *error;
 } reader;
 
-/* A field that is being read: a step, and the struct in whose table it stands. */
+/* A field that is being read: a step, and the struct whose table has the field. */
 typedef struct field_at {
     const ol_struct_form *of;
     const ol_step *step;
@@ -44,17 +44,18 @@ static inline const uint8_t *read_uvarint(const uint8_t *p, const uint8_t *limit
     return p + 1;
 }
 
-/* The size of a string, of bytes or of an array, -1 for null; the remaining bytes can hold it. */
+/* Reads the size of a string, of bytes or of an array, -1 for null, and checks that the remaining
+ * bytes can hold it. */
 static inline const uint8_t *read_size(reader *r, field_at at, ol_field_kind kind, size_t unit,
                                        const uint8_t *p, int64_t *size) {
     if (r->form->is_flexible) {
         uint32_t size_plus_one;
         p = read_uvarint(p, r->limit, &size_plus_one);
-        if (p == NULL) return refuse(r, at, "is cut in its size");
+        if (p == NULL) return refuse(r, at, "is truncated in its size");
         *size = (int64_t)size_plus_one - 1;
     } else {
         size_t width = kind == OL_FIELD_STRING ? 2 : 4;
-        if (left(r, p) < width) return refuse(r, at, "is cut in its size");
+        if (left(r, p) < width) return refuse(r, at, "is truncated in its size");
         *size = width == 2 ? ol_load_i16(p) : ol_load_i32(p);
         p += width;
     }
@@ -116,7 +117,7 @@ static inline const uint8_t *read_fixed(reader *r, field_at at, ol_field_kind ki
             *value = ol_value_bytes(ol_slice_of(p, OL_SCHEMA_UUID_SIZE));
             return p + OL_SCHEMA_UUID_SIZE;
     }
-    return refuse(r, at, "is cut");
+    return refuse(r, at, "is truncated");
 }
 
 static const uint8_t *read_elements(reader *r, field_at at, size_t count, ol_value *values,
@@ -151,12 +152,12 @@ static const uint8_t *read_array(reader *r, field_at at, const uint8_t *p, ol_va
     return read_elements(r, at, (size_t)count, value->values, p);
 }
 
-/* A struct that may be null begins with a byte: negative means null in the struct's place, 0 means
- * null in a tag. */
+/* A struct that may be null begins with a byte.  Null is a negative byte in an untagged struct and
+ * 0 in a tagged one. */
 static const uint8_t *read_inner(reader *r, field_at at, const uint8_t *p, ol_value *value) {
     const ol_field *field = &at.of->fields[at.step->place];
     if (field->nullable) {
-        if (left(r, p) < 1) return refuse(r, at, "is cut");
+        if (left(r, p) < 1) return refuse(r, at, "is truncated");
         int8_t presence = (int8_t)*p++;
         *value = (ol_value){0};
         if (field->tagged ? presence == 0 : presence < 0) return p;
@@ -194,7 +195,7 @@ static const uint8_t *read_tag(reader *r, const ol_struct_form *form, ol_value *
     uint32_t tag, size;
     p = ol_read_uvarint(p, r->limit, &tag);
     if (p != NULL) p = ol_read_uvarint(p, r->limit, &size);
-    if (p == NULL || left(r, p) < size) return refuse_tags(r, "a tag is cut");
+    if (p == NULL || left(r, p) < size) return refuse_tags(r, "a tag is truncated");
     const uint8_t *limit = r->limit, *end = p + size;
     field_at at = {form, step_of_tag(form, tag)};
     if (at.step == NULL) return end;
@@ -209,7 +210,7 @@ static inline const uint8_t *read_tags(reader *r, const ol_struct_form *form, ol
                                        const uint8_t *p) {
     uint32_t count;
     p = read_uvarint(p, r->limit, &count);
-    if (p == NULL) return refuse_tags(r, "the tags are cut");
+    if (p == NULL) return refuse_tags(r, "the tags are truncated");
     for (; count > 0 && p != NULL; count--) p = read_tag(r, form, values, p);
     return p;
 }

@@ -85,8 +85,8 @@ size_t ol_message_size_max(const ol_form *form, const ol_value *message) {
 
 /* ---------------------------------------------------------------------------------------- bytes */
 
-/* A message in progress.  A function that puts takes the position and returns the next one; NULL:
- * it failed, with `status`. */
+/* A message that is being written.  A function that puts takes the position and returns the next
+ * one; NULL: it failed, with `status`. */
 typedef struct writer {
     const ol_form *form;
     const uint8_t *limit;
@@ -94,7 +94,7 @@ typedef struct writer {
     ol_error *error;
 } writer;
 
-/* A field that is being written: a step, and the struct in whose table it stands. */
+/* A field that is being written: a step, and the struct whose table has the field. */
 typedef struct field_at {
     const ol_struct_form *of;
     const ol_step *step;
@@ -209,7 +209,8 @@ static inline uint8_t *put_value(writer *w, field_at at, const ol_value *value, 
 
 /* ----------------------------------------------------------------------------------------- tags */
 
-/* The size of a tag comes before its bytes, and its own size depends on it: they are moved. */
+/* The size of a tag precedes its bytes, and its own length depends on the value, so the bytes are
+ * moved afterwards. */
 static uint8_t *put_tag(writer *w, field_at at, const ol_value *value, uint8_t *p) {
     if (!has_room(w, p, ol_uvarint_size(at.step->tag))) return no_room(w, at);
     uint8_t *start = ol_store_uvarint(p, at.step->tag);
@@ -232,7 +233,7 @@ static inline uint8_t *put_tags(writer *w, const ol_struct_form *form, const ol_
     for (uint16_t i = form->placed_end; i < form->tagged_end; i++) {
         count += is_written((field_at){form, &form->steps[i]}, values);
     }
-    /* There are fewer than 128 of a struct, so that the count is one byte. */
+    /* A struct has fewer than 128 tags, so the count is one byte. */
     if (OL_UNLIKELY(!has_room(w, p, 1))) return no_room(w, (field_at){form, NULL});
     *p++ = (uint8_t)count;
     for (uint16_t i = form->placed_end; i < form->tagged_end && p != NULL; i++) {

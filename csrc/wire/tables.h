@@ -1,4 +1,5 @@
-/* wire/tables: the words in which the tables of messages are written, and the list of the messages.
+/* wire/tables: the macros in which the tables of messages are written, and the list of the
+ * messages.
  *
  * Fields and versions are those of Kafka 4.3.0 (docs/format/wire.md §11), in its own names.  Older
  * versions that clients of 0.8 send without asking are here, too.

@@ -1,4 +1,4 @@
-/* wire/tables_records.c: the messages that write and read records, and find places in a log. */
+/* wire/tables_records.c: the messages that write and read records, and find offsets in a log. */
 #include "wire/tables.h"
 
 /* ------------------------------------------------------------------------------------ Produce */

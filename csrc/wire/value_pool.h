@@ -38,16 +38,16 @@ typedef struct ol_value_pool {
     size_t limit;               /* how many may be */
 } ol_value_pool;
 
-/* `count` zeroed values that follow each other; never NULL on success.  OL_LIMIT: more values than
- * the pool may give; OL_NO_MEMORY.  Nothing changed on failure. */
+/* Takes `count` consecutive zeroed values; *values is never NULL on success.  OL_LIMIT: more values
+ * than the pool may give; OL_NO_MEMORY.  A failure changes nothing. */
 int ol_value_pool_take(ol_value_pool *pool, size_t count, ol_value **values,
                        ol_error *error) OL_NODISCARD;
 
-/* Ensures that the newest block has `count` more values, and that the limit allows them.  Failures
- * as of ol_value_pool_take. */
+/* Ensures that the newest block has `count` more values, and that the limit allows them.  Fails as
+ * ol_value_pool_take does. */
 int ol_value_pool_extend(ol_value_pool *pool, size_t count, ol_error *error) OL_NODISCARD;
 
-/* As ol_value_pool_take, but the caller sets the values. */
+/* Like ol_value_pool_take, but the caller sets the values. */
 OL_NODISCARD static inline int ol_value_pool_take_unset(ol_value_pool *pool, size_t count,
                                                         ol_value **values, ol_error *error) {
     if (OL_UNLIKELY(count > pool->left || count > pool->limit - pool->count ||
@@ -62,7 +62,7 @@ OL_NODISCARD static inline int ol_value_pool_take_unset(ol_value_pool *pool, siz
     return OL_OK;
 }
 
-/* Gives all values back; keeps one block of ordinary size for the next message. */
+/* Takes all values back; keeps one block of ordinary size for the next message. */
 void ol_value_pool_clear(ol_value_pool *pool);
 void ol_value_pool_free(ol_value_pool *pool);
 

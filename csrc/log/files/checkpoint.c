@@ -36,9 +36,9 @@ static bool is_white(uint8_t byte) {
     return byte == ' ' || (byte >= '\t' && byte <= '\r');
 }
 
-/* Splits at runs of white space into exactly `count` fields.  White space in front makes an empty
- * field in Kafka's reader, which is refused there and here; after the last field it is passed
- * over. */
+/* Splits at runs of white space into exactly `count` fields.  Leading white space makes an empty
+ * field in Kafka's reader, which is refused there and here; white space after the last field is
+ * skipped. */
 static bool split_fields(ol_slice line, ol_slice *fields, size_t count) {
     size_t at = 0;
     for (size_t i = 0; i < count; i++) {
@@ -51,7 +51,7 @@ static bool split_fields(ol_slice line, ol_slice *fields, size_t count) {
     return at == line.size;
 }
 
-/* Decimal digits with an optional sign, within [minimum, maximum]. */
+/* Parses decimal digits with an optional sign, within [minimum, maximum]. */
 static bool parse_number(ol_slice text, int64_t minimum, int64_t maximum, int64_t *value) {
     size_t at = 0;
     bool negative = text.size > 0 && text.data[0] == '-';
@@ -115,7 +115,7 @@ static int read_frame(line_reader *reader, size_t *count, bool *empty, ol_error 
     return OL_OK;
 }
 
-/* Calls `take` with the fields of every line, whose number is the count's. */
+/* Calls `take` with the fields of every line; there must be as many lines as the count says. */
 static int read_entries(ol_slice text, size_t field_count,
                         int (*take)(void *context, const ol_slice *fields,
                                     const line_reader *reader, ol_error *error),
@@ -240,8 +240,8 @@ static int compare_keys_indirect(const void *a, const void *b) {
                         *(const ol_checkpoint_entry *const *)b);
 }
 
-/* A key that appears twice is refused: choosing one would be a guess.  Sorted, so that a hostile
- * file of many lines does not cost the square of their number. */
+/* A key that appears twice is refused, because choosing one would be a guess.  The keys are sorted
+ * first, so that a hostile file of many lines does not cost the square of their number. */
 static int refuse_duplicates(const ol_offset_checkpoint *checkpoint, ol_error *error) {
     int status = OL_OK;
     if (checkpoint->count < 2) return OL_OK;

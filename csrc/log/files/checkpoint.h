@@ -4,7 +4,7 @@
  * log dir ("topic partition offset") and the leader-epoch-checkpoint of a partition ("epoch
  * startOffset").  An empty file and one with only the version line hold nothing.  Any other
  * deviation from Kafka's form is OL_CORRUPT, with the line in the reason, and the whole file is
- * refused: a caller treats a bad checkpoint as absent, and never guesses a part of it.
+ * refused.  A caller treats a bad checkpoint as absent and never guesses its contents.
  *
  * The structures own their memory and have no lock.
  */
@@ -33,7 +33,7 @@ typedef struct ol_offset_checkpoint {
 
 void ol_offset_checkpoint_free(ol_offset_checkpoint *checkpoint);
 
-/* The entry, or NULL.  Takes linear time: the files have a few dozen lines. */
+/* Returns the entry, or NULL.  Takes linear time, because the files have only a few dozen lines. */
 const ol_checkpoint_entry *ol_offset_checkpoint_find(const ol_offset_checkpoint *checkpoint,
                                                      const char *topic, int32_t partition);
 /* Adds or replaces.  OL_INVALID for a topic that is empty, too long or contains white space. */
@@ -51,7 +51,7 @@ int ol_offset_checkpoint_format(const ol_offset_checkpoint *checkpoint, char **t
 /* OL_NO_SUCH_FILE when missing. */
 int ol_offset_checkpoint_load(ol_offset_checkpoint *checkpoint, ol_fs *fs, const char *path,
                               ol_error *error) OL_NODISCARD;
-/* Published by ol_fs_replace_file: the old file, or the new one. */
+/* Stores with ol_fs_replace_file: a crash leaves the old file or the new one. */
 int ol_offset_checkpoint_store(const ol_offset_checkpoint *checkpoint, ol_fs *fs, const char *path,
                                ol_error *error) OL_NODISCARD;
 

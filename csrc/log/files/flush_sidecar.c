@@ -50,7 +50,7 @@ static bool decode_slot(const uint8_t *slot, int64_t *sequence, ol_flush_sidecar
     return is_counted && bound->offset >= 0 && bound->segment_base >= 0 && bound->position >= 0;
 }
 
-/* The newer of two slots; false when neither is whole. */
+/* Decodes the newer of two slots; false when neither is whole. */
 static bool decode(const uint8_t *data, int64_t *sequence, ol_flush_sidecar_found *found) {
     int whole = 0;
     for (int i = 0; i < 2; i++) {
@@ -85,7 +85,7 @@ int ol_flush_sidecar_load(ol_fs *fs, const char *path, ol_flush_sidecar_found *f
     return status;
 }
 
-/* The sequence continues that of an existing file. */
+/* Reads the sequence of an existing file, to continue it. */
 static int read_sequence(ol_fs *fs, ol_file *file, int64_t *sequence, ol_error *error) {
     uint8_t data[OL_FLUSH_SIDECAR_FILE_SIZE];
     size_t got = 0;

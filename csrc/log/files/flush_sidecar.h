@@ -1,10 +1,10 @@
 /* log/files/flush_sidecar: the sidecar `offsetlog.flushed`, which remembers how far a partition was
  * flushed (docs/durability.md).
  *
- * A small file, stored after each successful fdatasync of the log.  The file itself is synced only
- * when it is created and before a truncation.  So its bound after a crash is a true lower bound,
- * and the exact one after kill -9.  Two slots are written in turn, each with a sequence number and
- * a CRC, so that a torn write leaves the other one whole.
+ * The sidecar is a small file that is written after each successful fdatasync of the log.  It is
+ * itself synced only when it is created and before a truncation.  So after a power loss its bound
+ * is a true lower bound, and after kill -9 the exact one.  Two slots are written in turn, each with
+ * a sequence number and a CRC, so that a torn write leaves the other one whole.
  *
  * Slot (64 bytes, big-endian): 0 u32 magic "OLFB", 4 u16 version 1, 6 u16 zero, 8 i64 sequence, 16
  * i64 flushed offset, 24 i64 segment base, 32 i64 file position, 40 i32 leader epoch, 44 16 bytes
@@ -23,7 +23,7 @@ typedef struct ol_flush_sidecar_bound {
     int64_t offset;             /* everything below it was flushed */
     int64_t segment_base;       /* and everything below `position` of this segment */
     int64_t position;
-    int32_t leader_epoch;       /* that wrote offset - 1 as far as the epoch cache knew, -1
+    int32_t leader_epoch;       /* the epoch that wrote offset - 1, if the epoch cache knew it; -1
                                    unknown */
 } ol_flush_sidecar_bound;
 
@@ -39,7 +39,7 @@ typedef struct ol_flush_sidecar {
     int64_t sequence;           /* of the newest slot */
 } ol_flush_sidecar;
 
-/* OL_NO_SUCH_FILE; OL_CORRUPT when neither slot is intact. */
+/* Loads a sidecar.  Fails with OL_NO_SUCH_FILE, or with OL_CORRUPT when neither slot is intact. */
 int ol_flush_sidecar_load(ol_fs *fs, const char *path, ol_flush_sidecar_found *found,
                           ol_error *error) OL_NODISCARD;
 
@@ -56,8 +56,8 @@ int ol_flush_sidecar_store(ol_flush_sidecar *flushed, const ol_flush_sidecar_bou
 int ol_flush_sidecar_lower(ol_flush_sidecar *flushed, const ol_flush_sidecar_bound *bound,
                            ol_error *error) OL_NODISCARD;
 
-/* The other place where the bound is written: the value of the `ol.flushed` header on the first
- * record of a batch, or -1. */
+/* Returns the flushed bound in the `ol.flushed` header on the first record of a batch; -1 if the
+ * batch has none. */
 int64_t ol_flush_sidecar_record(const ol_batch *batch);
 
 #endif

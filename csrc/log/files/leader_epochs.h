@@ -22,14 +22,15 @@ typedef struct ol_leader_epochs {
 
 void ol_leader_epochs_free(ol_leader_epochs *epochs);
 
-/* Makes room for `additional` entries, so that as many assigns cannot fail. */
+/* Reserves memory for `additional` entries, so that as many calls of ol_leader_epochs_assign cannot
+ * fail. */
 int ol_leader_epochs_reserve(ol_leader_epochs *epochs, size_t additional,
                              ol_error *error) OL_NODISCARD;
 
-/* Offsets from `start_offset` on are written in `epoch`.  Nothing happens when the newest entry has
- * this epoch and does not start later; else every entry with an epoch or a start that is not below
- * the new one is dropped and the new one added.  OL_INVALID for a negative argument.  *changed (may
- * be NULL): whether the list changed. */
+/* Records that offsets from `start_offset` on are written in `epoch`.  If the newest entry has this
+ * epoch and does not start later, nothing changes.  Otherwise every entry whose epoch or start is
+ * not below the new one is dropped, and the new entry is added.  OL_INVALID for a negative
+ * argument.  *changed (may be NULL): whether the list changed. */
 int ol_leader_epochs_assign(ol_leader_epochs *epochs, int32_t epoch, int64_t start_offset,
                             bool *changed, ol_error *error) OL_NODISCARD;
 
@@ -37,22 +38,24 @@ int ol_leader_epochs_assign(ol_leader_epochs *epochs, int32_t epoch, int64_t sta
  * the list changed. */
 bool ol_leader_epochs_truncate_from_end(ol_leader_epochs *epochs, int64_t end_offset);
 
-/* The log now starts at `start_offset`: drops the entries that start below it, but the last of them
- * stays, starting there, unless the next one starts exactly there. */
+/* The log now starts at `start_offset`: drops the entries that start below it.  The last of these
+ * stays and now starts at `start_offset`, unless the next entry starts exactly there. */
 bool ol_leader_epochs_truncate_from_start(ol_leader_epochs *epochs, int64_t start_offset);
 
-/* Returns where the largest known epoch <= `epoch` ends: (that epoch, start of the next one), for
- * the newest epoch (it, log_end); below the oldest one (epoch, start of the oldest); (-1, -1) for
- * -1, for an epoch above the newest, and with an empty list. */
+/* Finds where the largest known epoch <= `epoch` ends, and sets the two results to
+ *   (that epoch, start of the next epoch), or (that epoch, log_end) if it is the newest;
+ *   (`epoch`, start of the oldest epoch) if `epoch` is older than all known ones;
+ *   (-1, -1) if `epoch` is -1 or above the newest one, or if the list is empty. */
 void ol_leader_epochs_end_offset(const ol_leader_epochs *epochs, int32_t epoch, int64_t log_end,
                                  int32_t *found_epoch, int64_t *end_offset);
 
-/* Newest epoch, -1 when the list is empty; the epoch that wrote `offset`, -1 when unknown. */
+/* The first function returns the newest epoch, -1 when the list is empty; the second one the epoch
+ * that wrote `offset`, -1 when unknown. */
 int32_t ol_leader_epochs_newest(const ol_leader_epochs *epochs);
 int32_t ol_leader_epochs_at(const ol_leader_epochs *epochs, int64_t offset);
 
-/* Replaces the list by the file's.  OL_NO_SUCH_FILE when missing, OL_CORRUPT when it does not
- * parse; the list is unchanged then. */
+/* Replaces the list by that of the file.  OL_NO_SUCH_FILE when the file is missing, OL_CORRUPT when
+ * it does not parse; the list is then unchanged. */
 int ol_leader_epochs_load(ol_leader_epochs *epochs, ol_fs *fs, const char *path,
                           ol_error *error) OL_NODISCARD;
 int ol_leader_epochs_store(const ol_leader_epochs *epochs, ol_fs *fs, const char *path,

@@ -1,11 +1,11 @@
 /* log/files/manifest: the manifest `offsetlog.manifest` of a partition, which proves that nothing
  * is missing (docs/durability.md, "Complete or not").
  *
- * A text file, replaced as a whole.  It says what the log held when it was written, all of it on
- * disk: every closed segment with size and checksum, and how far the active one reached.  The
- * listed segments stay as they are until the next manifest, so a log that has less has lost
- * something, unless another program worked here.  It also says which gaps between offsets are
- * legal.
+ * A text file, replaced as a whole.  It says what the log held on disk when the manifest was
+ * written: every closed segment with size and checksum, and how far the active one reached.  The
+ * listed segments do not change until the next manifest is written.  So a log that holds less than
+ * its manifest lists has lost something, unless another program changed it.  The manifest also says
+ * which gaps between offsets are legal.
  *
  *     offsetlog manifest 1
  *     sequence 17
@@ -52,10 +52,11 @@ typedef struct ol_manifest_range {
                                    before it ended */
 } ol_manifest_range;
 
-/* A finding of an open that could not be decided.  It stays until the owner accepts it. */
+/* The cause of a doubt: a finding of an open that could not be decided.  A doubt stays until the
+ * owner accepts it. */
 typedef enum ol_doubt_cause {
     OL_DOUBT_MANIFEST,          /* the manifest was missing or damaged */
-    OL_DOUBT_SIDECAR,           /* the sidecar was */
+    OL_DOUBT_SIDECAR,           /* the sidecar was missing or damaged */
     OL_DOUBT_GAP,               /* offsets are missing where another program wrote */
     OL_DOUBT_END,               /* the log ends below a checkpoint that another program wrote */
     OL_DOUBT_CAUSES,
@@ -81,7 +82,7 @@ typedef struct ol_manifest {
     size_t segment_count;
     bool has_swap;
     ol_manifest_segment swap;
-    int64_t swap_last;          /* base of the last segment that it replaces */
+    int64_t swap_last;          /* base of the last segment that the swap replaces */
     ol_manifest_segment tail;
     ol_manifest_doubt doubts[OL_MANIFEST_DOUBTS_MAX];
     size_t doubt_count;
@@ -89,26 +90,27 @@ typedef struct ol_manifest {
 
 void ol_manifest_free(ol_manifest *manifest);
 
-/* Fills an empty *manifest.  OL_CORRUPT with the line in the reason, OL_UNSUPPORTED for another
- * version, OL_NO_MEMORY; it stays empty then. */
+/* Fills an empty *manifest.  Fails with OL_CORRUPT and the line in the reason, with OL_UNSUPPORTED
+ * for another version, or with OL_NO_MEMORY; the manifest then stays empty. */
 int ol_manifest_parse(ol_manifest *manifest, ol_slice text, ol_error *error) OL_NODISCARD;
 /* *text is malloc'ed. */
 int ol_manifest_format(const ol_manifest *manifest, char **text, size_t *size,
                        ol_error *error) OL_NODISCARD;
 
-/* OL_NO_SUCH_FILE when missing; else as ol_manifest_parse, or OL_IO, with the path. */
+/* Loads a manifest.  Fails with OL_NO_SUCH_FILE when the file is missing, with OL_IO, or as
+ * ol_manifest_parse does; the error has the path. */
 int ol_manifest_load(ol_manifest *manifest, ol_fs *fs, const char *path,
                      ol_error *error) OL_NODISCARD;
-/* Published by ol_fs_replace_file: the old file, or the new one. */
+/* Stores with ol_fs_replace_file: a crash leaves the old file or the new one. */
 int ol_manifest_store(const ol_manifest *manifest, ol_fs *fs, const char *path,
                       ol_error *error) OL_NODISCARD;
 
-/* Records that the offsets from `offset`, the log end, on are of this kind, whatever the manifest
- * said of them before.  OL_NO_MEMORY. */
+/* Records that the offsets from the log end `offset` on are of this kind, whatever the manifest
+ * said about them before.  OL_NO_MEMORY. */
 int ol_manifest_add_range(ol_manifest *manifest, int64_t offset, bool is_ours,
                           ol_error *error) OL_NODISCARD;
 
-/* Adds a doubt.  If there is no room, the last doubt is widened to include it. */
+/* Adds a doubt.  If the list of doubts is full, the last one is widened to include it. */
 void ol_manifest_add_doubt(ol_manifest *manifest, const ol_manifest_doubt *doubt);
 
 /* Returns whether a log may lack the offsets from `from` to `to`, where the next batch begins:

@@ -20,10 +20,10 @@ typedef struct ol_uuid {
 
 bool ol_uuid_is_zero(const ol_uuid *uuid);
 
-/* 22 characters of URL-safe base64, not terminated. */
+/* Writes 22 characters of URL-safe base64, not terminated. */
 void ol_uuid_format(const ol_uuid *uuid, char text[OL_UUID_TEXT_SIZE]);
 
-/* False unless `text` is 22 such characters whose 4 spare bits are zero. */
+/* Parses an id.  False unless `text` is 22 such characters with 4 spare bits that are zero. */
 bool ol_uuid_parse(ol_slice text, ol_uuid *uuid);
 
 /* Writes `<20 digits><suffix>`, terminated; suffix is ".log", ".index", ".log.cleaned", ... */
@@ -50,9 +50,9 @@ typedef struct ol_directory_name {
 /* Returns false for any other name. */
 bool ol_directory_name_parse(const char *name, ol_directory_name *parsed);
 
-/* `id` is 32 lowercase hexadecimal digits, not used for OL_DIRECTORY_PARTITION.  Names of
- * directories that are being deleted and of strays are capped at 255 bytes by shortening the topic;
- * others are OL_TOO_LARGE. */
+/* Writes the name of a directory.  `id` is 32 lowercase hexadecimal digits, not used for
+ * OL_DIRECTORY_PARTITION.  In names of strays and of directories that are being deleted, the topic
+ * is shortened to fit 255 bytes; other names that are too long are OL_TOO_LARGE. */
 int ol_directory_name_format(char name[OL_NAME_SIZE_MAX + 1], ol_directory_kind kind,
                              const char *topic, int32_t partition, const char *id,
                              ol_error *error) OL_NODISCARD;

@@ -1,4 +1,4 @@
-/* Both indexes are an array of entries in a file, with a block of new ones in memory. */
+/* Each index is an array of entries in a file, with a block of new entries in memory. */
 #include "log/files/offset_index.h"
 
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static int read_exactly(const ol_index *index, size_t first, size_t count, uint8
                                  error);
     if (status != OL_OK) return status;
     if (got == count * index->entry_size) return OL_OK;
-    /* Another process may have cut the file of a running broker. */
+    /* Another process may have truncated the file of a running broker. */
     ol_fail(error, OL_CORRUPT, "the index ended at %zu entries while it was read",
             first + got / index->entry_size);
     return ol_error_at(error, index->path, position + (int64_t)got);
@@ -68,7 +68,7 @@ static int read_entry(const ol_index *index, size_t at, uint8_t *bytes, ol_error
 
 /* No entry in use is all zeros: the first batch of a segment has none, so an entry's position is
  * not 0, and a timestamp of 0 would belong to 1970.  Zeros only follow entries, so the number of
- * used ones is found by halving. */
+ * used entries is found by binary search. */
 static int find_used(ol_index *index, size_t entry_count, ol_error *error) {
     size_t low = 0, high = entry_count;
     uint8_t bytes[OL_TIME_INDEX_ENTRY_SIZE];
@@ -153,8 +153,8 @@ static int write_pending(ol_index *index, ol_error *error) {
     return status;
 }
 
-/* Room for one more entry in memory.  False: the block is full and cannot be written; the entry is
- * dropped.  That only makes lookups slower, and a commit must not fail for it. */
+/* Makes space for one more entry in memory.  False: the block is full and cannot be written, so the
+ * entry is dropped.  That only makes lookups slower, and a commit must not fail because of it. */
 static bool make_room(ol_index *index) {
     ol_error error;
     if (index->count - index->stored < OL_INDEX_BLOCK_ENTRIES) return true;
@@ -167,8 +167,8 @@ static uint8_t *next_slot(ol_index *index) {
     return index->pending + (index->count - index->stored) * index->entry_size;
 }
 
-/* The rules of both kinds for an appended offset; it may be equal to the last one in a time index
- * only. */
+/* Checks an appended offset by the rules of both kinds; only in a time index may it equal the last
+ * one. */
 static int check_append(const ol_index *index, int64_t offset, bool full, ol_error *error) {
     if (index->mode != OL_INDEX_APPEND) {
         return ol_fail(error, OL_READ_ONLY, "the index was opened for reading only");
@@ -247,7 +247,8 @@ int ol_index_flush(ol_index *index, ol_error *error) {
     return status == OL_OK ? index->fs->flush(index->file, error) : status;
 }
 
-/* Cuts to `count` entries, in the file as well, so that later bytes cannot be taken for entries. */
+/* Shortens the index to `count` entries, in the file as well, so that later bytes cannot be taken
+ * for entries. */
 static int cut(ol_index *index, size_t count, ol_error *error) {
     size_t stored = count < index->stored ? count : index->stored;
     int64_t size, used = (int64_t)(stored * index->entry_size);
@@ -273,7 +274,7 @@ int ol_index_truncate(ol_index *index, int64_t offset, int64_t log_size, ol_erro
         return ol_fail(error, OL_READ_ONLY, "the index was opened for reading only");
     }
     size_t low = 0, high = index->count;
-    /* Offsets and positions both grow, so the entries that go are at the end. */
+    /* Offsets and positions both grow, so the entries to drop are at the end. */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         int status = read_entry(index, middle, bytes, error);
@@ -289,7 +290,8 @@ int ol_index_truncate(ol_index *index, int64_t offset, int64_t log_size, ol_erro
 
 /* ------------------------------------------------------------ lookups */
 
-/* The greatest entry whose key is at or below `target`; *found is false when there is none. */
+/* Finds the greatest entry whose key is at or below `target`; *found is false when there is
+ * none. */
 static int find_floor(const ol_index *index, int64_t target, index_entry *result, bool *found,
                       ol_error *error) {
     uint8_t bytes[OL_TIME_INDEX_ENTRY_SIZE];
@@ -410,7 +412,7 @@ int ol_index_check_bytes(ol_index_kind kind, ol_slice bytes, int64_t base_offset
     return status == OL_OK ? check_size(kind, (int64_t)bytes.size, error) : status;
 }
 
-/* Block by block, since fresh pages for a whole index cost more than the check. */
+/* Checks a file block by block, because fresh pages for a whole index cost more than the check. */
 static int check_file(ol_fs *fs, ol_file *file, int64_t size_max, index_checker *checker,
                       ol_error *error) {
     uint8_t *block = malloc(CHECK_BLOCK_SIZE);

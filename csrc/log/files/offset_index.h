@@ -1,24 +1,25 @@
 /* log/files/offset_index: the sparse offset index (.index) and time index (.timeindex) of one
  * segment (docs/format/directory.md §1.3, §1.4, docs/format/brokers.md §15.2).
  *
- * An index only makes a scan of the .log shorter.  Missing entries make it slower, never wrong;
- * therefore an append whose bytes cannot be written is dropped and counted, and the next flush or
- * trim reports the failure.  An append costs a store into a block in memory, which is written when
- * it is full.  The file is not extended in advance (it is not mapped, so a crash leaves no zeros
- * after the entries), but it counts as full at the same entry as Kafka's.
+ * An index only makes a scan of the .log shorter.  Missing entries make a lookup slower, never
+ * wrong.  Therefore an append whose bytes cannot be written is dropped and counted, and the next
+ * flush or trim reports the failure.  An append costs a store into a block in memory, which is
+ * written when it is full.  Unlike Kafka's, the file is not mapped and not extended in advance, so
+ * a crash leaves no zeros after the entries; but it counts as full at the same entry as Kafka's.
  *
- * The segment decides when an entry is due (docs/format/directory.md §1.3): the bytes appended
- * since the last entry exceed the interval, tested before the batch's own size is added; both
- * indexes get their entry then.
+ * The segment decides when an entry is due (docs/format/directory.md §1.3): when the bytes appended
+ * since the last entry, not counting the new batch, exceed the interval.  Both indexes get an entry
+ * then.
  *
  * Lookups are right whichever offset of a batch an entry names: brokers up to 1.1.1 wrote the
- * first, later ones the last, a cleaner that of a run of batches.  In each case the batch that
- * holds the target does not lie before the found position; the reader scans forward from there.
- * Positions come from a file: the reader bounds them by the log's size, and starts over at 0 if no
- * batch begins there or the batch there lies beyond the target.
+ * first, later ones write the last, and a cleaner writes the last offset of a run of batches.  In
+ * each case the batch that holds the target is not before the found position, and the reader scans
+ * forward from there.  Positions come from a file and may be wrong: the reader bounds them by the
+ * log's size.  If no batch begins at a position, or if the batch there is beyond the target, the
+ * reader starts over at 0.
  *
- * Calls on one index exclude each other by the caller's lock; lookups may run at the same time as
- * each other.
+ * Calls on one index exclude each other by the caller's lock, except that lookups may run
+ * concurrently.
  */
 #ifndef OL_LOG_FILES_OFFSET_INDEX_H
 #define OL_LOG_FILES_OFFSET_INDEX_H
@@ -58,38 +59,38 @@ typedef struct ol_index {
 } ol_index;
 
 /* Opens the index of the segment with `base_offset`.  `size_max` is Kafka's segment.index.bytes and
- * bounds what is appended.  After the last used entry the file may hold zeros (a crashed broker
- * sized it ahead); an entry cut at the end is left out.  Bytes are not checked here; call
- * ol_index_check if they matter. */
+ * bounds what is appended.  After the last used entry the file may hold zeros (a broker that
+ * crashed had extended it); an incomplete entry at the end is left out.  The entries are not
+ * checked here; call ol_index_check if that matters. */
 int ol_index_open(ol_index *index, ol_fs *fs, const char *path, ol_index_kind kind,
                   int64_t base_offset, size_t size_max, ol_index_mode mode,
                   ol_error *error) OL_NODISCARD;
 
-/* Closes the file and writes nothing: trim or flush before. */
+/* Closes the file without writing anything; call ol_index_trim or ol_index_flush before. */
 void ol_index_close(ol_index *index);
 
-/* OL_OK, or OL_CORRUPT with the reason: the size is not a multiple of the entry's size, offsets (of
- * the time index: timestamps) do not grow, a position or an offset is negative or runs backwards,
- * or lies at or above `log_size` or `next_offset`.  A tail of zeros is not a fault.  Reads the
- * whole file. */
+/* Reads the whole file and returns OL_OK, or OL_CORRUPT with the reason: the size is not a multiple
+ * of the entry's size; offsets (of the time index: timestamps) do not grow; a position or an offset
+ * is negative, runs backwards, or is not below `log_size` or `next_offset`.  A tail of zeros is not
+ * a fault. */
 int ol_index_check(const ol_index *index, int64_t log_size, int64_t next_offset,
                    ol_error *error) OL_NODISCARD;
 
-/* As ol_index_check, for a file that is not open; more than `size_max` bytes are OL_CORRUPT, too.
+/* Like ol_index_check, for a file that is not open; more than `size_max` bytes are OL_CORRUPT, too.
  * OL_NO_SUCH_FILE, OL_IO, OL_NO_MEMORY. */
 int ol_index_check_file(ol_index_kind kind, ol_fs *fs, const char *path, int64_t size_max,
                         int64_t base_offset, int64_t log_size, int64_t next_offset,
                         ol_error *error) OL_NODISCARD;
 
-/* As ol_index_check, for the bytes of a file. */
+/* Like ol_index_check, for the bytes of a file. */
 int ol_index_check_bytes(ol_index_kind kind, ol_slice bytes, int64_t base_offset, int64_t log_size,
                          int64_t next_offset, ol_error *error) OL_NODISCARD;
 
-/* True when the segment has to be rolled before another entry: the time index keeps its last slot
- * for the entry at roll. */
+/* Returns whether the segment must be rolled before another entry: the time index keeps its last
+ * slot for the entry at the roll. */
 bool ol_index_is_full(const ol_index *index);
 
-/* Writes the entries in memory, cuts the file to the used length, and resumes after dropped
+/* Writes the entries in memory, truncates the file to the used length, and resumes after dropped
  * appends.  Does not flush. */
 int ol_index_trim(ol_index *index, ol_error *error) OL_NODISCARD;
 
@@ -102,28 +103,31 @@ int ol_index_flush(ol_index *index, ol_error *error) OL_NODISCARD;
 /* Drops every entry, for a rebuild. */
 int ol_index_reset(ol_index *index, ol_error *error) OL_NODISCARD;
 
-/* Drops the entries that name `offset` or above, and those of an offset index that point at or past
- * `log_size` (an entry may name the first offset of a batch that is cut as a whole). */
+/* Drops the entries that name `offset` or above.  An entry of an offset index that points at or
+ * past `log_size` is dropped, too, because it may name the first offset of a batch that is removed
+ * as a whole. */
 int ol_index_truncate(ol_index *index, int64_t offset, int64_t log_size,
                       ol_error *error) OL_NODISCARD;
 
-/* The batch at `position` ends with `offset`.  OL_INVALID unless the offset grows and is within
- * 2^31 - 1 of the base, the position is within 31 bits; OL_LIMIT when the index is full. */
+/* Adds an entry: the batch at `position` ends with `offset`.  OL_INVALID: the offset does not grow
+ * or is more than 2^31 - 1 above the base, or the position does not fit 31 bits.  OL_LIMIT: the
+ * index is full. */
 int ol_offset_index_append(ol_index *index, int64_t offset, int64_t position,
                            ol_error *error) OL_NODISCARD;
 
-/* The greatest entry at or below `target`; (base offset, 0) when there is none. */
+/* Finds the greatest entry at or below `target`; (base offset, 0) when there is none. */
 int ol_offset_index_lookup(const ol_index *index, int64_t target, int64_t *offset,
                            int64_t *position, ol_error *error) OL_NODISCARD;
 
-/* The segment's greatest timestamp so far is `timestamp`, first met in the batch that ends with
- * `offset`.  Does nothing when the timestamp is not above the last entry's.  `at_roll` uses the
- * slot that is kept for it.  OL_INVALID if the offset goes back, OL_LIMIT when full. */
+/* Adds an entry: the segment's greatest timestamp so far is `timestamp`, first found in the batch
+ * that ends with `offset`.  Does nothing when the timestamp is not above the last entry's.
+ * `at_roll` uses the slot that is kept for the roll.  OL_INVALID if the offset decreases, OL_LIMIT
+ * when the index is full. */
 int ol_time_index_append(ol_index *index, int64_t timestamp, int64_t offset, bool at_roll,
                          ol_error *error) OL_NODISCARD;
 
-/* The greatest entry at or below `target`: every record up to that entry's batch has a timestamp <=
- * *timestamp.  (-1, base offset) when there is none. */
+/* Finds the greatest entry at or below `target`: every record up to that entry's batch has a
+ * timestamp <= *timestamp.  (-1, base offset) when there is none. */
 int ol_time_index_lookup(const ol_index *index, int64_t target, int64_t *timestamp, int64_t *offset,
                          ol_error *error) OL_NODISCARD;
 

@@ -12,17 +12,18 @@
 
 enum { OL_PARTITION_METADATA_SIZE = 43 };       /* two lines, no newline after the second */
 
-/* The file's bytes, not terminated. */
+/* Writes the file's bytes, not terminated. */
 void ol_partition_metadata_format(const ol_uuid *topic_id, char text[OL_PARTITION_METADATA_SIZE]);
 
-/* OL_CORRUPT with the reason unless it is version, topic id and nothing else but white space; an id
- * of zeros is corrupt too; OL_UNSUPPORTED for another version. */
+/* Parses the file's text.  OL_CORRUPT with the reason unless it holds a version, a topic id and
+ * nothing else except white space; an id of zeros is corrupt, too.  OL_UNSUPPORTED for another
+ * version. */
 int ol_partition_metadata_parse(ol_slice text, ol_uuid *topic_id, ol_error *error) OL_NODISCARD;
 
-/* `path` is the file.  OL_NO_SUCH_FILE when missing. */
+/* Loads the file `path`.  OL_NO_SUCH_FILE when it is missing. */
 int ol_partition_metadata_load(ol_fs *fs, const char *path, ol_uuid *topic_id,
                                ol_error *error) OL_NODISCARD;
-/* Durable when it returns; call it before the first append.  OL_INVALID for an id of zeros. */
+/* Stores the file durably; call it before the first append.  OL_INVALID for an id of zeros. */
 int ol_partition_metadata_store(ol_fs *fs, const char *path, const ol_uuid *topic_id,
                                 ol_error *error) OL_NODISCARD;
 

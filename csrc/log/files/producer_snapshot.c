@@ -78,7 +78,7 @@ int ol_producers_encode(const ol_producers *producers, uint8_t **bytes, size_t *
     return OL_OK;
 }
 
-/* The checks before any entry is read. */
+/* Makes the checks that come before any entry is read. */
 static int check_frame(ol_slice bytes, size_t *count, ol_error *error) {
     if (bytes.size < AT_ENTRIES) {
         return ol_fail(error, OL_CORRUPT, "a snapshot of %zu bytes has no header", bytes.size);
@@ -105,8 +105,9 @@ static int check_frame(ol_slice bytes, size_t *count, ol_error *error) {
     return OL_OK;
 }
 
-/* Two passes, because open transactions must be entered by their first offset and the file has no
- * order: sorting them once keeps a hostile file from costing the square of its size. */
+/* Decoding takes two passes, because open transactions must be entered in the order of their first
+ * offsets, and the file has no order.  Sorting them once keeps a hostile file from costing the
+ * square of its size. */
 static int compare_open(const void *a, const void *b) {
     const ol_open_transaction *left = a, *right = b;
     return (left->first_offset > right->first_offset) - (left->first_offset < right->first_offset);
@@ -162,7 +163,7 @@ static int write_snapshot(ol_fs *fs, const char *path, const uint8_t *bytes, siz
     if (status == OL_OK && flush) status = fs->flush(file, error);
     fs->close(file);
     if (status != OL_OK) {
-        /* Its name would promise a state. */
+        /* A file with this name would promise a state. */
         ol_error ignored;
         int removed = fs->remove(fs, path, &ignored);
         (void)removed;

@@ -23,12 +23,12 @@ void ol_producers_clear(ol_producers *producers) {
 
 /* ------------------------------------------------------------ the map */
 
-/* Producer ids are handed out in sequence, so they are mixed. */
+/* Producer ids are handed out in sequence, so their bits are mixed. */
 static size_t home_of(const ol_producers *producers, int64_t producer_id) {
     return (size_t)ol_hash64_mix((uint64_t)producer_id, 0) & (producers->slot_count - 1);
 }
 
-/* The slot of the id, or the free slot where it belongs. */
+/* Returns the slot of the id, or the free slot where it belongs. */
 static ol_producer *slot_of(const ol_producers *producers, int64_t producer_id) {
     size_t at = home_of(producers, producer_id);
     while (producers->slots[at].producer_id != FREE &&
@@ -75,7 +75,7 @@ static int reserve_open(ol_producers *producers, size_t additional, ol_error *er
     return OL_OK;
 }
 
-/* At most three quarters full, so that a probe stays short. */
+/* The map is at most three quarters full, so that a probe stays short. */
 static size_t count_max(size_t slot_count) { return slot_count / 4 * 3; }
 
 bool ol_producers_is_full(const ol_producers *producers) {
@@ -93,7 +93,7 @@ int ol_producers_reserve(ol_producers *producers, size_t additional, ol_error *e
     return reserve_open(producers, additional, error);
 }
 
-/* Room must have been made. */
+/* ol_producers_reserve must have been called. */
 static ol_producer *find_or_add(ol_producers *producers, int64_t producer_id) {
     ol_producer *slot = slot_of(producers, producer_id);
     if (slot->producer_id != FREE) return slot;
@@ -153,7 +153,7 @@ size_t ol_producers_expire(ol_producers *producers, int64_t now_ms, int64_t expi
             at++;
             continue;
         }
-        /* Another one may have moved to this slot: it is checked again. */
+        /* Another producer may have moved to this slot, so the slot is checked again. */
         remove_slot(producers, at);
         expired++;
     }
@@ -165,7 +165,8 @@ size_t ol_producers_expire(ol_producers *producers, int64_t now_ms, int64_t expi
 static void open_transaction(ol_producers *producers, ol_producer *producer, int64_t first_offset) {
     OL_ASSERT(producers->open_count < producers->open_capacity);
     producer->transaction_first_offset = first_offset;
-    /* In log order the new one is the last, unless the snapshot before it was of another log. */
+    /* In log order the new transaction is the last, unless the snapshot before it belonged to
+     * another log. */
     size_t at = producers->open_count;
     while (at > 0 && producers->open[at - 1].first_offset > first_offset) at--;
     memmove(producers->open + at + 1, producers->open + at,
@@ -208,7 +209,8 @@ static int32_t last_sequence_of(const ol_batch *batch) {
     return (int32_t)(((uint32_t)batch->base_sequence + delta) & 0x7fffffffu);
 }
 
-/* A new epoch is a new producer in all but its id: the facts about its batches no longer hold. */
+/* A new epoch is like a new producer with the same id: nothing known about its batches holds any
+ * longer. */
 static void set_epoch(ol_producer *producer, int16_t epoch) {
     if (producer->epoch == epoch) return;
     producer->epoch = epoch;

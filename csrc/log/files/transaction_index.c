@@ -33,7 +33,7 @@ static ol_aborted_transaction decode(const uint8_t *bytes) {
     };
 }
 
-/* The first offset may lie below the base: the transaction began in an earlier segment. */
+/* The first offset may be below the base, if the transaction began in an earlier segment. */
 static const char *entry_fault(const ol_aborted_transaction *entry, int64_t base_offset,
                                int64_t previous_last) {
     if (entry->producer_id < 0) return "its producer id is negative";
@@ -174,8 +174,8 @@ int ol_transaction_index_keep_space(ol_transaction_index *index, size_t more, ol
     if (status != OL_OK || needed <= index->kept) return status;
     status = ensure_file(index, error);
     if (status != OL_OK) return status;
-    /* Space is kept in whole blocks, so most transactions find that an earlier one has kept the
-     * space for their entry. */
+    /* Space is kept in whole blocks, so an earlier transaction has usually kept the space for this
+     * entry already. */
     size_t bytes = needed * OL_TRANSACTION_INDEX_ENTRY_SIZE + KEPT_BYTES - 1;
     bytes -= bytes % KEPT_BYTES;
     status = index->fs->keep_space(index->file, (int64_t)bytes, error);

@@ -1,5 +1,5 @@
-/* Runs one commit (docs/architecture.md §4): plan and conditions, a place in the log, encode,
- * memory for the apply, publish, apply. */
+/* Runs one commit (docs/architecture.md §4): plans it and checks conditions, reserves a place in
+ * the log, encodes, reserves memory for the apply, publishes and applies. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,8 @@ static int write_one_batch(ol_commit *work, size_t size, ol_error *error) {
     int64_t base_offset;
     int status = ol_commit_reserve_place(work, size, work->count, &start, &base_offset, error);
     if (OL_UNLIKELY(status != OL_OK)) return status;
-    /* Encoding comes before reserving: meanwhile the cells of the table arrive in the cache. */
+    /* Encoding comes before reserving, so that the cells of the table arrive in the cache
+     * meanwhile. */
     if (work->count <= STACK_ITEMS && !work->partition->load_runs) ol_commit_prefetch(work);
     ol_commit_encode(work, 0, work->count, start, size);
     status = ol_commit_reserve_all(work, error);
@@ -68,8 +69,8 @@ static void release_scratch(ol_partition *partition) {
     partition->scratch.planned_capacity = 0;
 }
 
-/* A producer epoch below the one in the log may not write any more
- * (docs/format/coordinator.md §5.2). */
+/* A producer with an epoch below the one in the log may no longer write (docs/format/coordinator.md
+ * §5.2). */
 static int check_producer_epoch(const ol_partition *partition, int64_t producer_id,
                                 int16_t producer_epoch, ol_error *error) {
     int16_t known_epoch;
@@ -83,7 +84,7 @@ static int check_producer_epoch(const ol_partition *partition, int64_t producer_
                    producer_epoch, known_epoch);
 }
 
-/* Whether the items are compared with the latest written values. */
+/* Returns whether the items are compared with the latest written values. */
 static bool compares(const ol_item *items, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (items[i].condition != OL_CONDITION_NONE ||
@@ -119,7 +120,8 @@ static int plan_and_write(ol_commit *work, const ol_item *items, size_t count, o
     if (size + OL_COMMIT_HEADERS_MAX > work->partition->options.batch_bytes_max) {
         return ol_commit_write_parts(work, error);
     }
-    /* Headers are taken only when they will be written: the log gives the flushed record once. */
+    /* Headers are taken only when they will be written, because the log returns the flushed record
+     * only once. */
     ol_commit_plan_headers(work);
     if (work->header_count > 0) size = ol_commit_batch_size(work, 0, work->count);
     return write_one_batch(work, size, error);
@@ -187,7 +189,7 @@ static void fill_items(ol_item *items, const ol_row_run *runs, size_t run_count,
     }
 }
 
-/* Rows that cannot take the fast path become items.  Under writer. */
+/* Commits rows that cannot take the fast path as items.  Under writer. */
 static int commit_as_items(ol_partition *partition, const ol_row_run *runs, size_t run_count,
                            const ol_position_row *rows, size_t row_count, int64_t producer_id,
                            int16_t producer_epoch, ol_commit_result *result, ol_error *error) {
@@ -257,8 +259,8 @@ static int try_locked(ol_partition *partition, const ol_item *items, size_t coun
     }
     status = ol_commit_plan(&work, items, count, error);
     if (status != OL_OK || work.count == 0) return status;
-    /* Room for the headers is counted before they are taken: a refusal here must not use up the
-     * flushed record. */
+    /* The size of the headers is counted before they are taken, because a refusal here must not use
+     * up the flushed record. */
     size_t size = ol_commit_batch_size(&work, 0, work.count);
     bool prepared = size <= OL_COMMIT_TRY_BYTES_MAX &&
                     ol_log_is_prepared(partition->log, size + OL_COMMIT_HEADERS_MAX,

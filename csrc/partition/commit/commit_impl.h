@@ -6,7 +6,7 @@
  *               steps of one batch (write_one_batch)
  *   fast_path   known positions and nothing else
  *   plan        names, sizes, conditions, headers: changes nothing
- *   write       these steps, but for the place in the log: encode, reserve memory, publish, apply
+ *   write       these steps, except the place in the log: encode, reserve memory, publish, apply
  *   oversize    items that do not fit one batch
  *
  * Everything here is called under the partition's writer lock.
@@ -68,7 +68,7 @@ typedef struct ol_commit {
 int ol_commit_fast_path(ol_commit *work, const ol_item *items, size_t count, bool *done,
                         ol_error *error);
 
-/* As ol_commit_fast_path, for rows. */
+/* Like ol_commit_fast_path, for rows. */
 int ol_commit_fast_path_rows(ol_commit *work, const ol_row_run *runs, size_t run_count,
                              ol_position_row *rows, size_t row_count, bool *done, ol_error *error);
 
@@ -83,18 +83,19 @@ void ol_commit_plan_headers(ol_commit *work);
 /* Returns whether values may hold topic ids, which requires version 4. */
 bool ol_commit_writes_topic_ids(const ol_partition *partition);
 
-/* The value of an item as it is written. */
+/* Returns the value of an item as it is written. */
 ol_offset_value ol_commit_encoded_value(const ol_commit *work, const ol_item *item);
 
-/* Bytes of a planned record at `index` of its batch, and of a batch of planned[from, to). */
+/* Return the size of a planned record at `index` of its batch, and that of a batch of planned[from,
+ * to). */
 size_t ol_commit_record_size(const ol_commit *work, const ol_planned *planned, size_t index);
 size_t ol_commit_batch_size(const ol_commit *work, size_t from, size_t to);
 
-/* The place of a batch of `count` records in the log. */
+/* Reserves the place of a batch of `count` records in the log. */
 int ol_commit_reserve_place(const ol_commit *work, size_t size, size_t count, uint8_t **start,
                             int64_t *base_offset, ol_error *error) OL_NODISCARD;
 
-/* Reserves, and releases, all memory that applying the planned items will need; none while the
+/* Reserve and release all memory that applying the planned items will need; none while the
  * partition loads. */
 int ol_commit_reserve_all(ol_commit *work, ol_error *error) OL_NODISCARD;
 void ol_commit_release(ol_commit *work, size_t from);
@@ -102,13 +103,13 @@ void ol_commit_release(ol_commit *work, size_t from);
 /* Fetches the cells of a small commit, so that they arrive while it is encoded. */
 void ol_commit_prefetch(const ol_commit *work);
 
-/* Encodes planned[from, to) into the `size` bytes that the log reserved.  They are not a batch
- * until they are sealed; a caller that drops them writes zeros. */
+/* Encodes planned[from, to) into the `size` bytes that the log reserved.  The bytes become a batch
+ * only when they are sealed; a caller that gives them up zeroes them. */
 void ol_commit_encode(const ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size);
 
 ol_batch_fields ol_commit_batch_fields(const ol_commit *work, int64_t base_offset, size_t count);
 
-/* The partition's table lock, unless work->table_locked. */
+/* Take and release the partition's table lock, unless work->table_locked. */
 void ol_commit_lock_table(ol_commit *work);
 void ol_commit_unlock_table(ol_commit *work);
 
@@ -117,7 +118,7 @@ void ol_commit_unlock_table(ol_commit *work);
 int ol_commit_publish(ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size,
                       int64_t base_offset, ol_error *error);
 
-/* Applies the items that a transaction of ours deferred until its marker. */
+/* Applies the items that an own transaction deferred until its marker. */
 int ol_commit_apply_deferred(ol_commit *work, size_t from, size_t to, ol_error *error);
 
 /* Writes items that do not fit one batch; fills work->result. */

@@ -3,7 +3,7 @@
  *
  * Nearly every commit is one of these, so it is planned, sized and encoded run by run of one
  * (group, topic), and applied by ol_state_apply_run.  The records keep the order of the items.  Any
- * other commit is left, with nothing changed, to the general way (ol_commit_plan).
+ * other commit is left, with nothing changed, to the general path (ol_commit_plan).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +32,8 @@ static bool is_of_run(const ol_item *item, const ol_item *previous) {
            item->topic.data == previous->topic.data && item->topic.size == previous->topic.size;
 }
 
-/* A single commit waits for every cache miss of the table.  So it fetches the way to its cell
- * through the pair that it guesses, and compares the names while the cell arrives. */
+/* A single commit waits for every cache miss of the table.  So it guesses the pair, prefetches what
+ * leads from there to the cell, and compares the names while the cell arrives. */
 static uint32_t find_alone(const ol_table *table, const ol_pair_name *name, int32_t partition) {
     uint32_t guess = ol_table_prefetch_pair(table, name);
     ol_table_prefetch_chunk(table, guess, partition);
@@ -63,7 +63,7 @@ static size_t record_size(const ol_commit_run *run, const ol_position_row *row, 
                           (int64_t)ol_offset_value_3_size(row->value.metadata), 0, 0);
 }
 
-/* Whether the item is a position without a condition, whose value is of version 3. */
+/* Returns whether the item is a position without a condition, with a value of version 3. */
 static bool is_plain(const ol_item *item, bool writes_topic_ids) {
     return item->kind == OL_ITEM_POSITION && item->condition == OL_CONDITION_NONE &&
            item->expire_timestamp == -1 && (item->topic_id == NULL || !writes_topic_ids);
@@ -104,7 +104,7 @@ static bool gather(ol_commit *work, gathered *to, const ol_item *items, size_t c
     return true;
 }
 
-/* The same for rows that exist already. */
+/* Fills runs for rows that exist already; false as for gather. */
 static bool gather_rows(ol_commit *work, gathered *to, const ol_row_run *runs, size_t run_count,
                         size_t row_count) {
     const ol_table *table = work->partition->state.table;
@@ -146,9 +146,9 @@ static bool is_settled(const ol_commit *work, const gathered *of) {
 
 /* -------------------------------------------------------------------------------------- writing */
 
-/* The keys of a run differ in the partition alone.  Copies whole words, up to seven bytes too many:
- * after the start of a key follow, in source and target alike, a partition and a value, which are
- * written later. */
+/* The keys of a run differ in the partition alone.  Copies whole words, up to seven bytes too many.
+ * That is safe, because in both source and target a partition and a value follow the start of a
+ * key, and are written later. */
 static inline void copy_key_start(uint8_t *to, const uint8_t *from, size_t size) {
     for (size_t at = 0; at < size; at += sizeof(uint64_t)) {
         memcpy(to + at, from + at, sizeof(uint64_t));
@@ -205,8 +205,8 @@ static void apply(ol_commit *work, const gathered *of) {
                                run_end(of, i) - run->first_row, 3, &ignored);
         OL_ASSERT(status == OL_OK);
     }
-    /* With the table still locked: a reader of both the state and the positions sees both before or
-     * both after. */
+    /* The table is still locked, so a reader of both the state and the positions sees both as
+     * before or both as after. */
     ol_partition_set_positions(partition, end, end);
     ol_commit_unlock_table(work);
 }
@@ -227,7 +227,7 @@ static int publish(ol_commit *work, const gathered *of, uint8_t *start, size_t s
     return OL_OK;
 }
 
-/* Bytes that the headers add to the first record, whose length field may grow, too. */
+/* Returns the bytes that the headers add to the first record; its length field may grow, too. */
 static size_t headers_cost(const ol_commit *work, const gathered *of) {
     int64_t key_size = (int64_t)of->runs[0].key_size,
             value_size = (int64_t)ol_offset_value_3_size(of->rows[0].value.metadata);
@@ -238,9 +238,9 @@ static size_t headers_cost(const ol_commit *work, const gathered *of) {
 static int write_batch(ol_commit *work, const gathered *of, bool *done, ol_error *error) {
     ol_log *log = work->partition->log;
     size_t size = of->size;
-    /* A small commit is encoded first, while its cells arrive.  Not so when there is a flushed
-     * record to take: the log gives it once, to a batch that only the log itself can still
-     * refuse. */
+    /* A small commit is encoded first, while its cells arrive.  That is not possible if a flushed
+     * record must be taken: the log returns it only once, so only the log itself may still refuse
+     * the batch. */
     bool settles_first = of->row_count > STACK_ROWS || ol_log_has_flushed_record(log);
     if (settles_first) {
         if (!is_settled(work, of)) return OL_OK;
@@ -274,7 +274,7 @@ static int ensure_runs(ol_partition *partition, size_t count, ol_error *error) {
     return OL_OK;
 }
 
-/* Makes room for `count` rows, and for as many runs: each row may be of a pair of its own. */
+/* Allocates `count` rows and as many runs, because each row may be of a pair of its own. */
 static int ensure_rows(ol_partition *partition, size_t count, ol_error *error) {
     if (count > partition->scratch.row_capacity) {
         ol_position_row *rows = realloc(partition->scratch.rows, count * sizeof *rows);
@@ -301,8 +301,8 @@ static void release_rows(ol_partition *partition) {
     }
 }
 
-/* Whether a settled pair stays settled until the apply: no loader or other writer changes the table
- * meanwhile. */
+/* Returns whether a settled pair stays settled until the apply, because no loader or other writer
+ * changes the table meanwhile. */
 static bool may_go_fast(const ol_commit *work) {
     const ol_partition *partition = work->partition;
     return partition->role == OL_ROLE_ACTIVE && ol_partition_applies_at_once(partition) &&

@@ -43,7 +43,7 @@ static int take_integer(void *context, const ol_field *field, int64_t value,
     return OL_OK;
 }
 
-/* The members themselves are of no interest. */
+/* The members themselves do not matter here. */
 static int take_array(void *context, const ol_field *field, int32_t count,
                       ol_error *error OL_UNUSED) {
     if (!is_named(field, "members")) return OL_OK;
@@ -53,7 +53,8 @@ static int take_array(void *context, const ol_field *field, int32_t count,
 
 static int decode(int16_t type, ol_slice value, group_facts *facts, ol_error *error) {
     *facts = (group_facts){.protocol_type = ol_slice_of("", 0), .generation = -1};
-    if (value.size < 2) return ol_fail(error, OL_CORRUPT, "a group's value is cut in its version");
+    if (value.size < 2) return ol_fail(error, OL_CORRUPT,
+                                       "a group's value is truncated in its version");
     const ol_schema_visitor visitor = {
         .bytes = take_bytes, .integer = take_integer, .begin_array = take_array, .context = facts};
     int status = ol_schema_decode(ol_schema_of_value(type), ol_load_i16(value.data),
@@ -62,7 +63,7 @@ static int decode(int16_t type, ol_slice value, group_facts *facts, ol_error *er
     return status == OL_END ? OL_OK : status;
 }
 
-/* The latest written record of a key. */
+/* Finds the latest written record of a key. */
 static bool find_latest(const ol_partition *partition, ol_slice key, ol_group_record *record) {
     const ol_in_flight *inflight = &partition->inflight;
     if (inflight->active) {
@@ -81,7 +82,7 @@ static int read_group(const ol_partition *partition, int16_t type, ol_slice grou
     return *found ? decode(type, record.value, facts, error) : OL_OK;
 }
 
-/* Whether a record of the type is among those of the group that are the latest. */
+/* Returns whether the group's latest records include one of the type. */
 static bool has_record(const ol_partition *partition, const ol_group_records *records,
                        ol_slice group, int16_t type) {
     size_t cursor = 0;
@@ -121,7 +122,8 @@ int ol_commit_check_generation(const ol_partition *partition, const ol_item *ite
     int status = read_facts(partition, item->group, &result->found, &is_modern, &facts, error);
     if (status != OL_OK) return status;
     result->found_offset = facts.generation;
-    /* Records of groups in flight have no log offsets here: all that is written settles them. */
+    /* Group records in flight have no log offsets here, so only everything written so far settles
+     * them. */
     int64_t end = ol_log_end(partition->log);
     result->rests_on = partition->inflight.active && partition->watermark < end ? end : -1;
     if (item->expected < 0) {
@@ -135,7 +137,7 @@ int ol_commit_check_generation(const ol_partition *partition, const ol_item *ite
                    (long long)facts.generation, (long long)item->expected);
 }
 
-/* A string as versions below 4 have it; the caller gave room. */
+/* Puts a string as versions below 4 have it; the caller has checked that it fits. */
 static uint8_t *put_string(uint8_t *p, ol_slice text) {
     ol_store_i16(p, (int16_t)text.size);
     if (text.size > 0) memcpy(p + 2, text.data, text.size);

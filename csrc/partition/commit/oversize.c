@@ -1,5 +1,5 @@
-/* Writes items that do not fit one batch, sorted by group: batches of whole groups, and
- * transactions of ours for larger groups (docs/architecture.md §2.3, §4). */
+/* Writes items that do not fit one batch, sorted by group: batches of whole groups, and own
+ * transactions for larger groups (docs/architecture.md §2.3, §4). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static int compare_groups(const void *a, const void *b) {
     return left->item < right->item ? -1 : left->item > right->item;
 }
 
-/* End of the run of items from `from` on that belong to one group. */
+/* Returns the end of the run of items from `from` on that belong to one group. */
 static size_t end_of_group(const ol_commit *work, size_t from) {
     size_t to = from + 1;
     while (to < work->count &&
@@ -32,12 +32,13 @@ static size_t end_of_group(const ol_commit *work, size_t from) {
     return to;
 }
 
-/* Upper bound of a record's bytes at any place in a batch. */
+/* Returns an upper bound of a record's size, wherever it is in a batch. */
 static size_t bound_of_record(const ol_commit *work, size_t index) {
     return ol_commit_record_size(work, &work->planned[index], 0) + RECORD_DELTA_SLACK;
 }
 
-/* The most items from `from` on, not beyond `limit`, that fit one batch; at least one. */
+/* Returns the end of the most items from `from` on, not beyond `limit`, that fit one batch; at
+ * least one item. */
 static size_t end_of_batch(const ol_commit *work, size_t from, size_t limit) {
     size_t size = OL_BATCH_OVERHEAD + OL_COMMIT_HEADERS_MAX;
     size_t to = from;
@@ -66,8 +67,8 @@ static int write_part(ol_commit *work, size_t from, size_t to, ol_error *error) 
     return OL_OK;
 }
 
-/* Above every id in the log and never used twice: made from the time and, if that does not suffice,
- * a counter. */
+/* Returns an id above every one in the log, never used twice: made from the time and, if that does
+ * not suffice, a counter. */
 static int64_t next_own_producer_id(ol_commit *work) {
     ol_partition *partition = work->partition;
     int64_t id = OL_OWN_PRODUCER_ID_MIN + (work->timestamp << 16);
@@ -79,9 +80,9 @@ static int64_t next_own_producer_id(ol_commit *work) {
     return id;
 }
 
-/* The log has an open transaction of ours that the state does not have.  Space for its end is kept,
- * but for more transactions than that is kept for, a lone store meets a full disk: its next write
- * closes the transaction.  In every other case the next load does. */
+/* Called when an own transaction stays open in the log that the state does not have.  If space for
+ * its end could not be kept (too many are open), a lone store may meet a full disk here; its next
+ * write then closes the transaction.  In every other case the next load does. */
 static int leave_open(ol_partition *partition, int status) {
     if (status == OL_DISK_FULL && !partition->options.replicated) {
         partition->leadership.ready = false;
@@ -91,8 +92,8 @@ static int leave_open(ol_partition *partition, int status) {
     return status;
 }
 
-/* Writes the COMMIT of a transaction of ours and applies it: in a lone store all values at once,
- * with W; in a replicated one when W passes. */
+/* Writes the COMMIT of an own transaction and applies it: in a lone store all values at once,
+ * together with W; in a replicated one when W passes. */
 static int commit_own(ol_commit *work, size_t from, size_t to, ol_error *error) {
     ol_partition *partition = work->partition;
     ol_commit_result marker;
@@ -111,8 +112,8 @@ static int commit_own(ol_commit *work, size_t from, size_t to, ol_error *error) 
     return OL_OK;
 }
 
-/* Writes a group that does not fit one batch: the batches of a transaction of ours and its COMMIT,
- * or an ABORT if a batch could not be written. */
+/* Writes a group that does not fit one batch: the batches of an own transaction and its COMMIT, or
+ * an ABORT if a batch could not be written. */
 static int write_own_transaction(ol_commit *work, size_t from, size_t to, ol_error *error) {
     ol_partition *partition = work->partition;
     int status = ol_own_transactions_open(&partition->own.open, work->producer_id, error);
@@ -171,8 +172,8 @@ static int check_parts(const ol_commit *work, ol_error *error) {
     return OL_OK;
 }
 
-/* The most whole groups from `from` on that fit one batch; `from` itself when not even the first
- * does. */
+/* Returns the end of the most whole groups from `from` on that fit one batch; `from` itself when
+ * not even the first does. */
 static size_t end_of_whole_groups(const ol_commit *work, size_t from) {
     size_t size = OL_BATCH_OVERHEAD + OL_COMMIT_HEADERS_MAX;
     size_t end = from;

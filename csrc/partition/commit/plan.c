@@ -5,8 +5,8 @@
 #include "partition/commit/commit_impl.h"
 #include "partition/commit/generation.h"
 
-/* The latest written value of a position; *rests_on is the W that would settle it, -1 when it is
- * applied. */
+/* Finds the latest written value of a position; *rests_on is the W that would settle it, -1 when it
+ * is applied. */
 static bool latest_written(const ol_partition *partition, const ol_pair_name *name, int32_t number,
                            ol_position_value *value, int64_t *rests_on) {
     bool present;
@@ -62,8 +62,7 @@ static int check_condition(ol_commit *work, const ol_planned *planned, size_t it
     return OL_OK;
 }
 
-/* A tombstone is written only where something is to be deleted
- * (docs/format/coordinator.md §5.4). */
+/* A tombstone is written only if it has something to delete (docs/format/coordinator.md §5.4). */
 static bool is_there(const ol_partition *partition, const ol_planned *planned) {
     ol_position_value value;
     int64_t rests_on;
@@ -119,8 +118,8 @@ static void plan_name(ol_commit *work, ol_planned *planned, const ol_planned *pr
     planned->name = ol_table_name(table, item->group, group_hash, item->topic);
 }
 
-/* A record that a broker would refuse to load is never written, and offsets have items of their
- * own.  *group points into the key. */
+/* Refuses a record that a broker would not load, and offsets, which have items of their own.
+ * *group points into the key. */
 static int check_group_record(const ol_item *item, size_t index, ol_slice *group, ol_error *error) {
     ol_key key;
     int status = ol_key_decode(item->key, &key, error);

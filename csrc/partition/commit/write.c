@@ -1,4 +1,4 @@
-/* The steps of writing a batch into the place that the log reserved: encode, reserve memory,
+/* The steps of writing a batch into the bytes that the log reserved: encode, reserve memory,
  * publish, apply. */
 #include "partition/commit/commit_impl.h"
 
@@ -130,7 +130,7 @@ static int reserve_one(ol_commit *work, ol_planned *planned, ol_error *error) {
     return status;
 }
 
-/* A row of a transaction has a place in two more maps beside the table's, each a cache miss. */
+/* A row of a transaction needs two more maps besides the table's, each a cache miss. */
 static void prefetch_reserved(const ol_commit *work, size_t index) {
     if (index >= work->count || work->planned[index].item->kind != OL_ITEM_POSITION) return;
     const ol_planned *planned = &work->planned[index];
@@ -147,9 +147,9 @@ static void prefetch_pending(const ol_commit *work, size_t index) {
                         planned->reservation.partition);
 }
 
-/* Reserves all memory that applying the items will need; if there is none nothing is changed.  The
- * writer lock keeps all but a loader away from the table until the items are applied, so that a
- * settled pair stays settled. */
+/* Reserves all memory that applying the items will need; without memory, nothing is changed.  The
+ * writer lock keeps everything except a loader away from the table until the items are applied, so
+ * a settled pair stays settled. */
 int ol_commit_reserve_all(ol_commit *work, ol_error *error) {
     ol_partition *partition = work->partition;
     int status = OL_OK;
@@ -208,13 +208,14 @@ static int apply_one(ol_commit *work, ol_planned *planned, int64_t log_offset, o
     return ol_state_apply(&work->partition->state, &change, error);
 }
 
-/* A lone store, or a leader that is alone: W is the log end, so the batch counts at once. */
+/* Applies a batch in a lone store, or for a leader that is alone: W is the log end, so the batch
+ * counts at once. */
 static int apply_lone(ol_commit *work, size_t from, size_t to, int64_t base_offset,
                       ol_error *error) {
     ol_partition *partition = work->partition;
     int64_t end = ol_log_end(partition->log);
     if (OL_UNLIKELY(!ol_partition_is_loaded(partition))) {
-        /* The committer does not apply it: the loader reaches it in log order
+        /* The committer does not apply the batch: the loader reaches it in log order
          * (docs/architecture.md §7). */
         ol_partition_set_positions(partition, end, partition->applied);
         return OL_OK;
@@ -225,16 +226,16 @@ static int apply_lone(ol_commit *work, size_t from, size_t to, int64_t base_offs
         if (work->producer_id >= 0) prefetch_pending(work, i + PREFETCH_DISTANCE);
         status = apply_one(work, &work->planned[i], base_offset + (int64_t)(i - from), error);
     }
-    /* With the table still locked: a reader of both the state and the positions sees both before or
-     * both after. */
+    /* The table is still locked, so a reader of both the state and the positions sees both as
+     * before or both as after. */
     if (OL_LIKELY(status == OL_OK)) ol_partition_set_positions(partition, end, end);
     ol_commit_unlock_table(work);
     return status;
 }
 
-/* A transaction of ours: nothing can come between its batches and its marker, so its values need
- * not be pending meanwhile; they are applied after the marker.  A replay comes to the same
- * state. */
+/* Defers the apply of an own transaction.  Nothing can come between its batches and its marker, so
+ * its values need not be pending meanwhile; they are applied after the marker.  A replay gives the
+ * same state. */
 static void defer_apply(ol_commit *work, size_t from, size_t to, int64_t base_offset) {
     for (size_t i = from; i < to; i++) {
         work->planned[i].log_offset = base_offset + (int64_t)(i - from);
@@ -255,7 +256,7 @@ int ol_commit_apply_deferred(ol_commit *work, size_t from, size_t to, ol_error *
     return status;
 }
 
-/* A replicated leader: the batch is in flight until W passes it.  Nothing here can fail. */
+/* For a replicated leader: the batch stays in flight until W passes it.  Nothing here can fail. */
 static void leave_in_flight(ol_commit *work, size_t from, size_t to, int64_t base_offset,
                             const uint8_t *start, size_t size) {
     ol_partition *partition = work->partition;

@@ -114,7 +114,7 @@ bool ol_hash_index_validate_lines(const ol_hash_index *hash_index, size_t first,
     return true;
 }
 
-/* Four slots at a time: a plain loop compiles to fifteen branches. */
+/* Compares four slots at a time, because a plain loop compiles to fifteen branches. */
 static inline bool holds(const ol_hash_index_line *line, uint32_t wanted) {
     typedef uint32_t quad __attribute__((vector_size(16)));
     const quad all = {wanted, wanted, wanted, wanted};

@@ -1,13 +1,13 @@
 /* table/validate/ownership: proof that each unit of a restored table has exactly one owner.
  *
- * A table from a file is used only after checks of everything the code relies on: safety of memory,
- * loops that end, and its own assertions.  The checks are the files of this folder and the
- * ol_*_validate functions.
+ * A table from a file is used only after everything that the code relies on was checked: memory
+ * safety, loops that end, and the code's own assertions.  The checks are the files of this folder
+ * and the ol_*_validate functions.
  *
- * That each thing is owned exactly once is shown in two ways: by bits, one for each unit of an
- * arena, and by sums of marks.  Two sums of pseudo-random marks over many numbers are equal only
- * if, except by chance, the same numbers are in both, equally often.  The key of the marks is drawn
- * for each check, so the author of the file does not know it.
+ * Two methods show that each thing has exactly one owner: bits, one for each unit of an arena, and
+ * sums of marks.  Two sums of pseudo-random marks over many numbers are equal only if, except by
+ * chance, both contain the same numbers equally often.  The key of the marks is drawn for each
+ * check, so the author of the file does not know it.
  */
 #ifndef OL_TABLE_VALIDATE_OWNERSHIP_H
 #define OL_TABLE_VALIDATE_OWNERSHIP_H
@@ -39,8 +39,8 @@ static inline int ol_ownership_bits_create(ol_ownership_bits *bits, uint64_t cou
 
 static inline void ol_ownership_bits_free(ol_ownership_bits *bits) { free(bits->words); }
 
-/* Marks units as taken; returns false if they do not exist or are taken already.  A run aligned to
- * its length of 1, 2 or 4 lies in one word. */
+/* Marks units as taken; returns false if they do not exist or are taken already.  A run that is
+ * aligned to its length of 1, 2 or 4 is in one word. */
 static inline bool ol_ownership_take_aligned(ol_ownership_bits *bits, uint64_t first,
                                              unsigned length) {
     if (OL_UNLIKELY(first >= bits->count || length > bits->count - first)) return false;

@@ -37,8 +37,8 @@ static uint32_t capacity_max(ol_chunk_form form) {
                                       : OL_CHUNKS_BRANCH_MAX;
 }
 
-/* The header of an array by its name, or NULL if none can be there; *first and *units are the
- * array's units, checked to exist. */
+/* Returns the header of an array by its name, or NULL if no array can be there; *first and *units
+ * are the array's units, which were checked to exist. */
 static const ol_chunk_array *array_at(const ol_partition_map *partition_map, uint32_t name,
                                       uint64_t *first, uint64_t *units) {
     bool is_large = name & OL_PARTITION_MAP_LARGE;
@@ -60,7 +60,7 @@ static const ol_chunk_array *array_at(const ol_partition_map *partition_map, uin
     return array;
 }
 
-/* The numbers that an array may hold: from `low` to before `high`. */
+/* The numbers that an array may hold: [low, high). */
 typedef struct number_range {
     uint32_t low;
     uint32_t high;
@@ -76,8 +76,8 @@ static bool is_sparse_sound(const ol_chunk_array *leaf, number_range range) {
     return leaf->living == leaf->count;
 }
 
-/* Places after the last chunk are empty, since a chunk added there counts as new.  Places before
- * the first may lie below the range, as those of a leaf do that was divided. */
+/* Places after the last chunk must be empty, because a chunk added there counts as new.  Places
+ * before the first may be below the range, as in a leaf that was divided. */
 static bool is_dense_sound(const ol_chunk_array *leaf, number_range range) {
     uint32_t living = 0, numbers = 0, behind = 0, first = 0;
     if (leaf->base >= range.high || leaf->count > range.high - leaf->base) return false;
@@ -109,7 +109,8 @@ static bool is_leaf_sound(tree_check *check, const ol_chunk_array *leaf, number_
 
 static bool is_array_sound(tree_check *check, uint32_t name, number_range range, unsigned depth);
 
-/* That the numbers ascend within the range follows from the leaves: each has a chunk in its own. */
+/* The leaves show that the numbers ascend within the range: each leaf has a chunk in its own
+ * range. */
 static bool is_branch_sound(tree_check *check, const ol_chunk_array *branch, number_range range,
                             unsigned depth) {
     const uint32_t *numbers = ol_partition_map_numbers(branch);
@@ -128,8 +129,8 @@ static bool is_branch_sound(tree_check *check, const ol_chunk_array *branch, num
     return true;
 }
 
-/* Every array is taken once, so that a branch that leads back to itself is found, and the depth is
- * limited. */
+/* Every array is taken only once, so a branch that leads back to itself is detected; the depth is
+ * limited, too. */
 static bool is_array_sound(tree_check *check, uint32_t name, number_range range, unsigned depth) {
     uint64_t first, units;
     const ol_chunk_array *array = name == 0 ? NULL

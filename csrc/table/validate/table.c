@@ -313,7 +313,7 @@ static void merge(worker *sum, const worker *part) {
 
 /* --------------------------------------------------------------------------------------- extras */
 
-/* A string that stands for a topic id must have one. */
+/* A string that is used as a topic id must have one. */
 static bool has_id(const ol_table *table, uint32_t string) {
     return ol_string_pool_is_within(&table->string_pool, string) &&
            ol_string_pool_topic_id(&table->string_pool, string) != NULL;
@@ -362,7 +362,7 @@ static const char *check_extras(worker *sum, const ol_reservation *held, size_t 
     }
     return pins == 0 && held_count == table->cell_extras.pins
                ? NULL
-               : "the pending positions differ from those for which the table keeps room";
+               : "the pending positions differ from those for which the table keeps space";
 }
 
 static bool are_free_pairs_sound(const ol_table *table, uint64_t pairs) {
