@@ -36,7 +36,7 @@ _Noreturn void ol_assert_failed(const char *condition, const char *file, int lin
 #define OL_VERIFY(condition) ((void)0)
 #endif
 
-/* A borrowed run of bytes. data == NULL means "null" (Kafka's length -1), which differs from a run
+/* A borrowed run of bytes.  data == NULL means "null" (Kafka's length -1), which differs from a run
  * of length 0. */
 typedef struct ol_slice {
     const uint8_t *data;

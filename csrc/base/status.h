@@ -67,8 +67,8 @@ typedef struct ol_error {
 
 void ol_error_clear(ol_error *error);
 
-/* Fills `error` and returns `status`, so that callers can write `return ol_fail(...)`. path,
- * position, offset and item are cleared; set them afterwards with the calls below. */
+/* Fills `error` and returns `status`, so that callers can write `return ol_fail(...)`.  The
+ * path, position, offset and item are cleared; the caller sets them afterwards. */
 int ol_fail(ol_error *error, int status, const char *format, ...) OL_PRINTF(3, 4);
 
 /* Like ol_fail, for a failed system call: OL_DISK_FULL for ENOSPC and EDQUOT, OL_NO_SUCH_FILE for
@@ -76,8 +76,8 @@ int ol_fail(ol_error *error, int status, const char *format, ...) OL_PRINTF(3, 4
  * NULL. */
 int ol_fail_errno(ol_error *error, int sys_errno, const char *operation, const char *path);
 
-/* Add the position or the log offset to an error that is already filled; each returns
- * error->status. */
+/* Adds a path (NULL: keeps the present one) and a byte position to an error that is already filled;
+ * returns error->status. */
 int ol_error_at(ol_error *error, const char *path, int64_t position);
 
 const char *ol_status_name(int status);

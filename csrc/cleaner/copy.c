@@ -343,7 +343,7 @@ static int save(const ol_clean_report *report, const ol_clean_open *open, saved 
     return ol_clean_open_copy(&before->open, open, error);
 }
 
-/* Restores the report, except the counts of moved bytes, and the open transactions.  The quarantine
+/* Restores the open transactions and the report, except its counts of moved bytes.  The quarantine
  * stays. */
 static int restore(ol_clean_report *report, ol_clean_open *open, const saved *before,
                    ol_error *error) {

@@ -30,9 +30,9 @@ typedef struct ol_transaction_outcomes {
 /* Zeroed memory is empty. */
 void ol_transaction_outcomes_free(ol_transaction_outcomes *outcomes);
 
-/* Records one batch, in log order.  A data batch opens its transaction, and only with `is_asked`,
- * because batches after the end of a read must not start a wait.  A control batch that cannot be
- * read is skipped, as in a load.  OL_NO_MEMORY. */
+/* Records one batch, in log order.  A data batch only opens its transaction, and does so only with
+ * `is_asked`, because batches after the end of a read must not start a wait.  A control batch that
+ * cannot be read is skipped, as in a load.  OL_NO_MEMORY. */
 int ol_transaction_outcomes_record(ol_transaction_outcomes *outcomes, const ol_batch *batch,
                                    const ol_decompressor *decompressor, bool is_asked,
                                    ol_error *error) OL_NODISCARD;

@@ -2,7 +2,7 @@
  *
  * docs/format/batches.md §2 describes the format.  Reading: ol_batch_parse finds the next batch and
  * checks every size before it is used.  With magic 0 and 1 that is the next message, perhaps a
- * compressed wrapper. ol_batch_check_crc checks the bytes. ol_records walks the records, whatever
+ * compressed wrapper.  ol_batch_check_crc checks the bytes.  ol_records walks the records, whatever
  * the magic, the codec or the gaps.  Writing: format/batch_write.h.
  *
  * Ownership: nothing here owns the bytes it points to.  An ol_batch and its records borrow from the

@@ -1,7 +1,7 @@
 /* fs/fs: the file port: every file operation of the engine, so that tests can simulate a faulty
  * disk.
  *
- * There are two implementations. ol_fs_posix is the real one, a shared immutable object.
+ * There are two implementations.  ol_fs_posix is the real one, a shared immutable object.
  * testing/fault_fs is for tests: it counts operations and stops the machine at a chosen one.  Then
  * it writes out a state that the disk could hold, in which a seeded draw decides whether each
  * unflushed 4 KiB page is kept or lost.

@@ -7,9 +7,9 @@
  *
  * Nothing is left out silently.  Log offsets that the log lacks (it was cleaned, or begins above
  * them), and batches and records that cannot be read, form a *gap*.  A read reports a gap before it
- * continues after it.  Gaps below the start of a feed are reported, too, because they may make the
- * values of a transaction that was open at the start incomplete.  That applies down to where the
- * oldest such transaction began.
+ * continues after it.  Gaps below the start of a feed are reported, too, down to where the oldest
+ * transaction that was open at the start began, because they may make the values of such a
+ * transaction incomplete.
  *
  * Between reads a feed holds copies only, nothing of the log: the partition may be cleaned,
  * truncated and closed.  After a truncation (ol_change_feed_is_current) the owner starts it again.

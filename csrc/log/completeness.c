@@ -417,7 +417,8 @@ static int check_listed(ol_opening *opening, ol_error *error) {
     return status;
 }
 
-/* Finds where the segment before `base_offset` ends; without one, the first base of the notes. */
+/* Finds where the segment before `base_offset` ends; without one, sets *end to
+ * ol_log_rolled_first. */
 static int end_before(ol_opening *opening, int64_t base_offset, int64_t *end, ol_error *error) {
     segment_end there = {.offset = ol_log_rolled_first(opening, base_offset)};
     const segment_rule any = {.below = INT64_MAX};

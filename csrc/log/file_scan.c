@@ -154,7 +154,7 @@ int ol_file_scan_follower(ol_file_scan *scan, ol_batch *batch, int64_t *successo
     return OL_OK;
 }
 
-/* Returns whether there is a whole batch with a right CRC at scan->position. */
+/* Sets *followed to whether there is a whole batch with a right CRC at scan->position. */
 static int is_followed(ol_file_scan *scan, bool *followed, ol_error *error) {
     ol_file_scan probe;
     ol_batch batch;
@@ -213,7 +213,7 @@ static bool is_plausible(const uint8_t *data, size_t got, int64_t remaining, int
 }
 
 static bool is_zero(const uint8_t *data, size_t size) {
-    /* Checks that each byte equals the one before it, which compares many bytes at a time. */
+    /* Each byte must equal the one before it; memcmp compares many bytes at a time. */
     return size == 0 || (data[0] == 0 && memcmp(data, data + 1, size - 1) == 0);
 }
 

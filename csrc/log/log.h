@@ -199,7 +199,7 @@ int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t 
                    uint8_t **start, int64_t *base_offset, ol_error *error) OL_NODISCARD;
 
 /* The ends of transactions.  A full disk must not keep a transaction open, so space for the end of
- * each is kept from its first batch on. ol_log_reserve_transactional keeps it, ol_log_reserve_end
+ * each is kept from its first batch on.  ol_log_reserve_transactional keeps it, ol_log_reserve_end
  * uses it, and everything else leaves it alone.  Space is kept for as many ends as fit a twelfth of
  * a segment.  Ends beyond that number, and those for which there was no space when the log was
  * opened, are written like other batches. */
@@ -280,12 +280,12 @@ int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
  * before. */
 int ol_log_flush_unasked(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
 /* Begins to write what a flush would write, and returns.  So the disk can work on several logs at a
- * time, while their flushes wait for each other.  Does nothing while a flush, a truncation or a
- * close runs.  Makes nothing durable.  A failure leaves the log failed, which the next flush
+ * time, whereas their flushes would wait for each other.  Does nothing while a flush, a truncation
+ * or a close runs.  Makes nothing durable.  A failure leaves the log failed, which the next flush
  * reports. */
 void ol_log_begin_flush(ol_log *log);
-/* Returns whether so many segments were rolled since the last flush that the next one should be
- * made unasked: rolled segments keep their files open until a flush. */
+/* Returns whether so many segments were rolled since the last flush that a flush should be made
+ * unasked: rolled segments keep their files open until then. */
 bool ol_log_wants_flush(ol_log *log);
 /* Called when commits will wait for the disk: extensions are then written as zeros from the start,
  * not only after the first flush. */

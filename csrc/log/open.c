@@ -467,7 +467,7 @@ static int check(ol_opening *opening, ol_error *error) {
     } else {
         opening->end = opening->flushed = opening->log_start;
     }
-    /* The log start counts only if it is allowed to. */
+    /* A log start above the end counts only if the log may begin again there. */
     if (opening->end < opening->log_start) ol_completeness_judge_start(opening);
     ol_completeness_check_end(opening);
     if (report->corrupt || report->is_lossy) log->writable = false;

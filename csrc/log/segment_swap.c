@@ -4,9 +4,9 @@
  * the new one (docs/format/recovery.md §9.1):
  *
  *   1. The files have names in `.cleaned`, complete and durable: a recovery removes them.
- *   2. They are renamed to `.swap`, `<base>.log` as the last one.  While a `.cleaned` is left, which
- *      is the lowest of them all, a recovery removes every `.swap`: so the last rename is the point
- *      of no return.  The directory is flushed.
+ *   2. They are renamed to `.swap`, `<base>.log` as the last one.  While a `.cleaned` is left, it
+ *      has the lowest number of them all, so a recovery removes every `.swap`: the last rename is
+ *      the point of no return.  The directory is flushed.
  *   3. In memory the new segment replaces the old ones.  From here on a recovery finishes the swap:
  *      it removes every old file with a number from the base to the end of the `.log.swap`.  If all
  *      batches of the last old segment were dropped, that range ends too early.  Then an empty

@@ -1,10 +1,10 @@
 /* The part of a log that an open need not read again.
  *
  * The caller's state has a mark (log/mark.h).  If the sidecar says that everything below the mark
- * was flushed, it was right at that time.  The batches below are not needed now, because the state
- * has them.  So an open begins its checks at the mark, usually within a segment.  Otherwise a
- * restart would read every active segment whole, up to `segment_bytes` in each log partition.
- * Readers and `verify` find damage below the mark.
+ * was flushed, those bytes were right when they were flushed.  Their batches are not needed now,
+ * because the state has them.  So an open begins its checks at the mark, usually within a segment.
+ * Otherwise a restart would read every active segment whole, up to `segment_bytes` in each log
+ * partition.  Readers and `verify` find damage below the mark.
  *
  * The mark has all that the skipped batches would give: producers, the checksum, timestamps.  If
  * anything is doubtful, the open reads everything, as it does without a state: another program

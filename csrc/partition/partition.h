@@ -8,7 +8,7 @@
  * (log end) >= flushed, written >= W >= applied.
  *
  * Locks.  The writer lock serialises everything that appends, applies or changes the role.  The
- * table lock keeps readers of the state out while a batch is applied. partition/partition_impl.h
+ * table lock keeps readers of the state out while a batch is applied.  partition/partition_impl.h
  * gives their order and all other locks.  Every change of an active partition's state is made under
  * both, so the holder of either may read it.  A call takes the locks that it needs itself, unless
  * its comment says otherwise.  No call takes or needs Python's GIL, and none holds a lock while it
@@ -245,7 +245,7 @@ int ol_partition_fence(ol_partition *partition, ol_slice group, const ol_item *i
 
 /* Ends a transaction with a marker.  OL_TRANSACTION when the log has no open one of this producer;
  * OL_FENCED when the epoch is older than the producer's; OL_DISK_FULL only if no space is kept for
- * the marker; the call can then be repeated. producer_epoch -1: the one in the log. */
+ * the marker; the call can then be repeated.  producer_epoch -1: the one in the log. */
 int ol_partition_end_transaction(ol_partition *partition, int64_t producer_id,
                                  int16_t producer_epoch, ol_control type, int32_t coordinator_epoch,
                                  ol_commit_result *result, ol_error *error) OL_NODISCARD;
@@ -273,7 +273,7 @@ typedef enum ol_wait_for { OL_WAIT_FLUSHED, OL_WAIT_WATERMARK } ol_wait_for;
  * the call does so itself; one fdatasync serves all threads that wait.  `term` is that of the
  * commit.  If leadership ended or the log was truncated since the commit, even before the call, the
  * result is OL_NOT_COORDINATOR, because other records may now be below `end_offset`.  The term of a
- * lone store never changes. timeout_ms < 0: no limit.
+ * lone store never changes.  timeout_ms < 0: no limit.
  *
  * Fails with OL_FAILED, OL_NOT_COORDINATOR, OL_TIMED_OUT; with OL_NO_MEMORY, OL_IO, OL_DISK_FULL,
  * OL_READ_ONLY if the flush could not begin; the next call then tries again.  After a failure the
@@ -298,7 +298,7 @@ bool ol_partition_is_behind(const ol_partition *partition, int64_t end_offset);
 
 /* -------------------------------------------------------------------------------------- reading */
 
-/* Readers briefly hold the table lock while they read the state. lock_state checks the role; when
+/* Readers briefly hold the table lock while they read the state.  lock_state checks the role; when
  * it returns OL_LOADING, OL_NOT_COORDINATOR or OL_FAILED, the state is not locked.  The variant
  * try_ returns OL_WOULD_BLOCK instead of waiting. */
 int ol_partition_lock_state(ol_partition *partition, const ol_state **state,
@@ -353,7 +353,7 @@ int ol_partition_become_leader(ol_partition *partition, int32_t leader_epoch, bo
  * records below W. */
 int ol_partition_become_follower(ol_partition *partition, int32_t leader_epoch,
                                  ol_error *error) OL_NODISCARD;
-/* Drops a follower's state, to free memory; the log and W stay. ol_partition_load loads the state
+/* Drops a follower's state, to free memory; the log and W stay.  ol_partition_load loads the state
  * again.  OL_LOADING during a load. */
 int ol_partition_unload(ol_partition *partition, int32_t leader_epoch,
                         ol_error *error) OL_NODISCARD;

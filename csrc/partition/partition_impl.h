@@ -61,7 +61,7 @@ struct ol_partition {
         _Atomic bool leads;         /* replicated: elected in `epoch`, whether active yet or not */
         bool alone;                 /* leads, and no other replica exists: W is the log end */
         int32_t epoch;              /* replicated: the newest that the host gave or the log has */
-        int64_t elected_end;  /* log end at the election; it is active once `applied` is there */
+        int64_t elected_end;  /* log end at the election; active once `applied` is there */
     } leadership;
 
     ol_batch_clock clock;

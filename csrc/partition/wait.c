@@ -84,7 +84,7 @@ bool ol_partition_is_behind(const ol_partition *partition, int64_t end_offset) {
 }
 
 /* One of the waiting threads flushes for all of them; it releases wait.lock meanwhile, so that the
- * next commits can collect. */
+ * next commits can join the wait. */
 static int flush_for_all(ol_partition *partition, ol_error *error) {
     int64_t flushed;
     partition->wait.flushing = true;

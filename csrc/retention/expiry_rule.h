@@ -75,7 +75,7 @@ static inline bool ol_expiry_is_due(const ol_expiry *expiry, int64_t now_ms) {
 }
 
 /* Returns when a position of such a group expires.  A pending value of a transaction protects the
- * position for longer; the caller checks for one. retention_ms < 0: never by retention, but an
+ * position for longer; the caller checks for one.  retention_ms < 0: never by retention, but an
  * expire timestamp in the record still counts.  `is_subscribed`: a member reads the topic. */
 ol_expiry ol_position_expiry(const ol_group_view *view, const ol_position_value *value,
                              bool is_subscribed, int64_t retention_ms);

@@ -19,7 +19,7 @@ void ol_pending_destroy(ol_pending *pending);
 int ol_pending_reserve(ol_pending *pending, int64_t producer_id, size_t count, ol_error *error)
     OL_NODISCARD;
 
-/* Adds one value of an open transaction and takes over the reservation. ol_pending_reserve was
+/* Adds one value of an open transaction and takes over the reservation.  ol_pending_reserve was
  * called for it.  Log offsets of one producer ascend.  A value replaces an earlier one of this
  * producer for the same position. */
 void ol_pending_add(ol_pending *pending, int64_t producer_id, const ol_reservation *reservation,

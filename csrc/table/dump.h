@@ -30,7 +30,7 @@ enum { OL_TABLE_SECTIONS = 21, OL_TABLE_NUMBERS_SIZE = 228 * 8 };
 /* Returns the name of a section, by index. */
 const char *ol_table_section_name(int index);
 
-/* Returns the arenas, always in the same order.  In a table just created they are empty: the caller
+/* Lists the arenas, always in the same order.  In a table just created they are empty: the caller
  * fills them, or lets them adopt a mapping. */
 void ol_table_sections(ol_table *table, ol_table_section sections[OL_TABLE_SECTIONS]);
 

@@ -22,7 +22,7 @@
 
 enum { OL_CHUNK_PARTITIONS = 4 };
 
-/* The root in a pair. bitmap != 0: the only chunk. bitmap == 0: `run` names an array, or is 0 for
+/* The root in a pair.  bitmap != 0: the only chunk.  bitmap == 0: `run` names an array, or is 0 for
  * no chunk at all. */
 typedef struct ol_chunk {
     uint32_t run;               /* index of its first cell */
@@ -110,7 +110,7 @@ typedef struct ol_partition_map_bits {
     ol_ownership_bits small;
     ol_ownership_bits large;
 } ol_partition_map_bits;
-/* Creates bits that are zeros. ol_partition_map_bits_free must free them, after a failure, too. */
+/* Creates bits that are zeros.  ol_partition_map_bits_free must free them, after a failure, too. */
 int ol_partition_map_bits_create(const ol_partition_map *partition_map, ol_partition_map_bits *bits,
                                  ol_error *error) OL_NODISCARD;
 void ol_partition_map_bits_free(ol_partition_map_bits *bits);

@@ -57,8 +57,8 @@ void ol_table_prefetch_slot(const ol_table *table, const ol_pair_name *name) {
         ol_hash_index_line_at(&table->pair_index, piece, ol_hash_index_home(piece, name->hash)));
 }
 
-/* The first candidate is the right pair with a probability of 31/32; a wrong one only wastes the
- * hint. */
+/* The first candidate is nearly always the right pair, because 5 bits of its hash match; a wrong
+ * one only wastes the hint. */
 uint32_t ol_table_prefetch_pair(const ol_table *table, const ol_pair_name *name) {
     ol_hash_index_probe probe = ol_hash_index_probe_begin(&table->pair_index, name->hash);
     uint32_t pair = ol_hash_index_probe_next(&probe);

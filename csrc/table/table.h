@@ -29,7 +29,7 @@
 
 typedef struct ol_table ol_table;
 
-/* The value of one offset commit as it is installed. metadata.data may be NULL only when
+/* The value of one offset commit as it is installed.  metadata.data may be NULL only when
  * metadata.size is 0. */
 typedef struct ol_position_value {
     int64_t offset;

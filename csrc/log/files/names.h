@@ -23,7 +23,7 @@ bool ol_uuid_is_zero(const ol_uuid *uuid);
 /* Writes 22 characters of URL-safe base64, not terminated. */
 void ol_uuid_format(const ol_uuid *uuid, char text[OL_UUID_TEXT_SIZE]);
 
-/* Parses an id.  False unless `text` is 22 such characters with 4 spare bits that are zero. */
+/* Parses an id.  False unless `text` is 22 such characters whose 4 spare bits are zero. */
 bool ol_uuid_parse(ol_slice text, ol_uuid *uuid);
 
 /* Writes `<20 digits><suffix>`, terminated; suffix is ".log", ".index", ".log.cleaned", ... */

@@ -15,7 +15,7 @@ static int write_one_batch(ol_commit *work, size_t size, ol_error *error) {
     int64_t base_offset;
     int status = ol_commit_reserve_place(work, size, work->count, &start, &base_offset, error);
     if (OL_UNLIKELY(status != OL_OK)) return status;
-    /* Encoding comes before reserving, so that the cells of the table arrive in the cache
+    /* Encoding comes before reserving memory, so that the cells of the table arrive in the cache
      * meanwhile. */
     if (work->count <= STACK_ITEMS && !work->partition->load_runs) ol_commit_prefetch(work);
     ol_commit_encode(work, 0, work->count, start, size);

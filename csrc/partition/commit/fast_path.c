@@ -301,8 +301,8 @@ static void release_rows(ol_partition *partition) {
     }
 }
 
-/* Returns whether a settled pair stays settled until the apply, because no loader or other writer
- * changes the table meanwhile. */
+/* Returns whether a settled pair stays settled until the apply: no loader or other writer may
+ * change the table meanwhile. */
 static bool may_go_fast(const ol_commit *work) {
     const ol_partition *partition = work->partition;
     return partition->role == OL_ROLE_ACTIVE && ol_partition_applies_at_once(partition) &&

@@ -80,7 +80,7 @@ static int64_t next_own_producer_id(ol_commit *work) {
     return id;
 }
 
-/* Called when an own transaction stays open in the log that the state does not have.  If space for
+/* Called when the log has an open own transaction that the state does not have.  If space for
  * its end could not be kept (too many are open), a lone store may meet a full disk here; its next
  * write then closes the transaction.  In every other case the next load does. */
 static int leave_open(ol_partition *partition, int status) {
