@@ -412,8 +412,8 @@ static bool meet_damage(pass *work, int64_t from, int64_t below) {
     return is_new;
 }
 
-/* Returns the changes at and above `start`.  `from` is where offsets may begin to be missing; it is
- * below `start` if the log begins above it.  OL_OK: the block is full, or there is a gap; OL_END: W
+/* Returns the changes at and above `start`.  Offsets may be missing from `from` on, which is below
+ * `start` if the log begins above `from`.  OL_OK: the block is full, or there is a gap; OL_END: W
  * is reached; OL_OUT_OF_RANGE with may_have_missed: the walk has not found its beginning. */
 static int give_batches(pass *work, int64_t from, int64_t start, ol_error *error) {
     ol_change_feed *feed = work->feed;

@@ -417,8 +417,7 @@ static int check_listed(ol_opening *opening, ol_error *error) {
     return status;
 }
 
-/* Finds where the segment before `base_offset` ends; without one, sets *end to
- * ol_log_rolled_first. */
+/* Finds where the segment before `base_offset` ends; ol_log_rolled_first if there is none. */
 static int end_before(ol_opening *opening, int64_t base_offset, int64_t *end, ol_error *error) {
     segment_end there = {.offset = ol_log_rolled_first(opening, base_offset)};
     const segment_rule any = {.below = INT64_MAX};

@@ -175,8 +175,8 @@ static int blame(ol_log_reader *reader, int status, ol_error *error) {
 
 /* ------------------------------------------------------------ finding the place */
 
-/* Returns the bytes that the buffer holds at `position`, enough for a header if the segment has
- * one. */
+/* Sets *data and *got to the bytes that the buffer holds at `position`: enough for a header if the
+ * segment has one there. */
 static int header_at(ol_log_reader *reader, int64_t position, const uint8_t **data, size_t *got,
                      ol_error *error) {
     int64_t buffered_end = reader->buffer_position + (int64_t)reader->buffered;

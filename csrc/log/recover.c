@@ -29,7 +29,7 @@ typedef struct bad_place {
 
 /* ------------------------------------------------------------ walking */
 
-/* Checks the rules of docs/durability.md other than size and CRC. */
+/* Checks the CRC, and the offsets by the rules of docs/durability.md; the size is right. */
 static int check_batch(const ol_batch *batch, int64_t segment_base, int64_t offset_min,
                        ol_error *error) {
     int status = ol_batch_check_crc(batch, error);

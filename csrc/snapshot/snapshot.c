@@ -223,8 +223,8 @@ int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source,
         ol_pages_free(run, sizeof *run);
         if (status != OL_OK) return status;
     }
-    /* The replay may have read half of a segment before a cleaning and half after it: it may have a
-     * value whose tombstone is gone. */
+    /* The replay may have read half of a segment before a cleaning and half after it.  The state
+     * may then have a value whose tombstone is gone. */
     if (ol_log_start(source->log) != start ||
         closed_segments(source->log, from, base) != segments) {
         return ol_fail(error, OL_WOULD_BLOCK, "the log was cleaned or truncated meanwhile");

@@ -241,7 +241,7 @@ static int make_room(ol_partition_map *partition_map, ol_chunk *root, uint32_t n
 
 /* ------------------------------------------------------------------------------ leaves, divided */
 
-/* Returns the place of a leaf after the first half of its chunks. */
+/* Returns the place in a leaf after the first half of its chunks. */
 static uint32_t middle_of(const ol_chunk_array *leaf) {
     uint32_t half = leaf->living / 2, place = 0;
     for (uint32_t seen = 0; seen < half; place++) seen += leaf->chunk[place].bitmap != 0;

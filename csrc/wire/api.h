@@ -23,7 +23,7 @@ typedef struct ol_api {
 /* NULL: no such API. */
 const ol_api *ol_api_of_key(int16_t key);
 
-/* Return the number of APIs, and each in ascending order of their keys. */
+/* Return the number of APIs, and each API, in ascending order of their keys. */
 size_t ol_api_count(void);
 const ol_api *ol_api_at(size_t index);
 
