@@ -173,8 +173,8 @@ class MaintenanceConfig:
             second, 0 for no limit (``log.cleaner.io.max.bytes.per.second``).
         idle_roll_ms: after this long without a commit, the active segment is closed if it is worth cleaning.  Kafka
             never cleans an active segment.
-        roll_bytes: the active segment is also closed between commits, once it has at least this many bytes and more
-            than twice the live bytes of the whole log.
+        roll_bytes: the active segment is closed, even while commits continue, once it has at least this many bytes and
+            more than twice the live bytes of the whole log.
         min_history_ms: past states can be queried for at least this many milliseconds, because younger records are not
             cleaned.
         min_history: `min_history_ms` by group.  If `min_history_ms` and several entries apply to a group, the longest
