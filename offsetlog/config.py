@@ -169,8 +169,8 @@ class MaintenanceConfig:
             (``delete.retention.ms``).
         cleaner_map_bytes: memory for the keys of one pass (``log.cleaner.dedupe.buffer.size``); a log with more keys
             is cleaned in several passes.
-        cleaner_bytes_per_second: the limit of the bytes that the cleaner reads and writes in a
-            second, 0 for no limit (``log.cleaner.io.max.bytes.per.second``).
+        cleaner_bytes_per_second: how many bytes the cleaner may read and write in a second, 0 for no limit
+            (``log.cleaner.io.max.bytes.per.second``).
         idle_roll_ms: after this long without a commit, the active segment is closed if it is worth cleaning.  Kafka
             never cleans an active segment.
         roll_bytes: the active segment is closed, even while commits continue, once it has at least this many bytes and
