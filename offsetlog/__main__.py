@@ -12,7 +12,7 @@ NEEDED = {"typer", "rich", "click"}
 
 def main() -> int:
     """Runs the command line on the arguments of the process; returns its exit code."""
-    # A missing library is reported in one line.  rich is checked here, because it is imported only when needed.
+    # A missing library is reported in one line.  rich is looked up here, because it is imported only when needed.
     try:
         if find_spec("rich") is None:
             raise ModuleNotFoundError(name="rich")

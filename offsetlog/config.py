@@ -169,12 +169,12 @@ class MaintenanceConfig:
             (``delete.retention.ms``).
         cleaner_map_bytes: memory for the keys of one pass (``log.cleaner.dedupe.buffer.size``); a log with more keys
             is cleaned in several passes.
-        cleaner_bytes_per_second: the limit of the bytes that the cleaner reads and writes in a
-            second, 0 for no limit (``log.cleaner.io.max.bytes.per.second``).
+        cleaner_bytes_per_second: how many bytes the cleaner may read and write in a second, 0 for no limit
+            (``log.cleaner.io.max.bytes.per.second``).
         idle_roll_ms: after this long without a commit, the active segment is closed if it is worth cleaning.  Kafka
             never cleans an active segment.
-        roll_bytes: the active segment is also closed between commits, once it has at least this many bytes and more
-            than twice the live bytes of the whole log.
+        roll_bytes: the active segment is closed, even while commits continue, once it has at least this many bytes and
+            more than twice the live bytes of the whole log.
         min_history_ms: past states can be queried for at least this many milliseconds, because younger records are not
             cleaned.
         min_history: `min_history_ms` by group.  If `min_history_ms` and several entries apply to a group, the longest

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 _CHARACTERS_MAX = 300
-#: A larger number is not shown: Python refuses to print numbers with some thousand digits, and this many are
-#: unreadable.
+#: A larger number is not shown: its digits are unreadable, and Python refuses to print some thousand of them.
 _NUMBER_MAX = 10**40
 
 

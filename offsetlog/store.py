@@ -270,7 +270,7 @@ class OffsetStore(OnePosition, StoreContext):
         *,
         durability: Durability | None = None,
     ) -> int:
-        """Deletes `partitions` of a group, or by default all its positions; returns the number of deleted records.
+        """Deletes `partitions` of a group, or by default the whole group; returns the number of deleted records.
 
         The store does not know members, so a group with members is deleted too.
 
@@ -530,7 +530,7 @@ class OffsetStore(OnePosition, StoreContext):
 
         Raises:
             HistoryError, OffsetOutOfRangeError, InsideCommitError: see `fetch`.
-            DeletesGroupError: the restore would delete all offsets of the group, and `delete_all` is False.
+            DeletesGroupError: the restore needs `delete_all`, which is False.
             ReadOnlyError: the store is read-only, or the log partition is damaged (not with `dry_run`).
             ConditionError: the group committed between the read and the write of every attempt.
             TooLargeError: the changes include deletions and do not fit one batch.

@@ -435,7 +435,7 @@ class History(Sequence[HistoryEntry]):
             been cleaned away.
         complete_since: the time from which no record is missing; None if nothing was cleaned, or if only the present
             state is known.
-        problems: errors about records and batches that could not be read.
+        problems: the number of records and batches that could not be read.
     """
 
     entries: tuple[HistoryEntry, ...]

@@ -48,7 +48,7 @@ cdef class FrameStream:
 
     * ``handle(frame, place)``: handles a request that the front does not answer; the frame lacks its size.  Calls `answered`
       with the place, now or later.
-    * ``refuse_size(size)``: a frame of this size was refused, and the connection is now `CLOSING`.
+    * ``refuse_size(size)``: a frame of this size is refused; the method makes the connection `CLOSING`.
     * ``expect(arrived)``: this many bytes have arrived of a large frame (above `SMALL_REQUEST_BYTES`) that is not complete
       yet; the method may `hold` the connection.
     * ``taken()``: a large frame was handled.

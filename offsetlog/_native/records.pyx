@@ -561,7 +561,7 @@ cdef class SegmentReader:
         return found
 
     def read_again(self, int64_t position):
-        """Goes back to a position where a batch begins or may begin later, and drops the bytes read so far."""
+        """Goes back to a position where a batch begins, or may begin by now, and drops the bytes read so far."""
         cdef bytes name = os.fsencode(self.path)
         cdef const char *text = name
         cdef ol_file_scan scan

@@ -411,7 +411,7 @@ cdef class StoreCore:
     cdef bint commit_plain(self, ol_slice group, int32_t number, object offsets, ol_commit_result *result,
                            size_t *taken) except -1:
         # Commits a few plain positions without a copy: from the first key to the commit no Python code runs and the GIL is
-        # kept, so nothing can change them.  Returns False, with nothing written, if they are not plain or it must wait.
+        # kept, so nothing can change them.  Returns False, with nothing written, if they are not plain or the commit must wait.
         cdef ol_item[TRY_ITEMS_MAX] items
         cdef ol_error error
         cdef size_t count = 0
@@ -557,7 +557,7 @@ cdef class StoreCore:
             self.wait(number, end_offset, term, wanted)
 
     def delete(self, group, partitions, *, durability=None):
-        """Writes tombstones for positions of a group, with None for all of them; returns how many existed."""
+        """Writes tombstones for positions of a group, or with None for the whole group; returns how many existed."""
         cdef ol_slice name
         cdef ol_commit_result result
         cdef ol_error error

@@ -514,7 +514,7 @@ cdef bint _is_there(const ol_state *state, bytes group, bytes topic, int32_t num
 
 
 def tombstones(Partition partition not None, group, int64_t until, int64_t since_ms):
-    """Returns the tombstones of positions that are deleted at the log offset `until`, in the order of the log, and the Facts.
+    """Returns the tombstones below `until` of positions that are still deleted there, in the order of the log, and the Facts.
 
     Each is (group, topic, partition, log offset, timestamp, the end of the missing records before it, the value that it
     deleted or None if there was none).  Only positions with a tombstone no older than `since_ms` count.

@@ -211,7 +211,7 @@ def cutoff_offset(partition: Partition | Path, timestamp_ms: int) -> int:
     transactions end, after that prefix.
 
     Args:
-        partition: an open partition, in use by any thread; or a partition's directory, which is only read.
+        partition: an open partition, which may be used from any thread; or a partition's directory, which is only read.
         timestamp_ms: the time, in milliseconds since 1970.
 
     Raises:

@@ -534,7 +534,7 @@ class LogDirectory:
                 )
 
     def add_existing(self, number: int) -> None:
-        """Adds a new partition to the list in `offsetlog.properties`, if that exists; its witnesses must exist.
+        """Adds a partition, whose directory and witnesses exist, to the list in `offsetlog.properties`, if that exists.
 
         If a full disk prevents this, the next open adds it.
         """

@@ -77,7 +77,7 @@ def settled(
     name_of: Callable[[Entry], str],
     left_behind: set[Entry],
 ) -> list[Entry]:
-    """Lists a directory until two listings are equal, or more of them while a swap is unfinished; returns the last one.
+    """Returns a listing that was the same twice, or many times in a row if it has an unfinished swap.
 
     The system lists a large directory in parts, and a file that is renamed meanwhile may be missing from all of them.
 
@@ -93,7 +93,7 @@ def settled(
     known: list[str] = []
     same = 0
     for _ in range(5 * SWAP_LISTINGS):
-        # The two listings have no pause between them, in which a cleaner that never rests could change the directory.
+        # No pause between the two listings: a cleaner that works without a rest could change the directory within it.
         first, entries = list(map(name_of, listing())), listing()
         names = list(map(name_of, entries))
         same = same + 1 if names == known else 0

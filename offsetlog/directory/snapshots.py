@@ -320,7 +320,7 @@ def _source_of(report: SnapshotReport) -> str:
 
 
 def _positions_of(partition: Partition, fs: FileSystem) -> int:
-    # In other roles, another thread may read the table or the partition has none; the snapshot then uses its own.
+    # In other roles, another thread may read the table or the partition has none; the file has the number, too.
     if partition.role == "active":
         return partition.count()
     return native.open_file(fs, Path(partition.path) / FILE_NAME).facts()["positions"]

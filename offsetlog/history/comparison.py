@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _KEY = ("group", "topic", "partition")
 _VALUE = ("offset", "metadata", "leader_epoch", "commit_timestamp", "expire_timestamp", "topic_id")
-#: The columns in which rows that may differ do differ; times are not compared (docs/history.md).
+#: The columns that are compared; times are not (docs/history.md).
 _COMPARED = ("offset", "metadata", "leader_epoch", "topic_id")
 
 

@@ -14,7 +14,7 @@ Event = tuple[Any, ...]
 def events_by_position(events: Iterable[Event]) -> dict[TopicPartition, list[Event]]:
     """Divides what `timeline.events` returns for all positions of a group, in the order of their first records.
 
-    A marker goes to each position of which the transaction that it ends has a record.
+    A marker goes to each position that has a record in the transaction that the marker ends.
     """
     found: dict[tuple[bytes, int], list[Event]] = {}
     waiting: dict[int, set[tuple[bytes, int]]] = {}  # by producer, the positions of its open transaction

@@ -173,9 +173,9 @@ class PartitionPast:
             general < self.end
             and native.survey(self.partition, general, self.end).first_missing is not None
         ):
-            # Another cleaner worked here without a record of it: that of a broker which was killed
-            # meanwhile, or of the broker from which this log was copied.  No cleaner changes the
-            # newest segment, except if the copy has its own segments.
+            # Another cleaner worked here and recorded nothing: the cleaner of a broker that was
+            # killed meanwhile, or of the broker from which this log was copied.  No cleaner changes
+            # the newest segment, but a copy may have other segments than the original.
             newest = native.last_segment_base(self.partition)
             touched = (
                 newest >= self.end

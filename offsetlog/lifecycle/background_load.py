@@ -119,7 +119,7 @@ class BackgroundLoad:
             return dict(self._unreadable)
 
     def get(self, number: int) -> Partition | None:
-        """Loads a partition before the others, and returns it; returns None if this loader does not have it.
+        """Returns a partition once it is loaded, before the others; None if this loader does not have it.
 
         Raises:
             ClosedError: loading was stopped.
@@ -195,7 +195,7 @@ class BackgroundLoad:
                 self._partitions = {}
 
     def stop(self) -> None:
-        """Stops starting loads; a call that waits for one raises ClosedError."""
+        """Starts no more loads; a call that waits for one raises ClosedError."""
         with self._changed:
             self._queue.clear()
             self._stopped = True

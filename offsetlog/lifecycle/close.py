@@ -34,8 +34,8 @@ CHECKPOINT_SECONDS = 60.0
 class StoreCloser:
     """Closes one store, once.  The core has a reference to its closer, and the closer has none to the core.
 
-    Therefore the store stays open as long as any object that can commit to it, even if only `store.commit_one` is left,
-    and is closed as soon as the last such object is gone.
+    Therefore the store stays open as long as an object exists that can commit to it, even if only `store.commit_one` is
+    left, and is closed as soon as the last such object is gone.
 
     Args:
         directory: the log directory, which is locked if the store is writable.
@@ -265,6 +265,6 @@ def _close_all() -> None:
             steps.callback(closer.close_unreachable, core)
 
 
-# Runs before the interpreter shuts down, while daemon threads still run.  All other threads have
-# ended, which may commit until then.
+# Runs before the interpreter shuts down, while daemon threads still run.  All other threads, which
+# may commit until their end, have ended before.
 atexit.register(_close_all)

@@ -31,7 +31,7 @@ def losses_at_open(path: str | os.PathLike[str]) -> list[OffsetLogError]:
 
     The problems are errors that were not raised; nothing is changed, and no lock is taken.  The result covers only log
     partitions that this library wrote.  It is empty while a process writes to the directory, because files and
-    witnesses are read at different moments.
+    witnesses would then be read at different moments.
 
     Args:
         path: the log directory.

@@ -268,7 +268,7 @@ class OpenPartitions:
         return LoadProgress(0, 0, 0, 0, 0, 0.0) if self._load is None else self._load.progress()
 
     def stop_loading(self) -> None:
-        """Stops starting loads; a call that waits for one raises ClosedError."""
+        """Starts no more loads; a call that waits for one raises ClosedError."""
         if self._load is not None:
             self._load.stop()
 

@@ -132,7 +132,7 @@ class PartitionOpener:
         """Opens the log of a replica that failed, or that the disk could not read, as an open after a crash does.
 
         Bytes that may not be on disk are written again and flushed (docs/durability.md).  This process has held the
-        directory since then, so all its checkpoints are ours.
+        directory all the time, so all its checkpoints are ours.
 
         Args:
             number: the number of the partition.

@@ -35,7 +35,7 @@ from offsetlog.types import ExpiryReport
 if TYPE_CHECKING:
     import pyarrow
 
-#: The smallest change of the clock that counts as a jump, however short the retention is.
+#: A change of the clock by at most this is not a jump, however short the retention is.
 JUMP_MS_MIN = 60_000
 #: The latest time that can be queried: the last millisecond that a datetime can hold.
 _TIME_MS_MAX = 253_402_300_799_999

@@ -312,7 +312,7 @@ class AsyncOffsetManager:
 
 
 async def _end_of(future: asyncio.Future[T]) -> None:
-    """Waits until a call on a thread has ended, even if the waiting task is cancelled."""
+    """Waits until a call on a thread has ended, however often the waiting task is cancelled."""
     while not future.done():
         try:
             await asyncio.wait([future])

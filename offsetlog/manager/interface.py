@@ -40,7 +40,7 @@ WatchPosition = Mapping[int, tuple[int, int]]
 
 
 class Capability(enum.Enum):
-    """A feature that not every manager has.
+    """A feature that not every manager has; the list is closed.
 
     A call that needs a missing capability raises CapabilityError.
     """
@@ -59,7 +59,7 @@ class Capability(enum.Enum):
     GENERATIONS = "generations"
     #: The log keeps earlier commits, for offsetlog's calls about the past.
     HISTORY = "history"
-    #: Leadership, followers and W (the high watermark): `append_as_follower`, `advance` and the calls beside them.
+    #: Leadership, followers and W (the high watermark): `append_as_follower`, `advance` and the related calls.
     REPLICATION = "replication"
     #: The call `watch`.
     WATCH = "watch"

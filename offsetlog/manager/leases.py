@@ -1,4 +1,4 @@
-"""Until when a leader may answer from its table alone, if its controller grants leases."""
+"""The time until which a leader may answer from its table alone, if its controller grants leases."""
 
 from __future__ import annotations
 

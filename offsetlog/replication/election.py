@@ -86,8 +86,8 @@ def ensure_leader(
 ) -> PartitionState:
     """Returns the state with a live leader, or without a leader if no replica in sync is alive.
 
-    A live leader stays.  Call only this for a replica that was taken for lost and comes back
-    without a restart: it has lost no records.
+    A live leader stays.  A replica that was taken for lost and comes back without a restart needs
+    only this call: it has lost no records.
 
     Args:
         state: the state before.

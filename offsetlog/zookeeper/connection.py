@@ -149,8 +149,8 @@ class Answer(Generic[T]):
         """Waits until `request_timeout` after the call; returns the answer or raises its error.
 
         Raises:
-            UnknownOutcomeError: the connection broke, or no server answered a write in time.
-            ZooKeeperUnavailableError: the connection broke, or no server answered a read in time.
+            UnknownOutcomeError: for a write: the connection broke, or no server answered in time.
+            ZooKeeperUnavailableError: for a read: the same.
             Also the errors of the call itself.
         """
         result = self._result

@@ -1,4 +1,4 @@
-"""Translates kazoo's errors to those of offsetlog, and tells which of them mean that a write was not applied."""
+"""Translates kazoo's errors to those of offsetlog, and determines which of them mean that a write was not applied."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
     Args:
         connect_seconds: the seconds in which one server must accept a connection, including the TLS handshake.
         tls: the TLS context of the connections; None for plain connections.
-        ended: called with this object, at its end, by the thread of the client that ends first.
+        ended: called with this object by the thread of the client that ends first, as its last act.
 
     Attributes:
         failure: why the last connection could not be made, or was refused by the server within TLS; None if it was

@@ -159,7 +159,7 @@ class Differences:
     def note_equal(
         self, group: str, offsets: Mapping[TopicPartition, int | None], lagging: Collection[TopicPartition] = ()
     ) -> None:
-        """Records offsets that both storages have now; for the keys in `lagging`, only ZooKeeper has them."""
+        """Records offsets that both storages have now; for the keys in `lagging`, the log has a newer offset."""
         with self._lock:
             for key, offset in offsets.items():
                 if key not in lagging:

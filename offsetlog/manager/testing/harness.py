@@ -67,7 +67,7 @@ class ManagerHarness:
     def set_generation(
         self, manager: OffsetManager, group: str, generation: int, members: int
     ) -> None:
-        """Brings a group into a generation with a number of members, like its coordinator.
+        """Brings a group into a generation with a number of members, as its coordinator would.
 
         The manager leads the group's partition before and afterwards.  Needed with GENERATIONS.
         The default also needs REPLICATION, because it appends the group's record as if it came from

@@ -32,7 +32,7 @@ from offsetlog.zookeeper.connection import NodeStat
 from offsetlog.zookeeper.consumer_offsets import group_node, offset_node, offsets_node, topic_node
 from offsetlog.zookeeper.operations import Create, Delete, Operation
 
-#: The depth of a group's deepest nodes in Kafka, `offsets/TOPIC/PARTITION`.
+#: The most levels of nodes that a group may have; the deepest of Kafka are `offsets/TOPIC/PARTITION`.
 DEPTH_MAX = 8
 #: If a change is this much later than the clock, the clock must be wrong; in milliseconds.
 CLOCK_TOLERANCE_MS = 3_600_000
