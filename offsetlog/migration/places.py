@@ -114,7 +114,7 @@ class Written(NamedTuple):
         write: the changes that were to be written.
         fate: the outcome of the write.
         reason: why the write was refused; "" otherwise.
-        refused: the refused positions if the others of the group were written; None if all were refused.
+        refused: in a refused write, the refused positions if the others were written; None if all were refused.
     """
 
     write: GroupWrite
