@@ -212,7 +212,7 @@ def print_summary(output: Output, summary: dict[str, Any], stuck: list[StuckTran
 
 
 def _lost_past(store: offsetlog.OffsetStore, plans: list[Plan]) -> Effect | None:
-    """Returns the effect of dropping history that an earlier cleaning kept; None if this one drops none."""
+    """Reports and returns the effect of dropping history that an earlier cleaning kept; None if none is dropped."""
     groups = store.maintenance.unheld([plan.number for plan in plans if plan.action != "none"])
     if not groups:
         return None

@@ -151,7 +151,7 @@ def _unquoted(word: str) -> str:
 
 
 def _as_bash_takes_it(value: str, before: str) -> str:
-    # bash replaces only the part after the last such break.
+    # bash replaces only the part after the last colon or equals sign.
     kept = re.match(r".*[:=]", before)
     left = value[len(kept[0]) :] if kept is not None and value.startswith(kept[0]) else value
     return re.sub(r"[^\w@%+=:,./-]", r"\\\g<0>", left)

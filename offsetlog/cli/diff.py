@@ -92,7 +92,7 @@ def _open_other(path: Path, partitions: int | None) -> offsetlog.OffsetStore:
 
 
 def _absent(store: offsetlog.OffsetStore, group: str | None) -> str | None:
-    """Returns a line about the log partitions that a broker's directory lacks, all of whose positions differ."""
+    """Returns a line about log partitions that a broker's directory lacks, since all their positions differ."""
     absent = absent_partitions(store.path, store.partitions)
     if group is not None:
         absent = [number for number in absent if number == number_of(store, group)]

@@ -98,7 +98,7 @@ def complain_unknown(group: str, path: Path | str, number: int | None = None) ->
 def absent_partitions(path: Path, count: int) -> list[int]:
     """Returns the log partitions below `count` that are missing from a broker's directory.
 
-    A directory of this project makes a partition when it is first written, so that none is missing there.
+    A directory of offsetlog's own lacks none: it gets each partition with the first write to that partition.
     """
     directory = LogDirectory(path, FileSystem())
     if directory.known_properties() is not None:

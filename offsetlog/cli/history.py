@@ -99,7 +99,7 @@ def _time_text(moment: datetime) -> str:
 
 
 def _report_gaps(histories: Iterable[History]) -> None:
-    """Reports from which point the histories are complete, and what could not be read: the same for one log."""
+    """Reports where the histories of a group become complete, and how much was unreadable: the same for all of them."""
     for history in itertools.islice(histories, 1):
         if history.complete_from > 0:
             since = "" if history.complete_since is None else f", {_time_text(history.complete_since)}"

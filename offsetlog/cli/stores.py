@@ -98,8 +98,8 @@ def open_writable(
         create: whether a log directory may be created at a path that does not exist or is an empty directory; in a
             directory with other files, only if `partitions` is also given.
         maintenance: the work that the store does by itself while it is open; none by default.
-        by_partition: whether the command does not look up groups.  It then opens a directory that Kafka wrote without
-            its number of partitions, and does not store a number there.
+        by_partition: whether the command looks up no groups.  It then opens a directory of Kafka without knowing the
+            number of partitions, and stores no number there.
         lock_timeout: the value of `--lock-timeout`, in seconds.
 
     Raises:

@@ -41,7 +41,7 @@ LOST_KEYS_PRINTED = 20
 
 
 def place_of(finding: Finding) -> str:
-    """Returns the position of a finding as text: file, byte, log offset."""
+    """Returns the place of a finding as text: file, byte, log offset."""
     place = escape(finding.path)
     if finding.position is not None:
         place += f", byte {finding.position}"

@@ -44,7 +44,7 @@ def is_unwritable(name: str) -> bool:
     """Whether a name is too long for a group record, and for answers of old versions.
 
     The decoder of requests replaces bytes that are not UTF-8 by characters of three bytes, so a
-    name can become longer than the client sent it.
+    name can become longer than it was in the request.
     """
     is_short = len(name) * 4 <= NAME_BYTES_MAX
     return not is_short and len(name.encode("utf-8", "replace")) > NAME_BYTES_MAX

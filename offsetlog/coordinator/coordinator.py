@@ -509,8 +509,8 @@ class Coordinator:
         self._take(slot, step(now), now)
 
     def _take_heard(self, slot: _Slot) -> None:
-        # Before anything may change a group, the front stops answering for it, and its last
-        # requests from members count for their sessions.
+        # Before anything may change a group, the front stops answering for it, and the requests
+        # that the front has answered count for the members' sessions.
         group = slot.group
         for member_id, at in self._ports.revoke(group.group_id):
             self._membership.heard(group, member_id, at)

@@ -114,7 +114,7 @@ class Written(NamedTuple):
         write: the changes that were to be written.
         fate: the outcome of the write.
         reason: why the write was refused; "" otherwise.
-        refused: the refused positions if the others of the group were written; None if all were refused.
+        refused: in a refused write, the refused positions if the others were written; None if all were refused.
     """
 
     write: GroupWrite
@@ -169,7 +169,7 @@ class Target(Protocol):
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
         """Executes the writes in any order; yields each write when its outcome is known.
 
-        Each write is made as a whole or not at all.  Only a place that was asked to split writes too large for one
-        request may make a part of a write.
+        Each is made completely or not at all, unless the place was asked to split writes that are too large for one
+        request.
         """
         ...

@@ -1,6 +1,6 @@
 """Kafka's protocol: decodes and encodes messages, in every version that the server serves.
 
-The tables of fields are in csrc/wire, for the codec in C. Each message is a named tuple; its class
+The tables of fields are in csrc/wire, for the codec in C.  Each message is a named tuple; its class
 is made from its table (`offsetlog.protocol.messages`).  A class has the fields of all versions, so
 code that handles a message need not check the version (docs/format/wire.md §11.3).
 """

@@ -85,7 +85,7 @@ class Connection(FrameStream, asyncio.Protocol):
             # answer.
             own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if transport.get_extra_info("ssl_object") is None:
-                # Direct writes to the socket would bypass the encryption.
+                # With TLS, direct writes to the socket would bypass the encryption.
                 self.fd = own.fileno()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -197,7 +197,7 @@ class Connection(FrameStream, asyncio.Protocol):
             self._connections.memory.release(self)
 
     def parked(self, size: int) -> None:
-        """See FrameStream: while memory is short, reading stops until the commits that wait for a flush are done."""
+        """See FrameStream: while memory is short, reads nothing beyond the commits that wait for a flush."""
         self._parked_bytes += size
         if not self._connections.memory.add(size):
             self.hold(PARKED)

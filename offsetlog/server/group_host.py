@@ -320,7 +320,7 @@ class GroupHost:
             self._settled.set()
 
     async def settle(self) -> None:
-        """Waits until no log partition is loading, no expiry runs, and every appended record is written."""
+        """Waits until no log partition is loading, no expiry runs, and no appended record waits to take effect."""
         while self._unsettled:
             await self._settled.wait()
 
@@ -362,7 +362,7 @@ class GroupHost:
             return True    # unknown; the next write reports why the log failed
 
 
-#: The key types of the records of other groups, and of their members.
+#: The key types of the records of groups of other kinds, and of their members.
 OTHER_GROUPS = {3: "consumer", 11: "share", 17: "streams"}
 OTHER_MEMBERS = {5: "consumer", 10: "share", 19: "streams"}
 

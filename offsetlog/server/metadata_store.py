@@ -239,7 +239,7 @@ class FileMetadataStore:
             self._file.replace(self._content(changes))
 
     def _content(self, changes: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        # The whole content of the file, including changes that are only being made.
+        # The whole content of the file, including changes that are not made yet.
         topics = dict(self._topics)
         _follow(topics, changes)
         next_ids = (each["next_producer_id"] for each in changes if "next_producer_id" in each)

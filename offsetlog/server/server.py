@@ -433,7 +433,7 @@ def _monitoring(status: ServerStatus, host: str, port: int) -> Monitoring:
 
 
 def _known_count(manager: LogManager) -> dict[str, str]:
-    # The directory's number, if it is not the default.
+    # The directory's number of partitions, if it is not the default.
     if manager.partitions == PARTITIONS_DEFAULT:
         return {}
     return {"offsets.topic.num.partitions": str(manager.partitions)}

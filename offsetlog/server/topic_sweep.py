@@ -13,7 +13,7 @@ from offsetlog.server.clock import Clock
 from offsetlog.topics.retention import DeletedFiles
 from offsetlog.topics.topic_logs import TopicLogs
 
-#: The time from the start to the first sweep, as in Kafka.
+#: The longest time from the start to the first sweep, as in Kafka.
 FIRST_SECONDS = 30.0
 
 

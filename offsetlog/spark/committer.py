@@ -237,7 +237,7 @@ class PositionCommitter:
         self._end()
 
     def _take_due(self, *, wait: bool) -> tuple[str | None, _Entries]:
-        """Returns the next group that is due, with its positions; no group after a close, or without `wait`."""
+        """Returns the next due group with its positions; no group after a close, or without `wait` if none is due."""
         while not self._closing:
             ready = [
                 (0.0 if waiting.urgent else waiting.due, group)

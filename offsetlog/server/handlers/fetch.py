@@ -106,7 +106,7 @@ class _Fetch:
         self._exchange = exchange
         self._is_committed_only = self._request.isolation_level == READ_COMMITTED
         self._bytes_max = max(min(self._request.max_bytes, BYTES_MAX), 0)
-        # An answer never holds more than `_bytes_max`, so waiting for more would not end.
+        # Waiting for more than an answer may hold would never succeed.
         self._bytes_min = min(self._request.min_bytes, self._bytes_max)
         self._places = [
             (topic, [self._place(topic, each) for each in topic.partitions])
@@ -157,8 +157,8 @@ class _Fetch:
         self._was_off_loop = True
         disk = self._node.disk
         try:
-            # The memory is given back when the answer is passed on; from then on it counts as
-            # unread.
+            # The memory is given back when the answer is written; from then on, the answer counts
+            # as unread.
             async with disk.read_memory.share(self._size_max()) as share:
                 if self._exchange.is_abandoned:
                     return

@@ -102,7 +102,7 @@ DESCRIBE_WITH_MISSING_GROUP = 6
 #: group.
 ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 NOT_ASKED_FOR = -(1 << 31)
-#: When the members in an answer reach this size, the client must ask for the other groups again.
+#: When the members in an answer reach this many bytes, the client must ask again for other groups.
 DESCRIBED_BYTES_MAX = 16 << 20
 #: The assumed size of a member besides its names, metadata and assignment.
 MEMBER_BYTES = 64

@@ -44,8 +44,8 @@ from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 #: From this version on, ids identify topics instead of names.
 WITH_TOPIC_IDS = 10
-#: Limit for the positions in an answer to requests for all positions of groups; the client must ask
-#: again for groups above it.
+#: When the positions of groups that are fetched in full reach this number in an answer, the client
+#: must ask for the other groups again.
 POSITIONS_MAX = 100_000
 #: From this version on, OffsetFetch takes any number of groups.
 FETCH_OF_GROUPS = 8

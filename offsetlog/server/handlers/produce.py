@@ -72,7 +72,8 @@ Asked = list[ProduceRequestTopicData]
 
 @dataclass(slots=True)
 class _Place:
-    # One partition of the request; `awaited` is the watermark that its answer waits for.
+    # One partition of the request; `awaited` is the watermark that its answer waits for, -1 for
+    # none.
     answer: Answer
     partition: PartitionLog | None = None
     awaited: int = -1

@@ -65,7 +65,7 @@ from offsetlog.verify.findings import Finding, Place
 
 Keep = Literal["history", "state"]
 
-#: offsetlog's own headers: the first stays with its record, the second refers to positions in the old log.
+#: offsetlog's own headers: the first stays with its record, the second states a log offset of the old log.
 OWN_HEADER = "ol.transaction"
 _FLUSHED_HEADER = "ol.flushed"
 

@@ -36,7 +36,7 @@ class Compared:
         end: the log offset after the last record.
         spark: the digest computed from the views.
         engine: the digest computed by a replay of the files.
-        damages: the positions that the engine could not read.
+        damages: the places in the files that the engine could not read.
         findings: the contradictions between the witnesses in the directory and the log.
     """
 

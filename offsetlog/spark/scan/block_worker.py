@@ -8,8 +8,8 @@ The protocol; numbers have 32 bits, in the machine's byte order:
 * Hello, from this process: MAGIC and PROTOCOL, which a jar of another version refuses; its process id; its file
   descriptor of the memory that both map (`blocks`); the number of slots; the bytes of a slot.
 * Request, from the JVM: its size, the number of strings, and each string after its size.  The strings are the columns
-  as Spark's JSON, a pickled `plan.Task`, and for each column that the query's filters restrict its name and the values
-  that they admit: a text, or numbers separated by commas.
+  as Spark's JSON, a pickled `plan.Task`, and, for each column that the query's filters restrict, its name and the
+  values that they admit: a text, or numbers separated by commas.
 * Answer, for each block and at the end: its kind (BLOCK, END, FAILURE), the number of rows, of buffers and of bytes,
   and the slot that holds the bytes, or -1 if the bytes follow.  A traceback follows a failure.
 * Free slots, from the JVM: one byte for each slot that is free again.

@@ -2,7 +2,7 @@
 
 Indexes only shorten the search.  An entry is trusted if the batch at its position is whole and begins at or below its
 offset, and if the batches from there on reach that offset.  An entry of the time index also needs a batch with its
-time. If no entry can be trusted, the segment is walked from its start.
+time.  If no entry can be trusted, the segment is walked from its start.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ def horizon_at_offset(files: Files, listing: PartitionListing, now: Horizon, off
 def _commit_around(
     files: Files, segment: Segment, walked: _Walked, limit: int, offset: int
 ) -> tuple[int, int] | None:
-    """Returns the log offsets before and after the commit that a log offset is inside, None if it is in none."""
+    """Returns the log offsets before and after the commit that a log offset lies inside; None if it lies in none."""
     if walked.last >= 0 and offset < walked.offset:
         around = batch_at(segment.path, walked.last, file_system=files.native)
         return None if around is None else (around[0], around[1] + 1)  # the task reports a damaged one

@@ -103,7 +103,7 @@ def _is_whole_directory(source: Source) -> bool:
 
 
 def _directory_of(source: Source) -> tuple[str, int | None]:
-    """Returns the log directory of a partition; if that is a link, also the number in the name of its target."""
+    """Returns the log directory of a partition; if the partition is a link, also the number in its target's name."""
     above = str(PurePosixPath(source.path).parent)
     elsewhere = link_target(source.path) if source.files.arrow is None else None
     if elsewhere is None:

@@ -212,7 +212,7 @@ def _check_range(read: ReadOptions, given: Mapping[str, str]) -> None:
     bounds = (read.starting_offset, read.ending_offset)
     if None in bounds:
         return
-    # A bound that is a single number applies to every partition. -1 stands for all partitions that no bound names.
+    # A bound that is a single number applies to every partition.  -1 stands for all partitions that no bound names.
     for number in {-1, *(named for bound in bounds if isinstance(bound, dict) for named in bound)}:
         first, until = bound_of(bounds[0], number, 0), bound_of(bounds[1], number, OFFSET_MAX)
         if first > until:

@@ -168,7 +168,8 @@ class RunReader:
     def _check_end(self, scan: SegmentScan, span: Span) -> Iterator[Found]:
         is_beyond = span.is_inner and self._view != "batches" and scan.next_offset > span.until
         if is_beyond and self._is_same(span.segment):
-            # The next span cannot notice these records, since it begins after them, and this span has left them out.
+            # The next span begins after the records at or above its first log offset and cannot notice them, and this
+            # span has left them out.
             failure = CorruptionError(
                 f"a batch begins at log offset {span.until}, but the batch before it ends at {scan.next_offset - 1}",
                 path=span.segment.path,

@@ -73,7 +73,7 @@ class SinkOptions:
         durability: the failure that the commits survive.
         lock_timeout_seconds: how long the driver waits for a store that another process has open.
         keep_open_seconds: how long the store stays open after a write; by default 0 after a batch without an epoch,
-            since no other write may follow.
+            since other writes need not follow it.
         staging_location: a directory or URI that driver and executors share.
         report: the directory for reports of refused rows; None: the store's directory.
         clean: whether logs are cleaned and snapshots written after publishing, if they are due.

@@ -101,7 +101,7 @@ class Settings:
 
     @property
     def leaves_gap(self) -> bool:
-        """Whether the new log needs a gap, which shows its readers that records were cleaned away."""
+        """Whether the new log needs a gap: only a gap shows its readers that records were cleaned away."""
         return self.cleaned or any(self.floors.values())
 
 

@@ -25,9 +25,9 @@ class Survey:
         physical: the digest with log offsets.
         records: the number of records, including the markers of transactions.
         open: the open transactions: producer id, its epoch, and the groups that have positions in it.
-        gaps: whether a log offset below the end has no record: it was cleaned, or the log was truncated at its start.
+        gaps: whether a log offset below the end has no record: it was cleaned, or is below the log start.
         last_segment: the first log offset of the newest segment.
-        damages: the unreadable positions, one line each.
+        damages: the unreadable places, one line each.
     """
 
     number: int
