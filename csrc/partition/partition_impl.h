@@ -106,7 +106,7 @@ struct ol_partition {
         pthread_mutex_t lock;
         bool has_discarded;         /* the load dropped the snapshot that it began with, */
         ol_error discarded;         /* and why */
-        ol_problem *kept;           /* the first of them; hardly any partition has one */
+        ol_problem *kept;           /* the first OL_PROBLEMS_KEPT of them; NULL if there is none */
         int64_t kept_count;
         _Atomic int64_t count;
     } problems;

@@ -249,7 +249,7 @@ cdef class ExpiringRows:
         return self.rows.count
 
     def add(self, Partition partition not None, ExpiryRules rules not None, int64_t until_ms, ExpiryStop stop=None):
-        """Adds the positions that expire up to a time, without writing anything.  Returns the counters."""
+        """Adds a partition's positions that expire by a time; writes nothing to the log.  Returns the counters."""
         cdef ol_retention_options options
         cdef ol_retention_report report
         cdef ol_error error

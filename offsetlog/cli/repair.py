@@ -98,7 +98,7 @@ def command(
     """Shows the losses, or accepts them; returns the exit code."""
     output = Output(form)
     if yes and not accept:
-        raise InvalidArgumentError("nothing was done: --yes needs --accept-loss, whose question it answers")
+        raise InvalidArgumentError("nothing was done: --yes answers the question of --accept-loss; give both")
     losses = find_losses(path)
     rows = [row_of(loss) for loss in losses]
     if not rows:

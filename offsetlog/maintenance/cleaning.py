@@ -365,7 +365,8 @@ class LogCleaner:
             # The cleaning continues without a snapshot, which is only a cache: the next open reads
             # the cleaned log.  The cleaning may even be needed to free disk space for a snapshot.
             LOGGER.warning(
-                "%s: this cleaning makes the snapshot useless, and a new one could not be written: %s",
+                "%s: no snapshot could be written to replace the one that this cleaning invalidates; "
+                "unless a later one is written, the next open reads the whole log: %s",
                 partition.path,
                 failure,
             )

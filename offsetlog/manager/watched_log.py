@@ -56,7 +56,7 @@ class LogSource(Protocol):
         """
 
     def recorded_floor(self, partition: Partition) -> HistoryFloor:
-        """Returns the offset up to which a partition was cleaned; raises StorageError."""
+        """Returns the log offsets from which the history of a partition is complete; raises StorageError."""
 
 
 def present_place(partition: Partition) -> Place:

@@ -53,7 +53,7 @@ class Watches:
         return self._partition_of(number)
 
     def recorded_floor(self, partition: Partition) -> HistoryFloor:
-        """Returns the offset up to which a partition was cleaned; see LogSource."""
+        """Returns the log offsets from which the history of a partition is complete; see LogSource."""
         return recorded_floor(self._directory, partition)
 
     # --------------------------------------------------------------------------------------- watches

@@ -284,5 +284,5 @@ def _bytes_in(answer: bytes, offset: int) -> tuple[bytes | None, int]:
         return None, offset
     end = offset + length
     if end > len(answer):
-        raise ValueError(f"the answer ends within {length} bytes")
+        raise ValueError(f"the answer ends inside a field of {length} bytes")
     return answer[offset:end], end

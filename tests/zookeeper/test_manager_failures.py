@@ -178,15 +178,27 @@ def test_many_commits_are_under_way_and_no_thread_waits_for_them(manager, proxy,
         each.add_done_callback(lambda _, number=number: order.append(number))
     # The client may be starting one of its own, to connect again.
     assert len(set(threading.enumerate()) - before) <= 1
-    # They are all sent when the connection is there again, before the first answer is read.
+    # They are all sent when the connection is there again, before the first answer is read: the proxy holds answers back
+    # until then, or for ten seconds.
     sent, most = 0, []
     connection = manager._session.connection
     send = connection.multi_async
+    may_answer = threading.Event()
+    may_answer.set()
+    passed_on = proxy._passed_on
+
+    def held_back(piece: bytes) -> bytes:
+        may_answer.wait(10)
+        return passed_on(piece)
 
     def counted(operations):
         nonlocal sent
         sent += 1
         most.append(sent)
+        if max(most) < 40:
+            may_answer.clear()
+        else:
+            may_answer.set()
         answer = send(operations)
         answer.add_done_callback(lambda _: answered())
         return answer
@@ -196,6 +208,7 @@ def test_many_commits_are_under_way_and_no_thread_waits_for_them(manager, proxy,
         sent -= 1
 
     monkeypatch.setattr(connection, "multi_async", counted)
+    monkeypatch.setattr(proxy, "_passed_on", held_back)
     proxy.refuse(False)
     for each in pending:
         each.result(PATIENCE)

@@ -24,8 +24,8 @@ int ol_leader_epochs_assign(ol_leader_epochs *epochs, int32_t epoch, int64_t sta
                             bool *changed, ol_error *error) {
     if (changed != NULL) *changed = false;
     if (epoch < 0 || start_offset < 0) {
-        return ol_fail(error, OL_INVALID, "epoch %d at offset %lld is negative", epoch,
-                       (long long)start_offset);
+        return ol_fail(error, OL_INVALID, "epoch %d at offset %lld: neither may be negative",
+                       epoch, (long long)start_offset);
     }
     if (epochs->count > 0) {
         const ol_leader_epoch *newest = &epochs->entries[epochs->count - 1];

@@ -198,7 +198,7 @@ static int take_ranges(parser *in) {
         range->is_ours = is_word(in->fields[2], "ours");
         right = right && (range->is_ours || is_word(in->fields[2], "other"));
         if (manifest->range_count > 0 && right) right = range->offset > range[-1].offset;
-        if (!right) return refuse(in, "a range is wrong");
+        if (!right) return refuse(in, "the range is malformed, or not above the one before it");
         manifest->range_count++;
     }
     return manifest->range_count > 0 ? OL_OK : refuse(in, "there is no range");
@@ -213,7 +213,7 @@ static int take_segments(parser *in) {
         if (manifest->segment_count > 0 && right) {
             right = segment->base_offset >= segment[-1].end_offset;
         }
-        if (!right) return refuse(in, "a segment is wrong");
+        if (!right) return refuse(in, "the segment is malformed, or begins below the end of the one before it");
         manifest->segment_count++;
     }
     return OL_OK;
@@ -238,9 +238,11 @@ static int take_doubts(parser *in) {
     while (in->cursor != in->limit) {
         ol_manifest_doubt doubt;
         next_line(in);
-        if (!is_line(in, "doubt", 4) || !take_doubt(in, &doubt) ||
-            manifest->doubt_count == OL_MANIFEST_DOUBTS_MAX) {
-            return refuse(in, "a doubt is wrong");
+        if (!is_line(in, "doubt", 4) || !take_doubt(in, &doubt)) {
+            return refuse(in, "the doubt is malformed");
+        }
+        if (manifest->doubt_count == OL_MANIFEST_DOUBTS_MAX) {
+            return refuse(in, "there are more doubts than a manifest can hold");
         }
         manifest->doubts[manifest->doubt_count++] = doubt;
     }
@@ -253,11 +255,11 @@ static int take_rest(parser *in) {
         manifest->has_swap = take_segment(in, true, &manifest->swap) &&
                              take_number(in->fields[5], manifest->swap.base_offset,
                                          &manifest->swap_last);
-        if (!manifest->has_swap) return refuse(in, "the swap is wrong");
+        if (!manifest->has_swap) return refuse(in, "the swap is malformed");
         next_line(in);
     }
     if (!is_line(in, "tail", 4) || !take_segment(in, false, &manifest->tail)) {
-        return refuse(in, "the tail is missing or wrong");
+        return refuse(in, "the tail is missing or malformed");
     }
     return take_doubts(in);
 }
@@ -268,7 +270,7 @@ static int take_topic(parser *in) {
     bool right = is_line(in, "topic", 2);
     manifest->has_topic_id = right && !is_word(in->fields[1], "-");
     if (manifest->has_topic_id) right = ol_uuid_parse(in->fields[1], &manifest->topic_id);
-    return right ? OL_OK : refuse(in, "the topic id is wrong");
+    return right ? OL_OK : refuse(in, "the topic id is missing or malformed");
 }
 
 static int take_all(parser *in) {

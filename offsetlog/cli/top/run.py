@@ -16,7 +16,7 @@ HELP = """Show a running server: its groups, rates and latencies.
 
 HOST:PORT is the address for clients, of offsetlog or of a Kafka broker; it gives the groups. --metrics adds rates,
 latencies, memory and the commits of each group; give it the address of `offsetlog serve --metrics`. Ctrl-C ends the
-command. If the output is not a terminal, one picture is printed, as with --once.
+command. If the output is not a terminal, the state is printed once, as with --once.
 
 Exit codes: 0 shown; 2 the server does not answer, or wrong usage.
 
@@ -32,9 +32,9 @@ def command(
     metrics: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="The address of its metrics.")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Print one picture and exit.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
     interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="The time between two pictures.")
+        float, typer.Option(metavar="SECONDS", min=0.1, help="The time between two refreshes.")
     ] = 2.0,
     groups: Annotated[
         int, typer.Option(metavar="N", min=0, help="How many groups to show.")

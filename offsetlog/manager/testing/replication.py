@@ -1,4 +1,4 @@
-"""Replication: a log is shipped, truncated, started again, and led by another replica."""
+"""Replication: a follower copies a log, truncates it, restarts it at another offset, and becomes the leader."""
 
 from __future__ import annotations
 

@@ -111,10 +111,10 @@ def _versions(commit: Commit, found: Mapping[str, Node | None]) -> dict[TopicPar
 
 
 def _is_unmade(session: Session, commit: Commit, work: Work[Any], before: Mapping[str, Node | None]) -> Steps[bool]:
-    """Whether a conditional commit of unknown outcome was not applied: a node that it writes is unchanged.
+    """Whether a conditional commit of unknown outcome was not applied, which a node that it writes and is unchanged proves.
 
-    Versions only grow.  A request that is still on its way to an earlier server is refused once another server has
-    taken over the session.
+    The node's version grows with each write, so the write has not been applied.  It cannot be applied later either: a
+    request still on its way to an earlier server is refused once another server has taken over the session.
     """
     if not commit.conditional:
         return False
