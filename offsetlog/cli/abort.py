@@ -88,7 +88,10 @@ def command(
     producer_id: Annotated[
         int,
         typer.Argument(
-            metavar="PRODUCER_ID", min=0, help="The id of the producer whose open transaction is aborted.", show_default=False
+            metavar="PRODUCER_ID",
+            min=0,
+            help="The id of the producer whose open transaction is aborted.",
+            show_default=False,
         ),
     ],
     dry_run: DryRun = False,

@@ -193,7 +193,7 @@ def _keep_aside(partition: Partition, fs: FileSystem) -> None:
     try:
         fs.rename(path, untaken(fs, Path(f"{path}.kept")))
     except StorageError as failure:
-        LOGGER.warning("%s: the snapshot could not be set aside as evidence of what the log contained: %s", partition.path, failure)
+        LOGGER.warning("%s: the snapshot, evidence of a loss, could not be set aside: %s", partition.path, failure)
 
 
 def _usable(

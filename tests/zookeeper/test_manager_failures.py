@@ -178,8 +178,8 @@ def test_many_commits_are_under_way_and_no_thread_waits_for_them(manager, proxy,
         each.add_done_callback(lambda _, number=number: order.append(number))
     # The client may be starting one of its own, to connect again.
     assert len(set(threading.enumerate()) - before) <= 1
-    # They are all sent when the connection is there again, before the first answer is read: the proxy holds answers back
-    # until then, or for ten seconds.
+    # They are all sent when the connection is there again, before the first answer is read: until then, or for ten
+    # seconds, the proxy holds answers back.
     sent, most = 0, []
     connection = manager._session.connection
     send = connection.multi_async

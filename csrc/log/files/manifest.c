@@ -213,7 +213,7 @@ static int take_segments(parser *in) {
         if (manifest->segment_count > 0 && right) {
             right = segment->base_offset >= segment[-1].end_offset;
         }
-        if (!right) return refuse(in, "the segment is malformed, or begins below the end of the one before it");
+        if (!right) return refuse(in, "the segment is malformed, or overlaps the one before it");
         manifest->segment_count++;
     }
     return OL_OK;
