@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Change,
         CleaningReport,
         Committed,
+        Create,
         Deletion,
         Digest,
         Durability,
@@ -42,6 +43,7 @@ __all__ = [
     "Change",
     "CleaningReport",
     "Committed",
+    "Create",
     "Deletion",
     "Digest",
     "Durability",
@@ -86,14 +88,16 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("errors", "types"):
-        return import_module(f"offsetlog.{name}")
-    if name.startswith("_") or name not in __all__:
-        raise AttributeError(f"module 'offsetlog' has no attribute {name!r}")
-    value = getattr(import_module(_MODULES.get(name, "offsetlog.types")), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a type checker that sees it takes every name
+
+    def __getattr__(name: str) -> Any:
+        if name in ("errors", "types"):
+            return import_module(f"offsetlog.{name}")
+        if name.startswith("_") or name not in __all__:
+            raise AttributeError(f"module 'offsetlog' has no attribute {name!r}")
+        value = getattr(import_module(_MODULES.get(name, "offsetlog.types")), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -468,10 +468,10 @@ class OffsetStore(OnePosition, StoreContext):
     def _restorer(self) -> Restorer:
         return Restorer(self._timeline, self._read_only)
 
-    def history(self, group: str, topic: str, partition: int) -> History:
+    def history(self, group: str, topic: str | PartitionKey, partition: int | None = None) -> History:
         """Returns the records of one position, oldest first, and the point from which they are complete.
 
-        A group or topic that does not exist has no records.
+        A TopicPartition may stand for `topic` and `partition`.  Unknown groups and topics have none.
 
         Raises:
             InvalidArgumentError, StateError, StorageError: see `offsetlog.errors`.

@@ -214,6 +214,16 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return written
 
 
+def test_type_checkers_refuse_names_that_the_package_lacks(tmp_path):
+    program = tmp_path / "misspelt.py"
+    lines = ["import offsetlog", "from offsetlog import Nonsense", "store: offsetlog.Storee", 'offsetlog.opne("x")']
+    program.write_text("\n".join(lines) + "\n")
+    call = [sys.executable, "-m", "mypy", "--config-file", "", "--cache-dir", str(tmp_path / "cache"), str(program)]
+    environment = {**os.environ, "MYPYPATH": str(ROOT)}
+    done = subprocess.run(call, capture_output=True, text=True, env=environment, timeout=300)
+    assert [line for line in (2, 3, 4) if f"misspelt.py:{line}: error" not in done.stdout] == [], done.stdout
+
+
 def test_mypy_takes_the_examples(sources):
     call = [sys.executable, "-m", "mypy", "--strict", "--config-file", "", "--python-version", "3.11"]
     call += ["--ignore-missing-imports", "--cache-dir", str(sources[0].parent / "cache"), *map(str, sources)]

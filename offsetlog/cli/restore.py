@@ -108,8 +108,10 @@ def _unknown(
     unknown = [each for each in selection if not any(is_selected(key, {each}) for key in known)]
     for each in unknown:
         what = name_text(each) if isinstance(each, str) else f"{name_text(each.topic)}:{each.partition}"
+        hint = "; a partition is written TOPIC:PARTITION" if isinstance(each, str) and each.isdecimal() else ""
         complain(
-            f"group {name_text(group)} has no committed offset of {what}, neither now nor at {moment_text(moment)}"
+            f"group {name_text(group)} has no committed offset of {what}, neither now nor at "
+            f"{moment_text(moment)}{hint}"
         )
     return 1 if unknown else 0
 

@@ -147,12 +147,22 @@ def _on_signals(call: Callable[[], object]) -> None:
         asyncio.get_running_loop().add_signal_handler(each, call)
 
 
+def _take_no_signals() -> None:
+    """Removes the handlers: uvloop leaves those of a closed loop to the process."""
+    for each in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().remove_signal_handler(each)
+
+
 async def _run(server: Server) -> None:
     stopped = asyncio.Event()
     # A recovery can take minutes and cannot be interrupted.  The server has answered nothing yet, so ending the
     # process leaves no more than a crash would.
     _on_signals(partial(os._exit, 0))
-    address = Address(*await server.start())
+    try:
+        address = Address(*await server.start())
+    except BaseException:
+        _take_no_signals()
+        raise
     _on_signals(stopped.set)
     print(f"offsetlog listens on {address}", flush=True)
     if server.metrics_address is not None:
@@ -162,3 +172,4 @@ async def _run(server: Server) -> None:
         await stopped.wait()
     finally:
         await server.stop()
+        _take_no_signals()

@@ -484,13 +484,19 @@ class Timeline:
         past = self.of(group)
         return [] if past is None else [past]
 
-    def history(self, group: str, topic: str, partition: int) -> History:
+    def history(
+        self, group: str, topic: str | PartitionKey, partition: int | None
+    ) -> History:
         """See OffsetStore.history."""
-        self.core.fetch_one(group, topic, partition)  # refuses arguments that cannot name a position
+        # Refuses arguments that cannot name a position.
+        self.core.fetch_one(group, topic, *(() if partition is None else (partition,)))
+        [key] = arguments.listed_keys(
+            [topic if partition is None else (topic, partition)]  # type: ignore[list-item]
+        )
         past = self.of(group)
         if past is None:
             return History((), self.core.number_of(group), 0, 0, None, 0)
-        return past.history(group, topic, partition)
+        return past.history(group, *key)
 
     def group_history(self, group: str) -> dict[TopicPartition, History]:
         """See OffsetStore.group_history."""

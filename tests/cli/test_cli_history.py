@@ -117,6 +117,15 @@ def test_history_of_a_group_and_of_a_topic(data, capsys):
     assert (code, err) == (1, "offsetlog: the log holds no record of topic letters of group billing\n")
 
 
+def test_a_partition_that_is_taken_for_a_topic_is_explained(data, capsys):
+    before = offsets(data)
+    code, _, err = call(capsys, "restore", data, "billing", "orders", 0, "--at", "offset:2", "--yes")
+    assert code == 1
+    assert "has no committed offset of 0, neither now nor at" in err
+    assert err.endswith("; a partition is written TOPIC:PARTITION\n")
+    assert offsets(data) == before
+
+
 def test_history_on_a_terminal(data):
     code, shown = on_terminal("history", data, "billing", "orders", 0, columns=100)
     assert code == 0

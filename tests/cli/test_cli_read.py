@@ -64,6 +64,7 @@ def on_terminal(*arguments: object, columns: int = 140, answer: bytes = b"") -> 
     if pid == 0:
         code = -1
         try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # another test may have left a handler of its own
             os.environ.update(COLUMNS=str(columns), LINES="50", TERM="xterm-256color")
             sys.stdin = os.fdopen(0, encoding="utf-8")
             sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8") for number in (1, 2))

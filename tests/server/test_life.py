@@ -344,8 +344,12 @@ def test_the_command_asks_for_the_number_of_partitions_of_a_broker(tmp_path, cap
 @pytest.mark.parametrize("option", ["--listen", "--metrics"])
 def test_a_port_that_is_taken_is_named_and_nothing_is_made(tmp_path, capsys, option):
     options = [] if option == "--listen" else ["--listen", "127.0.0.1:0"]
+    handlers = [signal.signal(each, signal.default_int_handler) for each in (signal.SIGINT, signal.SIGTERM)]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = "{}:{}".format(*taken.getsockname())
         assert run(["serve", str(tmp_path / "data"), option, place, *options]) == 2
     assert f"cannot listen on {place}: Address already in use; stop the program" in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
+    # No handler of the closed event loop is left, which would swallow the signal.
+    left = [signal.signal(*each) for each in zip((signal.SIGINT, signal.SIGTERM), handlers, strict=True)]
+    assert left == [signal.default_int_handler, signal.SIG_DFL]

@@ -222,6 +222,14 @@ def test_what_is_no_moment(single, at, error):
             call()
 
 
+def test_a_key_names_the_position(single):
+    single.commit("g", {KEYS[0]: 1})
+    assert single.history("g", KEYS[0]) == single.history("g", *KEYS[0]) == single.history("g", tuple(KEYS[0]))
+    for arguments in (("t",), (KEYS[0], 0), (7,), (["t", 0],)):
+        with pytest.raises(errors.ArgumentTypeError):
+            single.history("g", *arguments)
+
+
 def test_other_arguments_that_are_refused(single):
     single.commit("g", {KEYS[0]: 1})
     with pytest.raises(errors.ArgumentTypeError):
