@@ -177,9 +177,11 @@ uint8_t *ol_offset_key_put(uint8_t *p, int16_t key_type, ol_slice group, ol_slic
     return p + 4;
 }
 
-int16_t ol_offset_value_version(const ol_offset_value *value, bool allow_v4) {
+int16_t ol_offset_value_version(const ol_offset_value *value, int16_t known) {
+    OL_ASSERT(known >= 1 && known <= OL_OFFSET_VALUE_VERSION_MAX);
     if (value->expire_timestamp != -1) return 1;
-    return allow_v4 && value->topic_id != NULL ? 4 : 3;
+    if (known < 3 && value->leader_epoch == -1) return known;
+    return known >= 4 && value->topic_id != NULL ? 4 : 3;
 }
 
 size_t ol_offset_value_size(const ol_offset_value *value, int16_t version) {

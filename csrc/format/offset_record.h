@@ -65,9 +65,11 @@ size_t ol_offset_key_size(ol_slice group, ol_slice topic);
 uint8_t *ol_offset_key_put(uint8_t *p, int16_t key_type, ol_slice group, ol_slice topic,
                            int32_t partition);
 
-/* Returns the version in which a value is written (docs/format/records.md §3.3): v1 if and only if
- * an expire timestamp is given; else v4 with `allow_v4` and a topic id; else v3. */
-int16_t ol_offset_value_version(const ol_offset_value *value, bool allow_v4);
+/* Returns the version in which a value is written (docs/format/records.md §3.3).  `known` is the
+ * highest version that every reader of the log is known to read, 1 to 4.  v1 if an expire timestamp
+ * is given; else v4 for a topic id if it is known; else v3.  If v3 is not known, `known` itself for
+ * a value without a leader epoch, which only v3 and v4 can hold. */
+int16_t ol_offset_value_version(const ol_offset_value *value, int16_t known);
 size_t ol_offset_value_size(const ol_offset_value *value, int16_t version);
 uint8_t *ol_offset_value_put(uint8_t *p, const ol_offset_value *value, int16_t version);
 

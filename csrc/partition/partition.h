@@ -59,7 +59,7 @@ typedef struct ol_partition_options {
     int32_t leader_epoch;       /* of our appends; -1: newest in the log + 1 (lone only) */
     bool goes_on_from_snapshot; /* it will be loaded from its snapshot, if that can be used: the log
                                    below need not be read (log/settled.c) */
-    bool write_value_v4;        /* value v4 for a topic id; else only when the log has v4 already */
+    bool write_value_v4;        /* value v4 for a topic id; else only if the log has v4 already */
     int64_t (*clock_ms)(void *context);     /* the wall clock; NULL: the system's; tests set it */
     int64_t (*steady_ms)(void *context);    /* the clock that checks clock_ms (ol_batch_clock);
                                                NULL: the system's, or none if clock_ms is given */

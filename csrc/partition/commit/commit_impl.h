@@ -80,8 +80,10 @@ void ol_commit_plan_time(ol_commit *work);
 /* Fills in the headers of the next batch's first record; takes the log's flushed record. */
 void ol_commit_plan_headers(ol_commit *work);
 
-/* Returns whether values may hold topic ids, which requires version 4. */
-bool ol_commit_writes_topic_ids(const ol_partition *partition);
+/* Returns the highest version of offset values that every reader of the log is known to read: that
+ * of the values in the log, or 3.  A broker before 2.1 loads no partition that has a value of version
+ * 2 or above, one before 4.1 none that has a value of version 4. */
+int16_t ol_commit_known_value_version(const ol_partition *partition);
 
 /* Returns the value of an item as it is written. */
 ol_offset_value ol_commit_encoded_value(const ol_commit *work, const ol_item *item);

@@ -72,7 +72,7 @@ static bool is_plain(const ol_item *item, bool writes_topic_ids) {
 /* Fills rows and runs; false: some item is not plain, or its pair is new. */
 static bool gather(ol_commit *work, gathered *to, const ol_item *items, size_t count) {
     const ol_table *table = work->partition->state.table;
-    bool writes_topic_ids = ol_commit_writes_topic_ids(work->partition);
+    bool writes_topic_ids = ol_commit_known_value_version(work->partition) >= 4;
     to->size = OL_BATCH_OVERHEAD;
     for (size_t i = 0; i < count; i++) {
         const ol_item *item = &items[i];
@@ -301,12 +301,13 @@ static void release_rows(ol_partition *partition) {
     }
 }
 
-/* Returns whether a settled pair stays settled until the apply: no loader or other writer may
- * change the table meanwhile. */
+/* Returns whether a settled pair stays settled until the apply, because no loader or other writer
+ * may change the table meanwhile, and whether values are of version 3. */
 static bool may_go_fast(const ol_commit *work) {
     const ol_partition *partition = work->partition;
     return partition->role == OL_ROLE_ACTIVE && ol_partition_applies_at_once(partition) &&
-           !partition->load_runs && work->producer_id < 0;
+           !partition->load_runs && work->producer_id < 0 &&
+           ol_commit_known_value_version(partition) >= 3;
 }
 
 static int write_gathered(ol_commit *work, const gathered *of, bool *done, ol_error *error) {

@@ -81,10 +81,12 @@ static bool is_there(const ol_partition *partition, const ol_planned *planned) {
     return ol_pending_has(inflight->written.pending, &name, planned->item->partition);
 }
 
-bool ol_commit_writes_topic_ids(const ol_partition *partition) {
-    if (partition->options.write_value_v4) return true;
+int16_t ol_commit_known_value_version(const ol_partition *partition) {
+    if (partition->options.write_value_v4) return 4;
     /* A loader changes the state without a lock. */
-    return !partition->load_runs && partition->state.value_version_max >= 4;
+    int32_t seen = partition->load_runs ? -1 : partition->state.value_version_max;
+    if (seen < 0) return 3;
+    return seen == 0 ? 1 : (int16_t)seen;
 }
 
 ol_offset_value ol_commit_encoded_value(const ol_commit *work, const ol_item *item) {
@@ -148,7 +150,7 @@ static void plan_sizes(ol_commit *work, ol_planned *planned) {
     if (item->kind == OL_ITEM_POSITION) {
         ol_offset_value value = ol_commit_encoded_value(work, item);
         planned->value_version =
-            ol_offset_value_version(&value, ol_commit_writes_topic_ids(work->partition));
+            ol_offset_value_version(&value, ol_commit_known_value_version(work->partition));
         planned->value_size = (int64_t)ol_offset_value_size(&value, planned->value_version);
     }
 }

@@ -70,8 +70,8 @@ static ol_position_value position_value(const ol_commit *work, const ol_item *it
         .offset = value.offset,
         .commit_timestamp = value.commit_timestamp,
         .expire_timestamp = value.expire_timestamp,
-        /* v1 has no place for it (docs/format/traps.md trap 8). */
-        .leader_epoch = version == 1 ? -1 : value.leader_epoch,
+        /* v1 and v2 cannot hold it (docs/format/traps.md trap 8). */
+        .leader_epoch = version <= 2 ? -1 : value.leader_epoch,
         .metadata = value.metadata,
         .topic_id = version == 4 ? value.topic_id : NULL,
     };

@@ -231,13 +231,20 @@ OL_TEST(cut_keys_and_bytes_after_a_key) {
 
 OL_TEST(trap_08_an_expire_timestamp_makes_version_1) {
     ol_offset_value value = {.offset = 1, .expire_timestamp = -1, .leader_epoch = 4};
-    OL_CHECK_INT(ol_offset_value_version(&value, false), 3);
-    OL_CHECK_INT(ol_offset_value_version(&value, true), 3);
+    OL_CHECK_INT(ol_offset_value_version(&value, 3), 3);
+    OL_CHECK_INT(ol_offset_value_version(&value, 4), 3);
     value.topic_id = topic_id;
-    OL_CHECK_INT(ol_offset_value_version(&value, false), 3);
-    OL_CHECK_INT(ol_offset_value_version(&value, true), 4);
+    OL_CHECK_INT(ol_offset_value_version(&value, 3), 3);
+    OL_CHECK_INT(ol_offset_value_version(&value, 4), 4);
     value.expire_timestamp = TIME;
-    OL_CHECK_INT(ol_offset_value_version(&value, true), 1);
+    for (int16_t known = 1; known <= 4; known++) OL_CHECK_INT(ol_offset_value_version(&value, known), 1);
+}
+
+OL_TEST(a_version_that_readers_may_not_know_is_written_for_a_leader_epoch_alone) {
+    ol_offset_value value = {.offset = 1, .expire_timestamp = -1, .leader_epoch = -1, .topic_id = topic_id};
+    for (int16_t known = 1; known <= 4; known++) OL_CHECK_INT(ol_offset_value_version(&value, known), known);
+    value.leader_epoch = 0;
+    for (int16_t known = 1; known <= 3; known++) OL_CHECK_INT(ol_offset_value_version(&value, known), 3);
 }
 
 OL_TEST(random_values_come_back_as_they_were) {

@@ -29,7 +29,7 @@ static uint8_t *put_random_record(uint8_t *out, int32_t delta, int *partition, o
     ol_offset_value fields = {.offset = (int64_t)ol_test_below(1u << 30), .commit_timestamp = 7, .expire_timestamp = -1,
                               .leader_epoch = (int32_t)ol_test_below(3) - 1, .metadata = text(metadata[ol_test_below(5)])};
     if (key_type == OL_KEY_OFFSET_COMMIT && ol_test_below(30) == 0) fields.expire_timestamp = 99;
-    int16_t version = key_type == OL_KEY_OFFSET_COMMIT_LEGACY ? 0 : ol_offset_value_version(&fields, false);
+    int16_t version = key_type == OL_KEY_OFFSET_COMMIT_LEGACY ? 0 : ol_offset_value_version(&fields, 3);
     uint8_t *value_end = ol_offset_value_put(value, &fields, version);
     ol_slice bytes = dice == 1 ? ol_slice_null() : ol_slice_of(value, (size_t)(value_end - value));
     return ol_record_put(out, 0, delta, ol_slice_of(key, (size_t)(key_end - key)), bytes, 0, ol_slice_of("", 0));
