@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 import offsetlog
-from offsetlog.cli.group_facts import number_of
+from offsetlog.cli.group_facts import complain_unknown, number_of
 from offsetlog.cli.layout import Column, Row
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.refusals import damage_of
@@ -106,26 +106,28 @@ class Consent:
         return not self.dry_run and (self.yes or _is_terminal())
 
     def open(
-        self,
-        path: Path,
-        partitions: int | None,
-        lock_timeout: float,
-        *,
-        by_partition: bool = False,
-        group: str | None = None,
+        self, path: Path, partitions: int | None, lock_timeout: float, *, by_partition: bool = False
     ) -> offsetlog.OffsetStore:
-        """Opens a store; for writing only if the command may write.  See `open_writable`.
-
-        If the log partition of `group` is damaged, raises RefusedError before anything is opened for writing.
-        """
-        if self.may_write and group is not None:
-            with look_into(path, partitions, writes=True) as store:
-                self.refuse_damaged(damage_of(store, (number_of(store, group),)))
+        """Opens a store; for writing only if the command may write.  See `open_writable`."""
         if self.may_write:
             return open_writable(
                 path, partitions, "disk", create=False, by_partition=by_partition, lock_timeout=lock_timeout
             )
         return open_readable(path, partitions, by_partition=by_partition)
+
+    def look_for(
+        self, path: Path, partitions: int | None, group: str, is_known: Callable[[offsetlog.OffsetStore, str], bool]
+    ) -> int:
+        """Looks for a group before the log is opened for writing, which changes files; returns the exit code.
+
+        Raises RefusedError if the log partition of the group is damaged.
+        """
+        if not self.may_write:
+            return 0  # the command looks for it
+        with look_into(path, partitions, writes=True) as store:
+            number = number_of(store, group)
+            self.refuse_damaged(damage_of(store, (number,)))
+            return 0 if is_known(store, group) else complain_unknown(group, path, number)
 
     def refuse_damaged(self, damage: str | None) -> None:
         """Raises RefusedError if `damage` says that a log partition cannot be written to; not in a dry run."""

@@ -75,7 +75,9 @@ def command(
     consent = Consent(yes, force=force, dry_run=dry_run, wide=wide)
     deleted = 0
     code = 0
-    with consent.open(path, partitions, lock_timeout, group=group) as store:
+    if unknown := consent.look_for(path, partitions, group, is_known):
+        return unknown
+    with consent.open(path, partitions, lock_timeout) as store:
         values = {key: value for key, value in sorted(store.fetch(group).items()) if is_selected(key, selection)}
         facts = facts_of(store, group)
         deed = _deed(group, [*values.values()], facts, whole=not selection)

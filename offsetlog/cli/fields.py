@@ -140,6 +140,7 @@ FIELDS: dict[str, Field] = {
     "reason": _text("the reason, as a sentence"),
     # ------------------------------------------------------------------------------------------------------- history
     "outcome": _text("the end of the record's transaction"),
+    "restore_at": _log_offset("the log offset of the state before the commit, for restore --at offset:N"),
     "effective_at": _log_offset("the log offset at which the record takes effect"),
     "producer_id": _number("the id of the producer", -1),
     "producer_epoch": _number("the epoch of the producer", -1),
@@ -367,7 +368,8 @@ TABLES: dict[str, tuple[Use, ...]] = {
         ),
         "diff": _CHANGE,
         "rewinds": (
-            "group topic partition timestamp offset_before offset_after step log_partition:2 log_offset effective_at:2"
+            "group topic partition timestamp offset_before offset_after step log_partition:2 log_offset:2 "
+            "effective_at:2 restore_at"
         ),
         "restore": _CHANGE,
         "undelete": _CHANGE,

@@ -19,8 +19,8 @@ HELP = """List every committed offset that is lower than the one before it, olde
 
 Use it to find resets of offsets: which group went back, where and when. PATH is only read, in one pass over the log.
 Offsets of open and aborted transactions do not count. A deletion between two commits does not hide that the offset went
-back. `undelete --list` shows what was deleted. `restore GROUP --at offset:N`, with the lowest log_offset of the reset
-as N, restores the offsets before it.
+back. `undelete --list` shows what was deleted. `restore GROUP --at offset:N`, with the lowest restore_at of the reset
+as N, restores the state before it.
 
 Records that were cleaned away are gone; standard error says where the log is not complete.
 
@@ -48,6 +48,7 @@ def rewind_rows(rewinds: Iterable[Rewind]) -> Iterator[dict[str, Any]]:
             "log_partition": each.log_partition,
             "log_offset": each.log_offset,
             "effective_at": each.effective_at,
+            "restore_at": each.restore_at,
         }
 
 

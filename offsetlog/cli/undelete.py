@@ -141,7 +141,9 @@ def command(
             return _list(store, output, listed, wide=wide)
     consent = Consent(yes, force=force, dry_run=dry_run, wide=wide)
     code = 0
-    with consent.open(path, partitions, lock_timeout, group=group) as store:
+    if unknown := consent.look_for(path, partitions, group, _is_known):
+        return unknown
+    with consent.open(path, partitions, lock_timeout) as store:
         would = store.undelete(group, at=moment, since=younger, dry_run=True)
         changes = selected(would.restored, selection)
         if not would.restored and not would.lost and not _is_known(store, group):

@@ -12,7 +12,9 @@ from datetime import datetime
 from typing import NamedTuple, overload
 
 from offsetlog import arguments
+from offsetlog._native import timeline as native
 from offsetlog._native.change_feed import ChangeFeed
+from offsetlog._native.partition import Partition
 from offsetlog._native.row_blocks import RowBlocks
 from offsetlog.history.timeline import LONG_AGO, PartitionPast, Timeline, refuse_future
 from offsetlog.types import LogGap, OffsetAndMetadata, PositionChange
@@ -35,6 +37,8 @@ class Rewind(NamedTuple):
         log_offset: the log offset of the record.
         effective_at: the log offset at which the commit took effect: the record's, or the marker's if a transaction
             committed it.
+        restore_at: the log offset of the state before the commit, for `restore`: that of the first record of the
+            commit, or of the marker.
     """
 
     group: str
@@ -46,6 +50,7 @@ class Rewind(NamedTuple):
     log_partition: int
     log_offset: int
     effective_at: int
+    restore_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,15 @@ def _rewinds_of(
         last[key] = value
         if before is not None and value.offset < before.offset:
             time = change.timestamp if change.timestamp >= 0 else value.commit_timestamp
-            yield Rewind(*key, time, before, value, *change[:3])
+            yield Rewind(*key, time, before, value, *change[:3], _before(past.partition, change))
+
+
+def _before(partition: Partition, change: PositionChange) -> int:
+    """Returns the log offset of the state before the commit that made a change."""
+    if change.effective_at != change.log_offset:
+        return change.effective_at  # a marker is a batch of its own
+    batch = native.next_batch(partition, change.log_offset)
+    return change.log_offset if batch is None else min(batch.first, change.log_offset)
 
 
 def _changes_of(

@@ -446,12 +446,45 @@ def test_rewinds_name_group_place_and_time(data, capsys):
         "log_partition": row["log_partition"],
         "log_offset": entry.log_offset,
         "effective_at": entry.log_offset,
+        "restore_at": entry.log_offset,
     }
     assert rows(capsys, "rewinds", data, "--group", "audit") == []
     # The log offset is the moment before the accident.
     call(capsys, "restore", data, "billing", "--at", f"offset:{row['log_offset']}", "--yes")
     assert offsets(data) == {0: 50, 2: 9}
     assert "went back" in on_terminal("rewinds", data, "--since", "-0s")[1]
+
+
+def test_the_moment_before_a_rewind_can_be_restored(tmp_path, capsys):
+    """Also if the first record of the commit did not go back, or if a transaction made the change."""
+    path = tmp_path / "data"
+    with offsetlog.open(path, partitions=1, durability="process") as store:
+        store.commit("g", {ORDERS[0]: 0, ORDERS[1]: 100, ORDERS[2]: 200})
+        store.commit("g", dict.fromkeys(ORDERS[:3], 0))
+        with store.transaction("t", 7) as transaction:
+            transaction.commit({ORDERS[0]: 5})
+        with store.transaction("t", 7) as transaction:
+            transaction.commit({ORDERS[1]: 9, ORDERS[0]: 1})
+            store.commit("g", {ORDERS[3]: 1})
+    found = rows(capsys, "rewinds", path)
+    assert [(row["group"], row["partition"], row["log_offset"], row["restore_at"]) for row in found] == [
+        ("g", 1, 4, 3), ("g", 2, 5, 3), ("t", 0, 9, 11),
+    ]
+    for group, before in (("g", {0: 0, 1: 100, 2: 200}), ("t", {0: 5})):
+        moment = min(row["restore_at"] for row in found if row["group"] == group)
+        assert call(capsys, "restore", path, group, "--at", f"offset:{moment}", "--yes")[0] == 0
+        assert offsets(path, group) == before
+
+
+@pytest.mark.parametrize("command", [["delete"], ["undelete"], ["restore", "--at=offset:0"]])
+def test_a_mistyped_group_changes_no_file_of_a_broker(tmp_path, capsys, command):
+    log = tmp_path / "log"
+    shutil.copytree(DATA / "groups" / "log", log)
+    before = {path: path.read_bytes() for path in log.rglob("*") if path.is_file()}
+    name, *options = command
+    code, _, err = call(capsys, name, log, "nobody", *options, "--yes", "--partitions", 8)
+    assert (code, err) == (1, f"offsetlog: there is no group nobody in {log}\n")
+    assert {path: path.read_bytes() for path in log.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.filterwarnings("ignore::offsetlog.errors.CorruptionWarning")

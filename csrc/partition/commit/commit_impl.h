@@ -81,8 +81,8 @@ void ol_commit_plan_time(ol_commit *work);
 void ol_commit_plan_headers(ol_commit *work);
 
 /* Returns the highest version of offset values that every reader of the log is known to read: that
- * of the values in the log, or 3.  A broker before 2.1 loads no partition that has a value of version
- * 2 or above, one before 4.1 none that has a value of version 4. */
+ * of the values in the log, or 3.  A broker before 2.1 loads no partition that has a value of a
+ * version above 1, one before 4.1 none that has a value of version 4. */
 int16_t ol_commit_known_value_version(const ol_partition *partition);
 
 /* Returns the value of an item as it is written. */
