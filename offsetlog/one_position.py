@@ -6,16 +6,22 @@ from abc import ABC, abstractmethod
 from typing import Any, SupportsIndex, overload
 
 from offsetlog._native.store_core import StoreCore
-from offsetlog.types import Committed, Durability, OffsetAndMetadata, PartitionKey
+from offsetlog.history.timeline import Timeline
+from offsetlog.types import Committed, Durability, History, OffsetAndMetadata, PartitionKey
 
 
 class OnePosition(ABC):
-    """Commits and fetches one position of a store."""
+    """Commits and reads one position of a store."""
 
     @property
     @abstractmethod
     def _open_core(self) -> StoreCore:
         """The core of the open store; raises ClosedError if the store is closed."""
+
+    @property
+    @abstractmethod
+    def _timeline(self) -> Timeline:
+        """The past of the store; raises ClosedError."""
 
     @overload
     def commit_one(
@@ -105,3 +111,17 @@ class OnePosition(ABC):
     def fetch_one(self, group: str, topic: Any, partition: Any = None) -> OffsetAndMetadata | None:
         """Returns one committed position, None if none is committed; accepts a key, or a topic and a partition."""
         return self._open_core.fetch_one(group, topic, partition)
+
+    @overload
+    def history(self, group: str, topic: str, partition: SupportsIndex) -> History: ...
+    @overload
+    def history(self, group: str, topic: PartitionKey) -> History: ...
+    def history(self, group: str, topic: Any, partition: Any = None) -> History:
+        """Returns the records of one position, oldest first, and the point from which they are complete.
+
+        A group or topic that does not exist has no records.  See `fetch_one` for the arguments.
+
+        Raises:
+            InvalidArgumentError, StateError, StorageError: see `offsetlog.errors`.
+        """
+        return self._timeline.history(group, topic, partition)

@@ -468,18 +468,11 @@ class OffsetStore(OnePosition, StoreContext):
     def _restorer(self) -> Restorer:
         return Restorer(self._timeline, self._read_only)
 
-    def history(self, group: str, topic: str | PartitionKey, partition: int | None = None) -> History:
-        """Returns the records of one position, oldest first, and the point from which they are complete.
-
-        A TopicPartition may stand for `topic` and `partition`.  Unknown groups and topics have none.
-
-        Raises:
-            InvalidArgumentError, StateError, StorageError: see `offsetlog.errors`.
-        """
-        return self._timeline.history(group, topic, partition)
-
     def group_history(self, group: str) -> dict[TopicPartition, History]:
-        """Returns the history of each position of a group, sorted by position.  Raises as `history`."""
+        """Returns the history of each position of a group, sorted by position.
+
+        Their `problems` is the number for the group.  Raises as `history`.
+        """
         return self._timeline.group_history(group)
 
     def diff(

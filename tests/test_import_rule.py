@@ -79,7 +79,7 @@ RULE: dict[str, set[str]] = {
     "history": UPKEEP,
     "lifecycle": UPKEEP,
     "transaction": CALLS,
-    "one_position": CALLS,
+    "one_position": {*CALLS, "history"},
     "retention": VALUES,
     "replication": VALUES,
     "zookeeper": {*VALUES, "arguments"},

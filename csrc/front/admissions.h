@@ -29,7 +29,7 @@ typedef struct ol_admissions {
     size_t memberless;          /* entries without a member */
 } ol_admissions;
 
-/* The parts of a request that decide about its admission. */
+/* The parts of a request that decide whether it is admitted. */
 typedef struct ol_admission_key {
     ol_slice group;
     ol_slice member_id;

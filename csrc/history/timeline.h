@@ -23,7 +23,7 @@ typedef struct ol_timeline_filter {
     ol_slice group;             /* data NULL: any */
     ol_slice topic;             /* data NULL: any, and any partition */
     int32_t partition;
-    const ol_int64_map *places;   /* NULL, or those whose ol_timeline_place is a key of it */
+    const ol_int64_map *places; /* only those whose ol_timeline_place is a key of it; NULL: any */
     bool only_tombstones;
 } ol_timeline_filter;
 

@@ -683,9 +683,7 @@ int ol_completeness_adopt(ol_opening *opening, ol_error *error) {
     ol_manifest *kept = &log->manifest.kept;
     *kept = *found;
     *found = (ol_manifest){0};
-    free(kept->segments);
-    kept->segments = NULL;
-    kept->segment_count = 0;
+    ol_manifest_drop_segments(kept);
     kept->has_swap = false;
     kept->has_topic_id = log->has_topic_id;
     memcpy(kept->topic_id.bytes, log->topic_id, OL_UUID_SIZE);
@@ -696,5 +694,6 @@ int ol_completeness_adopt(ol_opening *opening, ol_error *error) {
     memcpy(kept->doubts, opening->doubts.doubts, sizeof kept->doubts);
     kept->doubt_count = opening->doubts.doubt_count;
     atomic_store(&log->manifest.is_due, is_due);
+    atomic_store(&log->manifest.has_other, ol_manifest_has_other(kept));
     return OL_OK;
 }

@@ -37,9 +37,7 @@ static int store_below(ol_log *log, int64_t below, ol_error *error) {
     kept->sequence++;
     if (status == OL_OK) status = ol_manifest_store(kept, log->fs, path, error);
     atomic_store(&log->manifest.is_due, status != OL_OK);
-    free(kept->segments);
-    kept->segments = NULL;
-    kept->segment_count = 0;
+    ol_manifest_drop_segments(kept);
     return status;
 }
 
@@ -67,8 +65,13 @@ int ol_log_note_epoch(ol_log *log, int32_t epoch, ol_error *error) {
     return status;
 }
 
+bool ol_log_has_other_writers(const ol_log *log) {
+    return atomic_load_explicit(&log->manifest.has_other, memory_order_relaxed);
+}
+
 int ol_log_note_foreign(ol_log *log, ol_error *error) {
     int status = OL_OK;
+    atomic_store(&log->manifest.has_other, true);
     pthread_mutex_lock(&log->manifest.lock);
     ol_manifest *kept = &log->manifest.kept;
     bool is_ours = kept->ranges[kept->range_count - 1].is_ours;

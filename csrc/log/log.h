@@ -108,8 +108,8 @@ typedef struct ol_log_options {
     const uint8_t *known_topic_id;      /* the id that the topic's other partitions have, or NULL;
                                            used if this partition's is damaged or missing */
     const ol_decompressor *decompressor;/* may be NULL; lives as long as the log */
-    int64_t (*clock_ms)(void *context); /* the clock of the timestamps in batches, for the age of
-                                           producers; NULL: the system's */
+    int64_t (*clock_ms)(void *context); /* the clock that batches are stamped with; says how old a
+                                           producer is; NULL: the system's */
     void *clock_context;
 } ol_log_options;
 
@@ -170,6 +170,9 @@ int ol_log_close(ol_log *log, ol_error *error) OL_NODISCARD;
 void ol_log_abandon(ol_log *log);
 
 int64_t ol_log_start(const ol_log *log);
+/* Returns whether another program, such as a broker, wrote a part of the log, or may have written
+ * it.  Any thread may call it. */
+bool ol_log_has_other_writers(const ol_log *log);
 int64_t ol_log_end(const ol_log *log);          /* acquire: everything below it can be read */
 int64_t ol_log_flushed(const ol_log *log);
 /* For a read-only log: records that it was read up to `end` after another process appended to

@@ -179,6 +179,7 @@ struct ol_log {
         pthread_mutex_t lock;
         ol_manifest kept;
         atomic_bool is_due;             /* it lacks facts that could be stored now */
+        atomic_bool has_other;          /* another program wrote, or may have written, a range */
     } manifest;
 
     /* The segments and the flags in them that flushes use.  The lock is held for a few
@@ -278,8 +279,8 @@ void ol_log_count_ends(ol_log *log, size_t count);
 size_t ol_log_ends_wanted(const ol_log *log, int64_t producer_id);
 /* Keeps space for the entries of `count` ends in the active segment's transaction index. */
 int ol_log_keep_entries(ol_log *log, size_t count, ol_error *error) OL_NODISCARD;
-/* Keeps space for the same number of ends in the segment that will be the active one.  Under
- * extension.lock. */
+/* Keeps space in `next`, which will be the active segment, for as many ends as the active segment
+ * keeps now.  Under extension.lock. */
 int ol_log_carry_ends(ol_log *log, ol_segment *next, ol_error *error) OL_NODISCARD;
 /* Called after a marker was published, which used the space of one end. */
 void ol_log_end_was_written(ol_log *log);
@@ -370,7 +371,7 @@ typedef struct ol_found_segment {
     char *path;                         /* its current name */
     int64_t base_offset;
     int64_t file_size;
-    int64_t size;  /* of the whole, right batches; that of the file if it was not checked */
+    int64_t size;   /* of the complete, valid batches; file_size if it was not checked */
     int64_t next_offset;                /* after the last batch; the next segment's base if it
                                            was not checked */
     int64_t first_timestamp;            /* of checked ones */

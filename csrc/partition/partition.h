@@ -61,8 +61,9 @@ typedef struct ol_partition_options {
                                    below need not be read (log/settled.c) */
     bool write_value_v4;        /* value v4 for a topic id; else only if the log has v4 already */
     int64_t (*clock_ms)(void *context);     /* the wall clock; NULL: the system's; tests set it */
-    int64_t (*steady_ms)(void *context);    /* the clock that checks clock_ms (ol_batch_clock);
-                                               NULL: the system's, or none if clock_ms is given */
+    int64_t (*steady_ms)(void *context);    /* the steady clock that clock_ms is checked against
+                                               (ol_batch_clock); NULL: the system's, but if
+                                               clock_ms is given, it is not checked */
     void *clock_context;
 } ol_partition_options;
 

@@ -140,7 +140,9 @@ FIELDS: dict[str, Field] = {
     "reason": _text("the reason, as a sentence"),
     # ------------------------------------------------------------------------------------------------------- history
     "outcome": _text("the end of the record's transaction"),
-    "restore_at": _log_offset("the log offset of the state before the commit, for restore --at offset:N"),
+    "restore_at": _log_offset(
+        "the log offset of the state before the commit, for restore; none if its batch has the commit before it, too"
+    ),
     "effective_at": _log_offset("the log offset at which the record takes effect"),
     "producer_id": _number("the id of the producer", -1),
     "producer_epoch": _number("the epoch of the producer", -1),

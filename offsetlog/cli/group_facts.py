@@ -121,7 +121,7 @@ def is_known(store: offsetlog.OffsetStore, group: str) -> bool:
 
 
 def is_listed(path: Path, group: str) -> bool:
-    """Returns whether `offsetlog groups` lists the group; raises as `find_partitions` and `read_state`."""
+    """Returns whether `offsetlog groups` lists the group; raises what `find_partitions` and `read_state` raise."""
     states = [read_state(each) for each in find_partitions(path)]
     return any(row["group"] == group for row in group_rows(states))
 

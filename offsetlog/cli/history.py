@@ -19,6 +19,7 @@ from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.positions import parse_partition
 from offsetlog.cli.stores import PartitionCount
 from offsetlog.cli.text import name_text
+from offsetlog.errors import InvalidArgumentError
 from offsetlog.types import History, TopicPartition
 
 HELP = """Print every record of one position, a topic or a whole group that the log still holds, oldest first.
@@ -76,6 +77,8 @@ class _Asked(NamedTuple):
 
     @classmethod
     def parse(cls, topic: str | None, partition: int | None) -> _Asked:
+        if topic is not None and ":" in topic and partition is not None:
+            raise InvalidArgumentError(f"{topic!r} names a partition already; give TOPIC PARTITION or TOPIC:PARTITION")
         if topic is None or partition is not None or ":" not in topic:
             return cls(topic, partition)
         return cls(*parse_partition(topic))
@@ -85,7 +88,11 @@ class _Asked(NamedTuple):
             key = TopicPartition(self.topic, self.partition)
             return {key: store.history(group, *key)}
         found = store.group_history(group)
-        return {key: each for key, each in found.items() if self.topic in (None, key.topic)}
+        if chosen := {key: each for key, each in found.items() if self.topic in (None, key.topic)}:
+            return chosen
+        # The history of any position says where the log is not complete.
+        none = TopicPartition(self.topic or "-", 0)
+        return {none: store.history(group, none)}
 
     def __str__(self) -> str:
         if self.topic is None:

@@ -179,7 +179,8 @@ def command(
         bool,
         typer.Option(
             "--split",
-            help="Write a group that does not fit one ZooKeeper request in several; it is then not all or nothing.",
+            help="Write a group that is too large for one ZooKeeper request in several requests; a failure can then "
+            "leave it partly written.",
         ),
     ] = False,
     dry_run: DryRun = False,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -147,29 +148,31 @@ def _on_signals(call: Callable[[], object]) -> None:
         asyncio.get_running_loop().add_signal_handler(each, call)
 
 
-def _take_no_signals() -> None:
-    """Removes the handlers: uvloop leaves those of a closed loop to the process."""
-    for each in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().remove_signal_handler(each)
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """Gives the signals back to the handlers of before; uvloop would leave those of a closed loop to the process."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            asyncio.get_running_loop().remove_signal_handler(each)
+            signal.signal(each, signal.SIG_DFL if handler is None else handler)
 
 
 async def _run(server: Server) -> None:
-    stopped = asyncio.Event()
-    # A recovery can take minutes and cannot be interrupted.  The server has answered nothing yet, so ending the
-    # process leaves no more than a crash would.
-    _on_signals(partial(os._exit, 0))
-    try:
+    with _own_signals():
+        # A recovery can take minutes and cannot be interrupted.  The server has answered nothing yet, so ending the
+        # process leaves no more than a crash would.
+        _on_signals(partial(os._exit, 0))
         address = Address(*await server.start())
-    except BaseException:
-        _take_no_signals()
-        raise
-    _on_signals(stopped.set)
-    print(f"offsetlog listens on {address}", flush=True)
-    if server.metrics_address is not None:
-        metrics = Address(*server.metrics_address)
-        print(f"offsetlog answers on http://{metrics}/metrics", flush=True)
-    try:
-        await stopped.wait()
-    finally:
-        await server.stop()
-        _take_no_signals()
+        stopped = asyncio.Event()
+        _on_signals(stopped.set)
+        try:
+            print(f"offsetlog listens on {address}", flush=True)
+            if server.metrics_address is not None:
+                metrics = Address(*server.metrics_address)
+                print(f"offsetlog answers on http://{metrics}/metrics", flush=True)
+            await stopped.wait()
+        finally:
+            await server.stop()

@@ -48,7 +48,7 @@ def _is_same(before: OffsetAndMetadata | None, after: OffsetAndMetadata | None) 
 
 
 def _side(table: pyarrow.Table, name: str) -> pyarrow.Table:
-    """Returns the columns that are joined; those that are not in the key get a name of this side."""
+    """Returns one side of the join: the key columns, and the others with `name` before their names."""
     import pyarrow
 
     def plain(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
@@ -69,9 +69,10 @@ def _unequal(joined: pyarrow.Table) -> pyarrow.Table:
             first = pc.or_(first, each)
         return first
 
-    pairs = [(joined.column(f"before_{each}"), joined.column(f"after_{each}")) for each in _COMPARED]
-    # A null is a missing row, or a topic id that is not known.
-    return joined.filter(or_all(pc.fill_null(pc.not_equal(old, new), True) for old, new in pairs))
+    pairs = {each: (joined.column(f"before_{each}"), joined.column(f"after_{each}")) for each in _COMPARED}
+    # A null is a missing row, which the offset shows, or a topic id that is not known.
+    masks = (pc.fill_null(pc.not_equal(*pair), name == "offset") for name, pair in pairs.items())
+    return joined.filter(or_all(masks))
 
 
 def _change_of(row: Mapping[str, Any]) -> Change:

@@ -37,8 +37,8 @@ class Rewind(NamedTuple):
         log_offset: the log offset of the record.
         effective_at: the log offset at which the commit took effect: the record's, or the marker's if a transaction
             committed it.
-        restore_at: the log offset of the state before the commit, for `restore`: that of the first record of the
-            commit, or of the marker.
+        restore_at: the log offset of the state before the commit, for `restore`: that of the first record of its
+            batch, or of the marker.  None if the batch, of a broker, also has the commit of the offset before.
     """
 
     group: str
@@ -50,7 +50,7 @@ class Rewind(NamedTuple):
     log_partition: int
     log_offset: int
     effective_at: int
-    restore_at: int
+    restore_at: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,25 +101,39 @@ def find_rewinds(timeline: Timeline, given: datetime | str | None, group: str | 
 def _rewinds_of(
     past: PartitionPast, groups: list[str] | None, blocks: RowBlocks, gaps: list[LogGap]
 ) -> Iterator[Rewind]:
-    last: dict[tuple[str, str, int], OffsetAndMetadata] = {}
+    last: dict[tuple[str, str, int], tuple[OffsetAndMetadata, int]] = {}
+    batches = _Batches(past.partition)
     for change in _changes_of(past, groups, blocks, gaps):
         value = change.value
         if value is None:
             continue  # a deletion does not hide that the next commit is lower
         key = (change.group, change.topic, change.partition)
-        before = last.get(key)
-        last[key] = value
+        before, written_at = last.get(key, (None, -1))
+        last[key] = (value, change.log_offset)
         if before is not None and value.offset < before.offset:
             time = change.timestamp if change.timestamp >= 0 else value.commit_timestamp
-            yield Rewind(*key, time, before, value, *change[:3], _before(past.partition, change))
+            start = batches.start_of(change)
+            restore_at = start if written_at < start else None
+            yield Rewind(*key, time, before, value, *change[:3], restore_at)
 
 
-def _before(partition: Partition, change: PositionChange) -> int:
-    """Returns the log offset of the state before the commit that made a change."""
-    if change.effective_at != change.log_offset:
-        return change.effective_at  # a marker is a batch of its own
-    batch = native.next_batch(partition, change.log_offset)
-    return change.log_offset if batch is None else min(batch.first, change.log_offset)
+class _Batches:
+    """Finds the batches of changes in the order of the log."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._first, self._next = 0, 0  # of the last batch that was found
+
+    def start_of(self, change: PositionChange) -> int:
+        """Returns the first log offset of the batch that put a change into effect."""
+        if change.effective_at != change.log_offset:
+            return change.effective_at  # a marker is a batch of its own
+        if not self._first <= change.log_offset < self._next:
+            batch = native.next_batch(self._partition, change.log_offset)
+            if batch is None or batch.first > change.log_offset:
+                return change.log_offset
+            self._first, self._next = batch.first, batch.next
+        return self._first
 
 
 def _changes_of(

@@ -115,7 +115,10 @@ class Connection(FrameStream, asyncio.Protocol):
         self.release(SLOW_READER)
 
     def is_idle(self, since: float) -> bool:
-        """Whether no whole request arrived from `since` on, and none waits for memory or for its answer."""
+        """Returns whether no complete request has arrived since `since`, and none waits for memory or its answer.
+
+        An answer that the client does not read does not count.
+        """
         is_waiting = bool(self.places) and not self.held & SLOW_READER
         return self.last_request < since and not is_waiting and not self.held & NO_MEMORY
 

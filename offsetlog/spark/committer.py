@@ -179,8 +179,8 @@ class PositionCommitter:
         """Waits until the positions that were put before this call, or newer ones that replaced them, are committed.
 
         Positions that failed before are tried at once.  Returns False if the wait took longer than `timeout` seconds,
-        or if a position was refused for good since the last flush, of any thread, that completed in time; `failures`
-        says why.
+        or if a position has been refused for good since the last flush (by any thread) that completed in time;
+        `failures` says why.
         """
         done, clean = self._flush(timeout)
         return done and clean

@@ -191,8 +191,8 @@ class OffsetCommitListener(StreamingQueryListener):
         """Waits until everything that Spark has reported so far is committed.
 
         Spark reports a batch some tenths of a second after it is done; batches not yet reported are not waited for.
-        Returns False if the wait took longer than `timeout` seconds, or if a position was refused for good since the
-        last flush, of any thread, that completed in time; `failures` says why.
+        Returns False if the wait took longer than `timeout` seconds, or if a position has been refused for good since
+        the last flush (by any thread) that completed in time; `failures` says why.
         """
         return self._committer.flush(timeout)
 

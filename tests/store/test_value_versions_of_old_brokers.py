@@ -88,11 +88,11 @@ def test_a_new_store_writes_version_3_also_after_values_that_expire(tmp_path: Pa
     assert [row["value_version"] for row in values(tmp_path / "__consumer_offsets-0")] == [3, 1, 3]
 
 
-def test_topic_ids_are_written_on_request_whatever_the_log_has(tmp_path: Path) -> None:
+def test_a_store_of_ours_keeps_to_version_3_whatever_its_first_value_has(tmp_path: Path) -> None:
     key = TopicPartition("t", 0)
     with offsetlog.open(tmp_path, 1, "process") as store:
         store.commit("g", {key: OffsetAndMetadata(1, expire_timestamp=2**50)})
         store.commit("g", {key: 2})
     with offsetlog.open(tmp_path, config=StoreConfig(write_offset_value_v4="always")) as store:
         store.commit("g", {key: 3})
-    assert [row["value_version"] for row in values(tmp_path / "__consumer_offsets-0")] == [1, 1, 3]
+    assert [row["value_version"] for row in values(tmp_path / "__consumer_offsets-0")] == [1, 3, 3]

@@ -360,6 +360,19 @@ int ol_manifest_store(const ol_manifest *manifest, ol_fs *fs, const char *path, 
 
 /* ------------------------------------------------------------ ranges and doubts */
 
+bool ol_manifest_has_other(const ol_manifest *manifest) {
+    for (size_t i = 0; i < manifest->range_count; i++) {
+        if (!manifest->ranges[i].is_ours) return true;
+    }
+    return false;
+}
+
+void ol_manifest_drop_segments(ol_manifest *manifest) {
+    free(manifest->segments);
+    manifest->segments = NULL;
+    manifest->segment_count = 0;
+}
+
 int ol_manifest_add_range(ol_manifest *manifest, int64_t offset, bool is_ours, ol_error *error) {
     size_t count = manifest->range_count;
     ol_manifest_range *ranges = realloc(manifest->ranges, (count + 1) * sizeof *ranges);

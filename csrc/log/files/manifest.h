@@ -105,6 +105,12 @@ int ol_manifest_load(ol_manifest *manifest, ol_fs *fs, const char *path,
 int ol_manifest_store(const ol_manifest *manifest, ol_fs *fs, const char *path,
                       ol_error *error) OL_NODISCARD;
 
+/* Returns whether another program wrote a range, or may have written it. */
+bool ol_manifest_has_other(const ol_manifest *manifest);
+
+/* Frees the list of segments and leaves it empty. */
+void ol_manifest_drop_segments(ol_manifest *manifest);
+
 /* Records that the offsets from the log end `offset` on are of this kind, whatever the manifest
  * said about them before.  OL_NO_MEMORY. */
 int ol_manifest_add_range(ol_manifest *manifest, int64_t offset, bool is_ours,

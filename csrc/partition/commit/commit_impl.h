@@ -80,9 +80,11 @@ void ol_commit_plan_time(ol_commit *work);
 /* Fills in the headers of the next batch's first record; takes the log's flushed record. */
 void ol_commit_plan_headers(ol_commit *work);
 
-/* Returns the highest version of offset values that every reader of the log is known to read: that
- * of the values in the log, or 3.  A broker before 2.1 loads no partition that has a value of a
- * version above 1, one before 4.1 none that has a value of version 4. */
+/* Returns the highest version of offset values that every reader of the log is known to read.  A
+ * broker before 2.1 loads no partition that has a value of a version above 1, one before 4.1 none
+ * that has a value of version 4.  In a log that this program alone wrote: 4 if it has such a value,
+ * else 3.  In another: that of the values in the state; without any, 3 if the state is that of the
+ * whole log, and 1, which all read, if older values may not have been applied yet. */
 int16_t ol_commit_known_value_version(const ol_partition *partition);
 
 /* Returns the value of an item as it is written. */

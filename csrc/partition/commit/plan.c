@@ -84,9 +84,12 @@ static bool is_there(const ol_partition *partition, const ol_planned *planned) {
 int16_t ol_commit_known_value_version(const ol_partition *partition) {
     if (partition->options.write_value_v4) return 4;
     /* A loader changes the state without a lock. */
-    int32_t seen = partition->load_runs ? -1 : partition->state.value_version_max;
-    if (seen < 0) return 3;
-    return seen == 0 ? 1 : (int16_t)seen;
+    bool is_loaded = ol_partition_is_loaded(partition);
+    int32_t seen = is_loaded ? partition->state.value_version_max : -1;
+    if (!ol_log_has_other_writers(partition->log)) return seen >= 4 ? 4 : 3;
+    if (seen >= 0) return seen == 0 ? 1 : (int16_t)seen;
+    bool has_all = is_loaded && atomic_load(&partition->applied) == ol_log_end(partition->log);
+    return has_all ? 3 : 1;
 }
 
 ol_offset_value ol_commit_encoded_value(const ol_commit *work, const ol_item *item) {

@@ -111,7 +111,7 @@ def _versions(commit: Commit, found: Mapping[str, Node | None]) -> dict[TopicPar
 
 
 def _is_unmade(session: Session, commit: Commit, work: Work[Any], before: Mapping[str, Node | None]) -> Steps[bool]:
-    """Whether a conditional commit of unknown outcome was not applied, which an unchanged node among its nodes proves.
+    """Returns whether a conditional commit of unknown outcome was not applied, as one unchanged node of it proves.
 
     A node's version grows with each write, so the write has not been applied.  It cannot be applied later either: a
     request still on its way to an earlier server is refused once another server has taken over the session.

@@ -100,8 +100,8 @@ def _time_entries(files: Files, segment: Segment) -> Entries:
 def find_start(files: Files, segment: Segment, offset: int) -> tuple[int, int]:
     """Returns where a walk to a log offset begins: a position, and a lower bound of the log offsets from there on.
 
-    The position is that of a batch at or before the one that holds the offset, by the index; in the worst case it is
-    the first batch of the segment.
+    The position is taken from the index.  It is that of the batch that holds the offset, or of an earlier one; in the
+    worst case, of the first batch of the segment.
 
     Raises:
         StorageError: the file cannot be read.
