@@ -52,6 +52,8 @@ struct ol_partition {
     _Atomic int role;               /* ol_role */
     _Atomic bool read_only;
     bool load_runs;
+    int16_t value_version_written;  /* highest version of an offset value written since the open;
+                                       0: none.  It may not be applied yet. */
     _Atomic int64_t watermark;
     _Atomic int64_t applied;
     _Atomic uint64_t term;          /* counts how often leadership ended or the log was truncated */
