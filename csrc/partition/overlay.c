@@ -69,5 +69,6 @@ void ol_partition_drop_overlay(ol_partition *partition) {
     ol_group_records_release_promised(partition->state.group_records);
     pthread_mutex_unlock(&partition->table);
     partition->recorded_to = 0;
+    partition->value_version_unapplied = 0;
     ol_unapplied_free(&partition->unapplied);
 }

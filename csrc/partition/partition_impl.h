@@ -52,8 +52,8 @@ struct ol_partition {
     _Atomic int role;               /* ol_role */
     _Atomic bool read_only;
     bool load_runs;
-    int16_t value_version_written;  /* highest version of an offset value written since the open;
-                                       0: none.  It may not be applied yet. */
+    int16_t value_version_unapplied; /* highest version of an offset value that this leader wrote
+                                        and could not apply at once; 0: none.  Under writer. */
     _Atomic int64_t watermark;
     _Atomic int64_t applied;
     _Atomic uint64_t term;          /* counts how often leadership ended or the log was truncated */
@@ -166,7 +166,8 @@ bool ol_partition_is_overlay_complete(const ol_partition *partition);
 void ol_partition_overlay_applied(ol_partition *partition, const ol_batch *batch);
 /* Called when W has moved. */
 void ol_partition_overlay_settled(ol_partition *partition);
-/* Empties the overlay: leadership ended, or the log was truncated, so nothing is in flight. */
+/* Empties the overlay and forgets the version of unapplied values: leadership ended, or the log was
+ * truncated, so nothing is in flight. */
 void ol_partition_drop_overlay(ol_partition *partition);
 
 /* Fills `error` with the reason why a partition refuses a call, and with its directory; returns

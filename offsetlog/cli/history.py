@@ -19,7 +19,6 @@ from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.positions import parse_partition
 from offsetlog.cli.stores import PartitionCount
 from offsetlog.cli.text import name_text
-from offsetlog.errors import InvalidArgumentError
 from offsetlog.types import History, TopicPartition
 
 HELP = """Print every record of one position, a topic or a whole group that the log still holds, oldest first.
@@ -77,8 +76,6 @@ class _Asked(NamedTuple):
 
     @classmethod
     def parse(cls, topic: str | None, partition: int | None) -> _Asked:
-        if topic is not None and ":" in topic and partition is not None:
-            raise InvalidArgumentError(f"{topic!r} names a partition already; give TOPIC PARTITION or TOPIC:PARTITION")
         if topic is None or partition is not None or ":" not in topic:
             return cls(topic, partition)
         return cls(*parse_partition(topic))
@@ -147,7 +144,9 @@ def command(
     if is_unknown:
         complain_unknown(group, path, number)
     elif is_empty:
-        complain(f"the log holds no record of {asked} of group {name_text(group)}")
+        is_double = topic is not None and ":" in topic and partition is not None
+        hint = "; give TOPIC PARTITION or TOPIC:PARTITION, not both" if is_double else ""
+        complain(f"the log holds no record of {asked} of group {name_text(group)}{hint}")
     _report_gaps(histories.values())
     for problem in problems:
         complain(str(problem))

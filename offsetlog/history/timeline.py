@@ -484,15 +484,12 @@ class Timeline:
         past = self.of(group)
         return [] if past is None else [past]
 
-    def history(
-        self, group: str, topic: str | PartitionKey, partition: int | None
-    ) -> History:
+    def history(self, group: str, topic: Any, partition: Any) -> History:
         """See OffsetStore.history."""
-        # Refuses arguments that cannot name a position.
-        self.core.fetch_one(group, topic, *(() if partition is None else (partition,)))
-        [key] = arguments.listed_keys(
-            [topic if partition is None else (topic, partition)]  # type: ignore[list-item]
-        )
+        named = (topic,) if partition is None else (topic, partition)
+        self.core.fetch_one(group, *named)  # refuses arguments that cannot name a position
+        listed: Any = topic if partition is None else named
+        [key] = arguments.listed_keys([listed])
         past = self.of(group)
         if past is None:
             return History((), self.core.number_of(group), 0, 0, None, 0)

@@ -126,6 +126,14 @@ def test_a_partition_that_is_taken_for_a_topic_is_explained(data, capsys):
     assert offsets(data) == before
 
 
+def test_a_topic_may_contain_a_colon(data, capsys):
+    with offsetlog.open(data, durability="process") as store:
+        store.commit("billing", {TopicPartition("s3:bucket", 1): 5})
+    assert [row["offset"] for row in rows(capsys, "history", data, "billing", "s3:bucket", 1)] == [5]
+    code, _, err = call(capsys, "history", data, "billing", "orders:0", 1)
+    assert (code, err.count("give TOPIC PARTITION or TOPIC:PARTITION, not both")) == (1, 1)
+
+
 def test_history_on_a_terminal(data):
     code, shown = on_terminal("history", data, "billing", "orders", 0, columns=100)
     assert code == 0

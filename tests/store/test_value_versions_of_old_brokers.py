@@ -11,7 +11,7 @@ import pytest
 from conformance.scenarios import SCENARIOS, Scenario
 
 import offsetlog
-from offsetlog import MaintenanceConfig, OffsetAndMetadata, StoreConfig, TopicPartition
+from offsetlog import MaintenanceConfig, OffsetAndMetadata, StoreConfig, TopicPartition, errors
 from offsetlog._native.scan import SegmentScan
 
 from .test_history import _partitions_of
@@ -77,6 +77,21 @@ def test_a_leader_epoch_is_never_lost(scenario: Scenario, tmp_path: Path) -> Non
         for epoch in (3, -1, 4):
             store.commit_one(group, key, 1, leader_epoch=epoch)
             assert store.fetch_one(group, key).leader_epoch == epoch
+
+
+@pytest.mark.parametrize("name", ["1.1.1-lz4"])
+def test_a_refused_commit_changes_no_version(name: str, tmp_path: Path) -> None:
+    """A leader epoch would be written as version 3, but nothing is written."""
+    log = tmp_path / "log"
+    shutil.copytree(next(each.log for each in OLD if each.name == f"kafka-old/{name}"), log)
+    with offsetlog.open(log, _partitions_of(log), "process", maintenance=BY_HAND) as store:
+        group = next(group for group in store.groups() if store.fetch(group))
+        key, value = next(iter(store.fetch(group).items()))
+        with pytest.raises(errors.ExpectedOffsetError):
+            store.commit(group, {key: OffsetAndMetadata(1, leader_epoch=5)}, expected={key: value.offset - 1})
+        store.commit(group, {key: 2})
+        number = store._core.number_of(group)
+    assert versions(log / f"__consumer_offsets-{number}") == {1}
 
 
 def test_a_new_store_writes_version_3_also_after_values_that_expire(tmp_path: Path) -> None:

@@ -19,6 +19,16 @@ import pyspark
 
 JARS = Path(pyspark.__file__).parent / "jars"
 PATIENCE = 60.0
+ELECTION_S = 10.0
+"""Seconds that servers grant each other to agree; a server that takes longer starts a new election."""
+LOGGING = """status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1} [%t] %m%n
+rootLogger.level = info
+rootLogger.appenderRef.out.ref = out
+"""
 
 
 def is_possible() -> bool:
@@ -77,6 +87,8 @@ class Ensemble:
         self._write_configurations(tick_ms, settings or {})
 
     def _write_configurations(self, tick_ms: int, settings: dict[str, object]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "log4j2.properties").write_text(LOGGING)
         peers = self._peer_ports
         servers = {
             f"server.{number + 1}": f"127.0.0.1:{peers[2 * number]}:{peers[2 * number + 1]}"
@@ -88,7 +100,7 @@ class Ensemble:
             (home / "data" / "myid").write_text(f"{number + 1}\n")
             lines = {
                 "tickTime": tick_ms,
-                "initLimit": 50,
+                "initLimit": max(2, round(ELECTION_S * 1000 / tick_ms)),
                 "syncLimit": 10,
                 "dataDir": home / "data",
                 "clientPort": port,
@@ -116,7 +128,11 @@ class Ensemble:
     def start_server(self, number: int) -> None:
         """Starts one server; it may not answer yet."""
         home = self.folder / f"server-{number}"
-        call = ["java", "-Xmx96m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *self._java, "-cp", self._class_path]
+        call = ["java", "-Xmx96m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        # A lost message of an election is sent again after a second; the default backs off to a minute.
+        call += ["-Dzookeeper.fastleader.maxNotificationInterval=1000"]
+        call += [f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"]
+        call += [*self._java, "-cp", self._class_path]
         with open(home / "out", "ab") as out:
             self._processes[number] = subprocess.Popen(
                 [*call, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(home / "zoo.cfg")],
@@ -163,16 +179,35 @@ class Ensemble:
         raise AssertionError(self.output())
 
     def wait_until_answering(self) -> None:
-        """Waits until every server that runs serves clients."""
-        deadline = time.monotonic() + PATIENCE
-        while any(self.mode(number) is None for number in self._processes):
+        """Waits until every server that runs serves clients.
+
+        One that does not after a third of the patience is started again, as its operator would do: an election that
+        hangs is a fault of ZooKeeper alone.
+        """
+        for starts_left in (2, 1, 0):
+            silent = self._still_silent_after(PATIENCE / 3)
+            if not silent:
+                return
+            print(f"ZooKeeper: servers {silent} do not answer; starts left: {starts_left}\n{self.output()}")
+            assert starts_left
+            for number in silent:
+                self.kill_server(number)
+                self.start_server(number)
+
+    def _still_silent_after(self, seconds: float) -> list[int]:
+        """Returns the servers that run and do not serve clients after so long; none at once where all do."""
+        deadline = time.monotonic() + seconds
+        while silent := [number for number in self._processes if self.mode(number) is None]:
             assert all(process.poll() is None for process in self._processes.values()), self.output()
-            assert time.monotonic() < deadline, self.output()
+            if time.monotonic() > deadline:
+                break
             time.sleep(0.05)
+        return silent
 
     def output(self) -> str:
-        """Returns the end of what the servers printed."""
-        return "\n".join(path.read_text(errors="replace")[-2000:] for path in sorted(self.folder.glob("*/out")))
+        """Returns the end of what each server printed."""
+        outs = sorted(self.folder.glob("*/out"))
+        return "\n".join(f"{path.parent.name}:\n{path.read_text(errors='replace')[-4000:]}" for path in outs)
 
     def __enter__(self) -> Self:
         try:

@@ -86,9 +86,8 @@ int16_t ol_commit_known_value_version(const ol_partition *partition) {
     /* A loader changes the state without a lock. */
     bool is_loaded = ol_partition_is_loaded(partition);
     int32_t seen = is_loaded ? partition->state.value_version_max : -1;
-    if (partition->value_version_written > seen && partition->value_version_written > 0) {
-        seen = partition->value_version_written;
-    }
+    int16_t unapplied = partition->value_version_unapplied;
+    if (unapplied > 0 && unapplied > seen) seen = unapplied;
     if (!ol_log_has_other_writers(partition->log)) return seen >= 4 ? 4 : 3;
     if (seen >= 0) return seen == 0 ? 1 : (int16_t)seen;
     bool has_all = is_loaded && atomic_load(&partition->applied) == ol_log_end(partition->log);
@@ -158,9 +157,6 @@ static void plan_sizes(ol_commit *work, ol_planned *planned) {
         planned->value_version =
             ol_offset_value_version(&value, ol_commit_known_value_version(work->partition));
         planned->value_size = (int64_t)ol_offset_value_size(&value, planned->value_version);
-        if (planned->value_version > work->partition->value_version_written) {
-            work->partition->value_version_written = planned->value_version;
-        }
     }
 }
 

@@ -292,6 +292,18 @@ void ol_commit_encode(const ol_commit *work, size_t from, size_t to, uint8_t *st
     OL_ASSERT(p == start + size);
 }
 
+/* The state does not have these values yet, and the next commit must know their versions. */
+static void note_versions(const ol_commit *work, size_t from, size_t to) {
+    ol_partition *partition = work->partition;
+    for (size_t i = from; i < to; i++) {
+        const ol_planned *planned = &work->planned[i];
+        if (planned->item->kind == OL_ITEM_POSITION &&
+            planned->value_version > partition->value_version_unapplied) {
+            partition->value_version_unapplied = planned->value_version;
+        }
+    }
+}
+
 int ol_commit_publish(ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size,
                       int64_t base_offset, ol_error *error) {
     ol_partition *partition = work->partition;
@@ -300,7 +312,11 @@ int ol_commit_publish(ol_commit *work, size_t from, size_t to, uint8_t *start, s
     int status = ol_log_publish(partition->log, &fields, size, error);
     if (OL_UNLIKELY(status != OL_OK)) return status;
     ol_batch_clock_record(&partition->clock, work->timestamp);
-    if (OL_UNLIKELY(!ol_partition_applies_at_once(partition))) {
+    bool applies_at_once = ol_partition_applies_at_once(partition);
+    if (OL_UNLIKELY(!applies_at_once || !ol_partition_is_loaded(partition))) {
+        note_versions(work, from, to);
+    }
+    if (OL_UNLIKELY(!applies_at_once)) {
         leave_in_flight(work, from, to, base_offset, start, size);
     } else if (OL_UNLIKELY(work->own_transaction)) {
         defer_apply(work, from, to, base_offset);
