@@ -69,7 +69,11 @@ cdef int convert_number(object value, number_kind kind, int64_t *number) except 
     if value is None and kind == NUMBER_OFFSET:
         raise ArgumentTypeError(OFFSET_MISSING)
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
-        hint = "; pass its .offset" if kind == NUMBER_OFFSET and isinstance(getattr(value, "offset", None), int) else ""
+        hint = ""
+        if kind == NUMBER_OFFSET and isinstance(getattr(value, "offset", None), int):
+            hint = "; pass its .offset"
+        elif kind == NUMBER_PARTITION and value is None:
+            hint = "; name a position by a topic and a partition, or by one TopicPartition"
         raise ArgumentTypeError(f"{NUMBERS[<int>kind]} must be an int, not {type(value).__name__}{hint}")
     try:
         whole = index(value)

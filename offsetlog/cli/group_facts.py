@@ -82,7 +82,7 @@ def complain_unknown(group: str, path: Path | str, number: int | None = None) ->
 
     Args:
         group: the group.
-        path: the log directory.
+        path: the log directory; the names of several as one text.
         number: the log partition of the group; None if the caller does not know it.
     """
     if number is not None and number in absent_partitions(Path(path), number + 1):
@@ -91,8 +91,21 @@ def complain_unknown(group: str, path: Path | str, number: int | None = None) ->
             "that it replicates; take the directory of a broker that has this one, or its other log directories"
         )
     else:
-        complain(f"there is no group {name_text(group)} in {path}")
+        hint = _may_be_elsewhere(path) if number is None and isinstance(path, Path) else ""
+        complain(f"there is no group {name_text(group)} in {path}{hint}")
     return 1
+
+
+def _may_be_elsewhere(path: Path) -> str:
+    present = LogDirectory(path, FileSystem()).partition_numbers()
+    count = max(present, default=-1) + 1
+    absent = len(absent_partitions(path, count))
+    if not absent:
+        return ""
+    return (
+        f", which has {count_text(count - absent, 'log partition')} and lacks at least {absent}: a broker has only "
+        "those that it replicates, and the group may be in another"
+    )
 
 
 def absent_partitions(path: Path, count: int) -> list[int]:

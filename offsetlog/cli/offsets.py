@@ -93,7 +93,8 @@ def command(
 
     def show(rows: Iterable[dict[str, Any]]) -> int:
         chosen = selected(rows) if selection else rows
-        return Output(form).rows(columns("offsets"), chosen, "no committed offsets", wide=wide)
+        empty = "" if group is not None or selection else "no committed offsets"
+        return Output(form).rows(columns("offsets"), chosen, empty, wide=wide)
 
     if moment is None:
         states = read_states(path)

@@ -19,7 +19,7 @@ from offsetlog.cli.positions import is_selected, parse_selection
 from offsetlog.cli.refusals import damage_of, refusals_of
 from offsetlog.cli.stores import LockTimeout, PartitionCount, look_into
 from offsetlog.cli.text import name_text
-from offsetlog.errors import DeletesGroupError, OffsetLogError
+from offsetlog.errors import DeletesGroupError, InsideCommitError, OffsetLogError
 from offsetlog.moments import parse_past_moment
 from offsetlog.types import Change, TopicPartition
 
@@ -99,7 +99,12 @@ def _unknown(
     store: offsetlog.OffsetStore, group: str, moment: datetime | int, selection: set[str | TopicPartition]
 ) -> int:
     # A mistyped name is an error; "nothing to do" would hide it.
-    known = {*store.fetch(group), *store.fetch(group, at=moment)}
+    known = {*store.fetch(group)}
+    try:
+        known |= {*store.fetch(group, at=moment)}
+    except InsideCommitError:
+        if is_known(store, group) or any(store.group_history(group).values()):
+            raise
     if not known and not is_known(store, group):
         return complain_unknown(group, store.path, number_of(store, group))
     if not known:
@@ -141,12 +146,12 @@ def command(
     consent = Consent(yes, force=force, dry_run=dry_run, wide=wide)
     hint = ""
     with look_into(path, partitions, writes=consent.may_write) as store:
-        changes, loses = _plan(store, group, moment, selection)
         numbers = (number_of(store, group),)
-        unknown = _unknown(store, group, moment, selection)
         damage = damage_of(store, numbers)
+        unknown = _unknown(store, group, moment, selection)
         if unknown and not damage:
             return unknown
+        changes, loses = _plan(store, group, moment, selection)
         if changes:
             effect = effect_of(_deed(group, changes, moment), changes, facts_of(store, group), loses=loses)
             if dry_run:

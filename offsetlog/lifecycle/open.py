@@ -9,8 +9,8 @@ from pathlib import Path
 from offsetlog._native.files import FileSystem
 from offsetlog._native.store_core import StoreCore
 from offsetlog.config import MaintenanceConfig, StoreConfig
-from offsetlog.directory.lock_owner import WAITING_ADVICE
-from offsetlog.directory.log_directory import LogDirectory
+from offsetlog.directory.lock_owner import WAITING_ADVICE, is_held_here
+from offsetlog.directory.log_directory import LOCK, LogDirectory
 from offsetlog.errors import LockedError
 from offsetlog.lifecycle.awaitable_tickets import TicketWaiter
 from offsetlog.lifecycle.close import StoreCloser
@@ -109,8 +109,10 @@ def _open_writable(given: OpenArguments, directory: LogDirectory) -> Opened:
             create=given.create,
         )
     except LockedError as failure:
-        advice = "to read it nevertheless, open it with read_only=True"
-        raise failure.advise(f"{advice}; {WAITING_ADVICE}") from None
+        reading = "to read it nevertheless, open it with read_only=True"
+        is_here = is_held_here(directory.path / LOCK)
+        writing = "to write, use that store, which is safe for threads" if is_here else WAITING_ADVICE
+        raise failure.advise(f"{reading}; {writing}") from None
 
 
 def _open_parts(given: OpenArguments, directory: LogDirectory) -> StoreParts:

@@ -158,6 +158,15 @@ def test_a_log_offset_inside_the_bad_commit_is_refused(data, capsys):
     assert (code, ": commit 4 offsets" in out) == (0, True)
 
 
+def test_a_mistyped_group_is_reported_before_a_log_offset_inside_a_commit(data, capsys):
+    with offsetlog.open(data, read_only=True) as store:
+        place, count = partition_for(b"billing", store.partitions), store.partitions
+    typo = next(name for name in map("typo{}".format, range(1000)) if partition_for(name.encode(), count) == place)
+    for consent in ("--yes", "--dry-run"):
+        found = call(capsys, "restore", data, typo, "--at=offset:6", consent)
+        assert found == (1, "", f"offsetlog: there is no group {typo} in {data}\n")
+
+
 def test_a_group_whose_log_partition_is_elsewhere_is_not_unknown(tmp_path, capsys):
     log = tmp_path / "log"
     shutil.copytree(GROUPS, log)
@@ -178,6 +187,10 @@ def test_a_group_whose_log_partition_is_elsewhere_is_not_unknown(tmp_path, capsy
         assert "there is no group" not in err
     code, _, err = call(capsys, "fetch", log, "nobody-at-all", "--partitions=8")
     assert (code, err) == (1, f"offsetlog: there is no group nobody-at-all in {log}\n")
+    for command in ("offsets", "rewinds"):  # without the number of partitions no group can be looked up in one
+        code, _, err = call(capsys, command, log, "--group", "cl-range-fraud")
+        assert code == 1
+        assert "which has 7 log partitions and lacks at least 1" in err
 
 
 def test_a_log_partition_that_failed_without_a_problem_on_the_disk_is_refused(data):
