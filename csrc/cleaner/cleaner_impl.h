@@ -145,7 +145,8 @@ typedef struct ol_clean_pass {
 typedef struct ol_clean_walk {
     ol_clean_open open;                 /* transactions with data since their last marker */
     ol_clean_output output;
-    uint64_t *kept;                     /* bits for a batch that does not fit the rows */
+    uint64_t *kept;                     /* one bit for each record that stays, of a batch that is
+                                           compressed or has too many records for the rows */
     size_t kept_capacity;               /* words */
     ol_batch batches[OL_CLEAN_ROWS];    /* the batches whose records fill the rows */
     uint16_t batch_rows[OL_CLEAN_ROWS]; /* how many rows each of them has */

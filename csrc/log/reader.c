@@ -610,7 +610,8 @@ int ol_log_reader_retry(ol_log_reader *reader, int64_t position, ol_log_piece *p
     size_t last = 0;
     int64_t piece_end = reader->buffer_position + (int64_t)reader->buffered;
     if (position < reader->buffer_position || position >= piece_end) {
-        return ol_fail(error, OL_INVALID, "position %lld is not in the last piece",
+        return ol_fail(error, OL_INVALID,
+                       "byte %lld of the segment is not in the piece that was read last",
                        (long long)position);
     }
     int status = fill(reader, position, (size_t)(piece_end - position), error);

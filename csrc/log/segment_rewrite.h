@@ -1,4 +1,4 @@
-/* log/segment_rewrite: a segment that is written aside and then replaces closed ones
+/* log/segment_rewrite: a new segment, written beside closed ones, that then replaces them
  * (docs/format/cleaner.md §8.4, §8.6).
  *
  * The segment is written as `<base>.log.cleaned` with its indexes; ol_segment_rewrite_swap then

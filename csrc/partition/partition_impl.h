@@ -5,8 +5,8 @@
  *   0  load_gate         held while segments are replaced; a load begins under it
  *   1  writer            whatever appends, applies or changes the role: `role`, `read_only`,
  *                        `load_runs`, `watermark`, `applied`, `inflight`, `recorded_to`,
- *                        `unapplied`, `leadership`, `clock`, `scratch`, `own`; with `table` also
- *                        `state`
+ *                        `unapplied`, `leadership`, `clock`, `scratch`, `own`,
+ *                        `value_version_unapplied`; with `table` also `state`
  *   2  table             keeps readers out of `state` while it changes; either lock is enough
  *                        to read it
  *   3  snapshot.lock     `snapshot`, and the snapshot's file in the directory

@@ -1,7 +1,7 @@
 """Consent to commands that destroy data: on a terminal they ask first, elsewhere they need --yes.
 
-The question and the refusal state the whole effect on the standard error; the standard output shows only what was done.
-If the command may not write, it only reads PATH and does not take its lock.
+The question and the refusal say on the standard error what the command would do.  The standard output shows what was
+done or, with --dry-run, what would be done.  A command that may not write only reads PATH and does not take its lock.
 """
 
 from __future__ import annotations

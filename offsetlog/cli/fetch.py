@@ -11,7 +11,7 @@ import offsetlog
 from offsetlog._native.files import format_uuid
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
 from offsetlog.cli.columns import columns
-from offsetlog.cli.group_facts import complain_unknown, is_known, number_of
+from offsetlog.cli.group_facts import complain_unknown, fetch_at, is_known, number_of
 from offsetlog.cli.moments import MOMENTS, moment_text
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.positions import is_selected, parse_selection
@@ -73,7 +73,7 @@ def command(
     selection = {parse_selection(text): text for text in topics or []}
     moment = None if at is None else parse_moment(at)
     with offsetlog.open(path, partitions, read_only=True) as store:
-        fetched = store.fetch(group, at=moment)
+        fetched = fetch_at(store, group, moment)
         found = {key: value for key, value in fetched.items() if is_selected(key, set(selection))}
         problems = store.problems()
         number = number_of(store, group)

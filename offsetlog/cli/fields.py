@@ -199,6 +199,7 @@ FIELDS: dict[str, Field] = {
     # ------------------------------------------------------------------------------------------------- what was done
     "committed_offsets": _count("offsets", "how many were committed"),
     "deleted_offsets": _count("offsets", "how many were deleted"),
+    "rewound_offsets": _count("offsets", "how many went back"),
     "dropped_offsets": _count("offsets", "how many pending offsets were dropped"),
     "durability": _text("disk or process: what the commit survives"),
     "dry_run": _yes_or_no("whether nothing was written"),
@@ -373,6 +374,7 @@ TABLES: dict[str, tuple[Use, ...]] = {
             "group topic partition timestamp offset_before offset_after step log_partition:2 log_offset:2 "
             "effective_at:2 restore_at"
         ),
+        "rewinds --by-group": "group rewound_offsets first_timestamp last_timestamp:1 log_partition:2 restore_at",
         "restore": _CHANGE,
         "undelete": _CHANGE,
         "undelete --list": (

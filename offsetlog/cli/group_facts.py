@@ -17,7 +17,9 @@ from offsetlog.cli.text import name_text
 from offsetlog.directory.listing import decode_text, group_rows
 from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.directory.reading import PartitionState, find_partitions, read_state
-from offsetlog.errors import CorruptionError
+from offsetlog.errors import CorruptionError, InsideCommitError, OffsetOutOfRangeError
+from offsetlog.moments import Moment
+from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +99,13 @@ def complain_unknown(group: str, path: Path | str, number: int | None = None) ->
 
 
 def _may_be_elsewhere(path: Path) -> str:
+    # The number of partitions is not known, only that it is higher than that of each partition here.
     present = LogDirectory(path, FileSystem()).partition_numbers()
-    count = max(present, default=-1) + 1
-    absent = len(absent_partitions(path, count))
+    absent = absent_partitions(path, max(present, default=-1) + 1)
     if not absent:
         return ""
     return (
-        f", which has {count_text(count - absent, 'log partition')} and lacks at least {absent}: a broker has only "
+        f", which has {count_text(len(present), 'log partition')} and lacks at least {len(absent)}: a broker has only "
         "those that it replicates, and the group may be in another"
     )
 
@@ -131,6 +133,22 @@ def is_known(store: offsetlog.OffsetStore, group: str) -> bool:
         return True
     facts = facts_of(store, group)
     return bool(facts.records or facts.pending)
+
+
+def fetch_at(
+    store: offsetlog.OffsetStore, group: str, moment: Moment | None
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Returns the committed positions of a group at a moment; raises as `OffsetStore.fetch`.
+
+    A group that the log does not contain has none, whatever the log offset: a mistyped name is the error to report, not
+    that the log partition of that name does not have this log offset.
+    """
+    try:
+        return store.fetch(group, at=moment)
+    except (InsideCommitError, OffsetOutOfRangeError):
+        if is_known(store, group) or any(store.group_history(group).values()):
+            raise
+        return {}
 
 
 def is_listed(path: Path, group: str) -> bool:

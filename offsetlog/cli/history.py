@@ -144,7 +144,7 @@ def command(
     if is_unknown:
         complain_unknown(group, path, number)
     elif is_empty:
-        is_double = topic is not None and ":" in topic and partition is not None
+        is_double = topic is not None and partition is not None and topic.rpartition(":")[2].isdecimal()
         hint = "; give TOPIC PARTITION or TOPIC:PARTITION, not both" if is_double else ""
         complain(f"the log holds no record of {asked} of group {name_text(group)}{hint}")
     _report_gaps(histories.values())

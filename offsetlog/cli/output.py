@@ -152,7 +152,7 @@ class Output:
         Args:
             columns: the fields to print, in this order; rows may have more fields.
             rows: the rows, each with every field of `columns`.
-            nothing: the sentence to print on a terminal if there are no rows.
+            nothing: the sentence to print on a terminal if there are no rows; none if it is empty.
             wide: whether a terminal shows all columns, in one line per row, however long the line is.
         """
         iterator = iter(rows)
@@ -166,7 +166,8 @@ class Output:
         if not is_table:
             return self._separated(columns, rest)
         if not first:
-            print(nothing, file=self.stream)
+            if nothing:
+                print(nothing, file=self.stream)
             return 0
         return self._table(columns, first, rest, wide=wide)
 

@@ -12,14 +12,14 @@ import offsetlog
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
 from offsetlog.cli.changes import effect_of, keys_of, selected, show, what_text
 from offsetlog.cli.consent import ASKS, Consent, DryRun, Force, Yes
-from offsetlog.cli.group_facts import complain_unknown, facts_of, is_known, number_of
+from offsetlog.cli.group_facts import complain_unknown, facts_of, fetch_at, is_known, number_of
 from offsetlog.cli.moments import MOMENTS, aged_moment_text, moment_text
 from offsetlog.cli.output import Format, Output, complain
 from offsetlog.cli.positions import is_selected, parse_selection
 from offsetlog.cli.refusals import damage_of, refusals_of
 from offsetlog.cli.stores import LockTimeout, PartitionCount, look_into
 from offsetlog.cli.text import name_text
-from offsetlog.errors import DeletesGroupError, InsideCommitError, OffsetLogError
+from offsetlog.errors import DeletesGroupError, OffsetLogError
 from offsetlog.moments import parse_past_moment
 from offsetlog.types import Change, TopicPartition
 
@@ -99,12 +99,7 @@ def _unknown(
     store: offsetlog.OffsetStore, group: str, moment: datetime | int, selection: set[str | TopicPartition]
 ) -> int:
     # A mistyped name is an error; "nothing to do" would hide it.
-    known = {*store.fetch(group)}
-    try:
-        known |= {*store.fetch(group, at=moment)}
-    except InsideCommitError:
-        if is_known(store, group) or any(store.group_history(group).values()):
-            raise
+    known = {*store.fetch(group), *fetch_at(store, group, moment)}
     if not known and not is_known(store, group):
         return complain_unknown(group, store.path, number_of(store, group))
     if not known:

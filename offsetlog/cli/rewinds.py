@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from offsetlog._native.codec import partition_for
 from offsetlog.cli.arguments import OnlyGroup, OutputFormat, StorePath, Wide
 from offsetlog.cli.columns import columns
 from offsetlog.cli.group_facts import complain_unknown, is_listed
@@ -19,8 +20,10 @@ HELP = """List every committed offset that is lower than the one before it, olde
 
 Use it to find resets of offsets: which group went back, where and when. PATH is only read, in one pass over the log.
 Offsets of open and aborted transactions do not count. A deletion between two commits does not hide that the offset went
-back. `undelete --list` shows what was deleted. `restore GROUP --at offset:N`, with the lowest restore_at of the reset
-as N, restores the state before it.
+back. `undelete --list` shows what was deleted.
+
+`restore GROUP --at offset:N`, with the lowest restore_at of the reset as N, restores the state before it. --by-group
+shows this lowest restore_at for each group; choose --since so that only the reset is listed.
 
 Records that were cleaned away are gone; standard error says where the log is not complete.
 
@@ -30,6 +33,7 @@ Exit codes: 0 done, 1 there is no such group, or damage was found, 2 could not b
 Examples:
   offsetlog rewinds data
   offsetlog rewinds data --since -2h
+  offsetlog rewinds data --since -2h --by-group            one row for each group
   offsetlog rewinds /var/kafka-logs --group billing --format json
 """
 
@@ -52,12 +56,33 @@ def rewind_rows(rewinds: Iterable[Rewind]) -> Iterator[dict[str, Any]]:
         }
 
 
+def group_rows(rewinds: Iterable[Rewind]) -> Iterator[dict[str, Any]]:
+    """Yields one row for each group, in the order of their first rewinds."""
+    of_groups: dict[str, list[Rewind]] = {}
+    for each in rewinds:
+        of_groups.setdefault(each.group, []).append(each)
+    for group, found in of_groups.items():
+        moments = [each.restore_at for each in found if each.restore_at is not None]
+        yield {
+            "group": group,
+            "rewound_offsets": len({(each.topic, each.partition) for each in found}),
+            "first_timestamp": found[0].timestamp,
+            "last_timestamp": found[-1].timestamp,
+            "log_partition": found[0].log_partition,
+            # Without a moment before one of them, no moment is before all.
+            "restore_at": min(moments) if len(moments) == len(found) else None,
+        }
+
+
 def command(
     path: StorePath,
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Only what went back since.", show_default=False)
     ] = None,
     group: OnlyGroup = None,
+    by_group: Annotated[
+        bool, typer.Option("--by-group", help="One row for each group, with its lowest restore_at.")
+    ] = False,
     partitions: CheckedPartitionCount = None,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
@@ -70,9 +95,10 @@ def command(
         is_unknown = group is not None and not found and not is_listed(path, group)
     output = Output(form)
     if not is_unknown or not output.is_text:
-        output.rows(columns("rewinds"), rewind_rows(found), "no committed offset went back", wide=wide)
+        table, shown = ("rewinds --by-group", group_rows(found)) if by_group else ("rewinds", rewind_rows(found))
+        output.rows(columns(table), shown, "no committed offset went back", wide=wide)
     if is_unknown and group is not None:
-        complain_unknown(group, path)
+        complain_unknown(group, path, partitions and partition_for(group.encode(), partitions))
     for gap in found.gaps:
         if gap.reason == "cleaned":
             complain(

@@ -195,7 +195,7 @@ class OpenPartitions:
         raise ClosedError("the store is closed")
 
     def set_aside(self, number: int) -> None:
-        """Makes callers of a failed partition wait until `open_again` has opened it.
+        """Takes a failed partition out of use until `open_again` has opened it: a call for it is to be tried again.
 
         Raises:
             ClosedError: the store is closed.

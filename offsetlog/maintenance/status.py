@@ -278,7 +278,7 @@ class MaintenanceRecord:
             LOGGER.warning("a round of maintenance failed; it will be tried again: %r", failure, exc_info=failure)
 
     def report_damage(self, number: int, segment: QuarantinedSegment) -> None:
-        """Logs a segment that a cleaning left unchanged."""
+        """Warns, once, of a damaged segment that a cleaning left unchanged."""
         if self.is_new((number, segment.base_offset, segment.position)):
             LOGGER.warning(
                 "%s: a segment is damaged and was left unchanged: %s (%s, byte %d, log offset %d)",

@@ -54,7 +54,7 @@ class Partitions(Protocol):
         """Returns why an existing log is not open."""
 
     def set_aside(self, number: int) -> None:
-        """Makes callers of a failed log wait for `open_again`; raises OffsetLogError."""
+        """Takes a failed log out of use until `open_again`: a caller is to try again; raises OffsetLogError."""
 
     def open_again(self, number: int) -> Replica:
         """Opens a failed log without putting it to use yet; raises OffsetLogError."""

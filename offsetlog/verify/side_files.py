@@ -238,12 +238,13 @@ def _check_transaction_index(segment: Segment, content: bytes | None) -> None:
         begun = known.get((producer, last))
         if begun is None:
             raise CorruptionError(
-                f"the transaction of producer {producer} aborted at {last} is missing",
+                f"the index lacks the transaction of producer {producer} that was aborted at {last}",
                 log_offset=last,
             )
         if begun > first:
             raise CorruptionError(
-                f"the transaction of producer {producer} aborted at {last} begins at {first}, not at {begun}",
+                f"the transaction of producer {producer} that was aborted at {last} begins at {first}; "
+                f"the index has {begun}",
                 log_offset=last,
             )
 

@@ -57,7 +57,7 @@ CALLS: dict[str, list[str]] = {
     "delete": ["delete data billing orders:0 --dry-run"],
     "history": ["history data billing orders 0"],
     "diff": ["diff data 2026-03-01T02:30"],
-    "rewinds": ["rewinds data"],
+    "rewinds": ["rewinds data", "rewinds data --by-group"],
     "restore": ["restore data billing --at 2026-03-01T02:30 --dry-run"],
     "undelete": ["undelete data", "undelete data billing --dry-run"],
     "expire": ["expire data --retention 7d --within 6d"],

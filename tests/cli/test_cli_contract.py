@@ -103,6 +103,7 @@ CALLS: dict[str, Callable[[Path], list[object]]] = {
     "history GROUP": lambda path: ["history", path, "billing"],
     "diff": lambda path: ["diff", path, "offset:1", "--group", "billing"],
     "rewinds": lambda path: ["rewinds", path],
+    "rewinds --by-group": lambda path: ["rewinds", path, "--by-group"],
     "restore": lambda path: ["restore", path, "billing", "--at", "offset:1", "--yes"],
     "undelete": lambda path: ["undelete", path, "billing", "--yes"],
     "undelete --list": lambda path: ["undelete", path],
@@ -135,7 +136,7 @@ def _rewind(data: Path) -> None:
 def _prepared(name: str, data: Path) -> list[object]:
     if name.startswith("repair"):
         _lose_a_log_partition(data)
-    if name == "rewinds":
+    if name.startswith("rewinds"):
         _rewind(data)
     return CALLS[name](data)
 
@@ -206,7 +207,7 @@ def test_the_fields_of_every_command_are_those_of_the_table(data, capsys, name, 
     "name",
     [
         "offsets", "groups", "transactions", "dump", "verify", "fetch", "history", "history GROUP", "diff", "rewinds",
-        "undelete --list",
+        "rewinds --by-group", "undelete --list",
     ],
 )
 def test_every_format_has_the_same_values(data, capsys, name, monkeypatch):
@@ -277,6 +278,13 @@ def test_a_group_that_is_not_there_is_exit_code_1_and_one_line(data, capsys, nam
     code, out, err = call(capsys, *NAMING[name](data), "--format", form)
     assert (code, err) == (1, f"offsetlog: there is no group nobody in {data}\n")
     assert len(out.splitlines()) <= (form != "json")
+
+
+@pytest.mark.parametrize("command", ["offsets", "rewinds"])
+def test_a_refusal_follows_no_empty_line_on_a_terminal(data, command):
+    shown = unstyled(on_terminal(command, data, "--group", "nobody", columns=200)[1]).replace("\r", "")
+    assert shown.endswith(f"offsetlog: there is no group nobody in {data}\n")
+    assert "\n\n" not in shown
 
 
 def test_a_group_of_a_broker_that_had_nothing_at_a_time_is_told_from_one_that_is_not_there(capsys):

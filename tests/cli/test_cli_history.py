@@ -17,8 +17,10 @@ from test_cli_read import DATA, call, on_terminal
 import offsetlog
 from offsetlog import MaintenanceConfig, StoreConfig, TopicPartition
 from offsetlog._native.codec import partition_for
+from offsetlog.cli.rewinds import group_rows
 from offsetlog.config import KAFKA_PARTITIONS_DEFAULT, PARTITIONS_DEFAULT
 from offsetlog.errors import InvalidArgumentError, PartitionCountError
+from offsetlog.history.rewinds import Rewind
 from offsetlog.moments import parse_moment, parse_time
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
@@ -478,10 +480,25 @@ def test_the_moment_before_a_rewind_can_be_restored(tmp_path, capsys):
     assert [(row["group"], row["partition"], row["log_offset"], row["restore_at"]) for row in found] == [
         ("g", 1, 4, 3), ("g", 2, 5, 3), ("t", 0, 9, 11),
     ]
+    summary = {row["group"]: row for row in rows(capsys, "rewinds", path, "--by-group")}
+    assert [(name, row["rewound_offsets"], row["restore_at"]) for name, row in summary.items()] == [
+        ("g", 2, 3), ("t", 1, 11),
+    ]
     for group, before in (("g", {0: 0, 1: 100, 2: 200}), ("t", {0: 5})):
-        moment = min(row["restore_at"] for row in found if row["group"] == group)
+        moment = summary[group]["restore_at"]
         assert call(capsys, "restore", path, group, "--at", f"offset:{moment}", "--yes")[0] == 0
         assert offsets(path, group) == before
+
+
+def _rewound(group: str, partition: int, timestamp: int, restore_at: int | None) -> Rewind:
+    value = offsetlog.OffsetAndMetadata(1)
+    return Rewind(group, "orders", partition, timestamp, value, value, 3, 9, 9, restore_at)
+
+
+def test_rewinds_of_a_group_without_a_moment_before_all_of_them():
+    """A batch of a broker may have the commit before one of them; then the lowest of the others is too late."""
+    found = [_rewound("a", 0, 5, 9), _rewound("b", 0, 6, 4), _rewound("a", 1, 7, None), _rewound("b", 0, 8, 2)]
+    assert [tuple(row.values()) for row in group_rows(found)] == [("a", 2, 5, 7, 3, None), ("b", 1, 6, 8, 3, 2)]
 
 
 @pytest.mark.parametrize("command", [["delete"], ["undelete"], ["restore", "--at=offset:0"]])

@@ -158,13 +158,14 @@ def test_a_log_offset_inside_the_bad_commit_is_refused(data, capsys):
     assert (code, ": commit 4 offsets" in out) == (0, True)
 
 
-def test_a_mistyped_group_is_reported_before_a_log_offset_inside_a_commit(data, capsys):
-    with offsetlog.open(data, read_only=True) as store:
-        place, count = partition_for(b"billing", store.partitions), store.partitions
-    typo = next(name for name in map("typo{}".format, range(1000)) if partition_for(name.encode(), count) == place)
-    for consent in ("--yes", "--dry-run"):
-        found = call(capsys, "restore", data, typo, "--at=offset:6", consent)
-        assert found == (1, "", f"offsetlog: there is no group {typo} in {data}\n")
+@pytest.mark.parametrize("call_of", [["restore", "--yes"], ["restore", "--dry-run"], ["fetch"]])
+@pytest.mark.parametrize("moment", ["offset:6", "offset:1000"])
+def test_a_mistyped_group_is_reported_before_a_log_offset_that_its_partition_lacks(data, capsys, call_of, moment):
+    """Inside a commit, or above the end of the log partition in which the mistyped name would be."""
+    name, *options = call_of
+    code, _, err = call(capsys, name, data, "typo", "--at", moment, *options)
+    assert (code, err) == (1, f"offsetlog: there is no group typo in {data}\n")
+    assert call(capsys, name, data, "billing", "--at", moment, *options)[0] == 2
 
 
 def test_a_group_whose_log_partition_is_elsewhere_is_not_unknown(tmp_path, capsys):

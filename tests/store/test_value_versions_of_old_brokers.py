@@ -86,9 +86,9 @@ def test_a_refused_commit_changes_no_version(name: str, tmp_path: Path) -> None:
     shutil.copytree(next(each.log for each in OLD if each.name == f"kafka-old/{name}"), log)
     with offsetlog.open(log, _partitions_of(log), "process", maintenance=BY_HAND) as store:
         group = next(group for group in store.groups() if store.fetch(group))
-        key, value = next(iter(store.fetch(group).items()))
+        key, absent = next(iter(store.fetch(group))), TopicPartition("absent", 0)
         with pytest.raises(errors.ExpectedOffsetError):
-            store.commit(group, {key: OffsetAndMetadata(1, leader_epoch=5)}, expected={key: value.offset - 1})
+            store.commit(group, {key: OffsetAndMetadata(1, leader_epoch=5), absent: 1}, expected={absent: 7})
         store.commit(group, {key: 2})
         number = store._core.number_of(group)
     assert versions(log / f"__consumer_offsets-{number}") == {1}

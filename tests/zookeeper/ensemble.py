@@ -28,6 +28,8 @@ appender.out.layout.type = PatternLayout
 appender.out.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1} [%t] %m%n
 rootLogger.level = info
 rootLogger.appenderRef.out.ref = out
+logger.questions.name = org.apache.zookeeper.server.NIOServerCnxn
+logger.questions.level = warn
 """
 
 
@@ -181,11 +183,11 @@ class Ensemble:
     def wait_until_answering(self) -> None:
         """Waits until every server that runs serves clients.
 
-        One that does not after a third of the patience is started again, as its operator would do: an election that
-        hangs is a fault of ZooKeeper alone.
+        One that does not is started again, as its operator would do: an election that hangs is a fault of ZooKeeper
+        alone.
         """
-        for starts_left in (2, 1, 0):
-            silent = self._still_silent_after(PATIENCE / 3)
+        for starts_left in (1, 0):
+            silent = self._still_silent_after(PATIENCE)
             if not silent:
                 return
             print(f"ZooKeeper: servers {silent} do not answer; starts left: {starts_left}\n{self.output()}")

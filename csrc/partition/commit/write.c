@@ -313,7 +313,8 @@ int ol_commit_publish(ol_commit *work, size_t from, size_t to, uint8_t *start, s
     if (OL_UNLIKELY(status != OL_OK)) return status;
     ol_batch_clock_record(&partition->clock, work->timestamp);
     bool applies_at_once = ol_partition_applies_at_once(partition);
-    if (OL_UNLIKELY(!applies_at_once || !ol_partition_is_loaded(partition))) {
+    if (OL_UNLIKELY(!applies_at_once || work->own_transaction ||
+                    !ol_partition_is_loaded(partition))) {
         note_versions(work, from, to);
     }
     if (OL_UNLIKELY(!applies_at_once)) {

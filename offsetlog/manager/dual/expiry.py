@@ -25,7 +25,7 @@ class Expiry:
     Args:
         log: the first storage; a log manager no longer expires positions on its own.
         zookeeper: the second storage; a ZooKeeper manager no longer expires positions on its own.
-        level: levels a group in its turn, and runs a call in the same turn.
+        level: makes the positions of a group equal in both storages, in its turn, then makes a call in the same turn.
     """
 
     def __init__(

@@ -532,7 +532,7 @@ class DualManager(BaseOffsetManager):
         return self._expiry.expire(timeout)
 
     def _level(self, group: str, call: Callable[[], int]) -> Pending[int]:
-        """Levels a group, and runs a call in the same turn."""
+        """Makes the positions of a group equal in both storages (`Both.level`), then makes a call in the same turn."""
 
         def levelled() -> int:
             self._both.level(group)

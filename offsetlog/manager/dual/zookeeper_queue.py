@@ -577,7 +577,8 @@ class ZooKeeperQueue:
                 each.landed.result(max(0.0, deadline - time.monotonic()))
             except CommitTimeoutError:
                 text = f"group {each.group!r}: ZooKeeper did not answer an earlier commit within {timeout:g} s"
-                raise ZooKeeperUnavailableError(f"{text}; nothing was written", node="/") from None
+                advice = "this call has to wait for that commit: try again"
+                raise ZooKeeperUnavailableError(f"{text}; {advice}", node="/") from None
 
     def settle(self, group: str, timeout: float) -> None:
         """Waits until no write of a group is being sent; late positions stay late.  Call it in the group's turn.

@@ -173,7 +173,7 @@ OL_TEST(what_is_rolled_is_flushed_though_nobody_waits) {
             OL_CHECK(ol_partition_roll(partition, &error) == OL_OK);
         }
         ol_preallocator_kick(preparer);
-        for (int waited = 0; ol_log_flushed(log) == before && waited < 5000; waited++) usleep(1000);
+        for (int waited = 0; ol_log_flushed(log) == before && waited < 60000; waited++) usleep(1000);
         OL_CHECK(ol_log_flushed(log) > before);
     }
     ol_preallocator_stop(preparer);
@@ -202,7 +202,7 @@ OL_TEST(what_is_written_is_flushed_by_time) {
             usleep((OL_PREALLOCATOR_IDLE_POLLS + 20) * OL_PREALLOCATOR_POLL_MS * 1000);
             OL_CHECK(ol_partition_commit(partition, &item, 1, -1, -1, &result, &error) == OL_OK);
             int waited = 0;
-            while (intervals[i] > 0 && ol_log_flushed(log) < result.end_offset && waited < 5000) {
+            while (intervals[i] > 0 && ol_log_flushed(log) < result.end_offset && waited < 60000) {
                 usleep(1000);
                 waited++;
             }
