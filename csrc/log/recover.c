@@ -648,7 +648,7 @@ static int rewrite_file(ol_opening *opening, const ol_found_segment *segment, in
         size_t got = 0;
         status = log->fs->read(file, position, chunk, wanted, &got, error);
         if (status == OL_OK && got == 0) {
-            status = ol_fail(error, OL_IO, "the file became shorter while it was opened");
+            status = ol_fail(error, OL_IO, "the file became shorter while it was being opened");
         }
         if (status == OL_OK) status = log->fs->write(file, position, chunk, got, error);
         position += (int64_t)got;

@@ -145,7 +145,8 @@ static int check_transactions(const ol_opening *opening, const ol_found_segment 
                    (index.count == mark->aborted_count ||
                     index.entries[mark->aborted_count].last_offset >= mark->offset);
     ol_transaction_index_close(&index);
-    return is_same ? OL_OK : ol_fail(error, OL_CORRUPT, "aborted transactions are missing");
+    if (is_same) return OL_OK;
+    return ol_fail(error, OL_CORRUPT, "the aborted transactions below the mark have changed");
 }
 
 static int check_producers(const ol_log_mark *mark, ol_error *error) {

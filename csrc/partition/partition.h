@@ -97,8 +97,8 @@ typedef enum ol_problem_kind {
 
 typedef struct ol_problem {
     ol_error error;             /* path, position, log offset, reason */
-    int64_t from;               /* the log offsets that cannot be read; -1 unknown */
-    int64_t below;              /* their end; INT64_MAX, and -1 for damage: unknown */
+    int64_t from;               /* the first log offset concerned; -1: unknown */
+    int64_t below;              /* the one after the last; INT64_MAX, and -1 for damage: unknown */
     ol_problem_kind kind;
 } ol_problem;
 

@@ -72,7 +72,10 @@ static int check_rules(const ol_retention_rule *rules, size_t count, int64_t def
         return ol_fail(error, OL_INVALID,
                        "the retention %lld ms must not be negative", (long long)default_ms);
     }
-    if (count > INT32_MAX) return ol_fail(error, OL_INVALID, "%zu rules are too many", count);
+    if (count > INT32_MAX) {
+        return ol_fail(error, OL_INVALID, "%zu rules are more than the limit of %d", count,
+                       INT32_MAX);
+    }
     for (size_t i = 0; i < count; i++) {
         if (rules[i].retention_ms >= OL_RETENTION_NEVER) continue;
         ol_fail(error, OL_INVALID,

@@ -5,7 +5,7 @@
  * keeps two sets of names, current and durable, and the journal of the changes between them.
  *
  * Ownership: the disk owns its nodes and contents.  Locks: none; testing/fault_fs's mutex covers
- * it.  Missing memory ends the process: this is a tool for tests.
+ * it.  If memory runs out, the process ends: this is a tool for tests.
  */
 #ifndef OL_TESTING_FAULT_DISK_H
 #define OL_TESTING_FAULT_DISK_H

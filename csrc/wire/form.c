@@ -115,7 +115,8 @@ static int no_memory(const ol_schema *schema, ol_error *error) {
 int ol_forms_make(ol_forms *forms, int16_t version, ol_error *error) {
     const ol_schema *schema = forms->schema;
     if (version < schema->first_version || version > schema->last_version) {
-        return ol_fail(error, OL_UNSUPPORTED, "%s has no version %d", schema->name, version);
+        return ol_fail(error, OL_UNSUPPORTED, "version %d of %s is not supported", version,
+                       schema->name);
     }
     OL_ASSERT(version < OL_FORM_VERSIONS_MAX);      /* the tables are ours */
     ol_form *form = malloc(sizeof *form);

@@ -45,8 +45,8 @@ int ol_request_header_read(ol_slice request, ol_request_header *header, size_t *
         return ol_fail(error, OL_UNSUPPORTED, "API key %d is not supported", header->api_key);
     }
     if (!ol_api_has_version(header->api, header->api_version)) {
-        return ol_fail(error, OL_UNSUPPORTED, "%s has no version %d", header->api->name,
-                       header->api_version);
+        return ol_fail(error, OL_UNSUPPORTED, "version %d of %s is not supported",
+                       header->api_version, header->api->name);
     }
     p = read_client_id(p + FIXED_SIZE, limit, &header->client_id);
     if (p == NULL) return cut(error, "client id");

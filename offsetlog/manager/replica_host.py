@@ -349,7 +349,11 @@ class ReplicaHost:
                 self._fail(failure)
 
     def on_fetch(self, request: FetchRequest, answer: Answer) -> None:
-        """Handles a follower's fetch, and answers it at once or when new records exist."""
+        """Handles a follower's fetch.
+
+        Answers it at once with records, a higher watermark or an error; if there is none of them, as soon as there is,
+        and at the latest after `fetch_wait`.
+        """
         with self._lock:
             if self._stopped:
                 return

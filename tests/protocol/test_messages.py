@@ -166,8 +166,8 @@ def test_a_tagged_struct_is_written_only_where_it_says_something():
         (COMMIT._replace(topics={}), 9, ArgumentTypeError, "{} is not of type array of struct"),
         (COMMIT._replace(topics=[None]), 9, ArgumentTypeError, "None is not of class OffsetCommitRequestTopic"),
         (COMMIT._replace(topics=[OffsetCommitRequestTopic(topic_id=b"short")]), 10, ArgumentTypeError, "of type uuid"),
-        (COMMIT, 11, UnsupportedVersionError, "OffsetCommitRequest has no version 11"),
-        (COMMIT, -1, UnsupportedVersionError, "OffsetCommitRequest has no version -1"),
+        (COMMIT, 11, UnsupportedVersionError, "version 11 of OffsetCommitRequest is not supported"),
+        (COMMIT, -1, UnsupportedVersionError, "version -1 of OffsetCommitRequest is not supported"),
         (("no", "message"), 1, ArgumentTypeError, "neither a request nor a response"),
     ],
 )
@@ -179,7 +179,7 @@ def test_values_that_are_wrong_are_refused_with_their_field(message, version, er
 def test_apis_and_versions_that_are_not_served_are_refused():
     with pytest.raises(UnsupportedVersionError, match="API key 4 is not supported"):
         decode_request(bytes.fromhex("0004000000000001ffff"))
-    with pytest.raises(UnsupportedVersionError, match="ApiVersions has no version 9"):
+    with pytest.raises(UnsupportedVersionError, match="version 9 of ApiVersions is not supported"):
         decode_request(encode_request(ApiVersionsRequest(), 4, 1)[4:6] + b"\x00\x09" + bytes(8))
 
 

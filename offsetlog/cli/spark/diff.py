@@ -67,8 +67,12 @@ def command(
     other: Annotated[
         str | None, typer.Argument(metavar="OTHER", help="The directory to compare with.", show_default=False)
     ] = None,
-    at: Annotated[str | None, typer.Option("--at", help="The time of the first state.", show_default=False)] = None,
-    to: Annotated[str | None, typer.Option("--to", help="The time of the second state.", show_default=False)] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", help="The time of the first state; now by default.", show_default=False)
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", help="The time of the second state; now by default.", show_default=False)
+    ] = None,
     group: Annotated[str | None, typer.Option("--group", help="Only this group.", show_default=False)] = None,
     output: OutputDirectory = None,
     overwrite: Overwrite = False,

@@ -249,9 +249,9 @@ def check_surveys(
                 other, other_epoch = epochs.setdefault((target, producer_id), (each.number, epoch))
                 if other_epoch != epoch:
                     raise TransactionError(
-                        f"producer {producer_id} has open transactions of epoch {other_epoch} in log partition {other} "
-                        f"and of epoch {epoch} in log partition {each.number}, which would become one in partition "
-                        f"{target}; end the older one first (offsetlog abort)"
+                        f"producer {producer_id} has two open transactions: of epoch {other_epoch} in log partition "
+                        f"{other}, and of epoch {epoch} in log partition {each.number}; the rewrite would merge them "
+                        f"in log partition {target}. End both first, by their coordinator or with offsetlog abort"
                     )
     return holders
 

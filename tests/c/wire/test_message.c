@@ -279,7 +279,7 @@ OL_TEST(a_form_that_finds_no_memory_is_made_later) {
         OL_CHECK(at > 1 || has_failed);
     }
     OL_CHECK_INT(ol_forms_get(&forms, 3, &form, &error), OL_UNSUPPORTED);
-    OL_CHECK(strcmp(error.reason, "FetchResponse has no version 3") == 0);
+    OL_CHECK(strcmp(error.reason, "version 3 of FetchResponse is not supported") == 0);
     OL_CHECK_INT(ol_forms_get(&forms, 99, &form, &error), OL_UNSUPPORTED);
     OL_CHECK_INT(ol_forms_get(&forms, -1, &form, &error), OL_UNSUPPORTED);
     ol_forms_free(&forms);
@@ -407,7 +407,7 @@ OL_TEST(headers_that_are_cut_or_of_something_unknown_are_refused) {
     }
     ol_store_i16(bytes + 2, 11);
     OL_CHECK_INT(ol_request_header_read(ol_slice_of(bytes, size), &header, &used, &error), OL_UNSUPPORTED);
-    OL_CHECK(strcmp(error.reason, "OffsetFetch has no version 11") == 0);
+    OL_CHECK(strcmp(error.reason, "version 11 of OffsetFetch is not supported") == 0);
     OL_CHECK_INT(header.correlation_id, 3);
     ol_store_i16(bytes, 4);
     OL_CHECK_INT(ol_request_header_read(ol_slice_of(bytes, size), &header, &used, &error), OL_UNSUPPORTED);
