@@ -56,7 +56,7 @@ def rewind_rows(rewinds: Iterable[Rewind]) -> Iterator[dict[str, Any]]:
         }
 
 
-def group_rows(rewinds: Iterable[Rewind]) -> Iterator[dict[str, Any]]:
+def rows_by_group(rewinds: Iterable[Rewind]) -> Iterator[dict[str, Any]]:
     """Yields one row for each group, in the order of their first rewinds."""
     of_groups: dict[str, list[Rewind]] = {}
     for each in rewinds:
@@ -95,7 +95,7 @@ def command(
         is_unknown = group is not None and not found and not is_listed(path, group)
     output = Output(form)
     if not is_unknown or not output.is_text:
-        table, shown = ("rewinds --by-group", group_rows(found)) if by_group else ("rewinds", rewind_rows(found))
+        table, shown = ("rewinds --by-group", rows_by_group(found)) if by_group else ("rewinds", rewind_rows(found))
         output.rows(columns(table), shown, "no committed offset went back", wide=wide)
     if is_unknown and group is not None:
         complain_unknown(group, path, partitions and partition_for(group.encode(), partitions))

@@ -484,12 +484,14 @@ class Timeline:
         past = self.of(group)
         return [] if past is None else [past]
 
-    def history(self, group: str, topic: Any, partition: Any) -> History:
+    def history(
+        self, group: str, topic: str | PartitionKey, partition: int | None
+    ) -> History:
         """See OffsetStore.history."""
-        named = (topic,) if partition is None else (topic, partition)
-        self.core.fetch_one(group, *named)  # refuses arguments that cannot name a position
-        listed: Any = topic if partition is None else named
-        [key] = arguments.listed_keys([listed])
+        # Refuses arguments that cannot name a position.
+        self.core.fetch_one(group, topic, *(() if partition is None else (partition,)))
+        named: Any = topic if partition is None else (topic, partition)
+        [key] = arguments.listed_keys([named])
         past = self.of(group)
         if past is None:
             return History((), self.core.number_of(group), 0, 0, None, 0)

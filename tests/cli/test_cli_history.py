@@ -17,7 +17,7 @@ from test_cli_read import DATA, call, on_terminal
 import offsetlog
 from offsetlog import MaintenanceConfig, StoreConfig, TopicPartition
 from offsetlog._native.codec import partition_for
-from offsetlog.cli.rewinds import group_rows
+from offsetlog.cli.rewinds import rows_by_group
 from offsetlog.config import KAFKA_PARTITIONS_DEFAULT, PARTITIONS_DEFAULT
 from offsetlog.errors import InvalidArgumentError, PartitionCountError
 from offsetlog.history.rewinds import Rewind
@@ -498,7 +498,7 @@ def _rewound(group: str, partition: int, timestamp: int, restore_at: int | None)
 def test_rewinds_of_a_group_without_a_moment_before_all_of_them():
     """A batch of a broker may have the commit before one of them; then the lowest of the others is too late."""
     found = [_rewound("a", 0, 5, 9), _rewound("b", 0, 6, 4), _rewound("a", 1, 7, None), _rewound("b", 0, 8, 2)]
-    assert [tuple(row.values()) for row in group_rows(found)] == [("a", 2, 5, 7, 3, None), ("b", 1, 6, 8, 3, 2)]
+    assert [tuple(row.values()) for row in rows_by_group(found)] == [("a", 2, 5, 7, 3, None), ("b", 1, 6, 8, 3, 2)]
 
 
 @pytest.mark.parametrize("command", [["delete"], ["undelete"], ["restore", "--at=offset:0"]])

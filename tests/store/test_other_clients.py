@@ -107,7 +107,7 @@ THEIRS = confluent_kafka.TopicPartition("orders", 3, 77)
         (lambda store: checked_offsets({KEY: None}, 100), "the offset is missing: pass the next one"),
         (lambda store: store.fetch_one("g", KEY, 3), "orders:3 is named by one key"),
         (lambda store: store.fetch_one("g", b"orders", 3), "the topic must be a str, not bytes"),
-        (lambda store: store.fetch_one("g", "orders"), "the partition must be an int"),
+        (lambda store: store.fetch_one("g", "orders"), "the partition must be an int.*; name a position by a topic"),
         (
             lambda store: store.commit("g", [THEIRS]),
             r"a mapping, not list; convert .*\{\(each\.topic, each\.partition\): each",

@@ -1,28 +1,6 @@
 /* Leadership and its epochs: calls of an older one change nothing; a leader that is loaded later; one that is alone. */
-#include "epoch_of.h"
 #include "partition/partition_impl.h"
-#include "partition_fixture.h"
-
-static ol_partition *open_replica(const char *directory, bool load) {
-    ol_partition_options options = fixture_options(directory);
-    options.replicated = true;
-    return open_partition(&options, load);
-}
-
-static void lead(ol_partition *partition, int32_t epoch, bool alone) {
-    ol_error error;
-    OL_CHECK_OK(ol_partition_become_leader(partition, epoch, alone, &error), &error);
-}
-
-static void follow(ol_partition *partition, int32_t epoch) {
-    ol_error error;
-    OL_CHECK_OK(ol_partition_become_follower(partition, epoch, &error), &error);
-}
-
-static void advance(ol_partition *partition, int64_t offset) {
-    ol_error error;
-    OL_CHECK_OK(ol_partition_advance(partition, epoch_of(partition), offset, &error), &error);
-}
+#include "replica_fixture.h"
 
 static int64_t end_of(ol_partition *partition) { return ol_log_end(ol_partition_log(partition)); }
 
@@ -41,11 +19,6 @@ static size_t written_by_a_leader(const char *directory, int32_t epoch, int coun
     size_t size = log_of(leader, bytes, capacity);
     close_partition(leader);
     return size;
-}
-
-static const char *second_directory(char path[300]) {
-    snprintf(path, 300, "%.*s-1", (int)strlen(fixture_directory) - 2, fixture_directory);
-    return path;
 }
 
 /* A late answer of epoch 1 after the replica follows epoch 2: appended, it would be led with later. */

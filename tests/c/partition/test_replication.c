@@ -5,18 +5,11 @@
 #include "base/bytes.h"
 #include "base/crc32c.h"
 #include "partition/partition_impl.h"
-#include "partition_fixture.h"
+#include "replica_fixture.h"
 #include "stored_codec.h"
-#include "epoch_of.h"
-
-static ol_partition *open_replica(const char *directory) {
-    ol_partition_options options = fixture_options(directory);
-    options.replicated = true;
-    return open_partition(&options, true);
-}
 
 static ol_partition *open_leader(const char *directory, int32_t epoch) {
-    ol_partition *partition = open_replica(directory);
+    ol_partition *partition = open_replica(directory, true);
     ol_error error;
     OL_CHECK_OK(ol_partition_become_leader(partition, epoch, false, &error), &error);
     return partition;
@@ -27,11 +20,6 @@ static ol_digest state_digest(const ol_state *state) {
     ol_digest digest;
     ol_state_digest(state, true, &digest);
     return digest;
-}
-
-static void advance(ol_partition *partition, int64_t offset) {
-    ol_error error;
-    OL_CHECK_OK(ol_partition_advance(partition, epoch_of(partition), offset, &error), &error);
 }
 
 /* The fetch of a follower: everything from `offset` on, by the raw read. */
@@ -123,7 +111,7 @@ OL_TEST(a_follower_of_the_same_bytes_has_the_same_state) {
     const char *directory = fresh_directory();
     char second[300];
     snprintf(second, sizeof second, "%.*s-1", (int)strlen(directory) - 2, directory);
-    ol_partition *leader = open_leader(directory, 1), *follower = open_replica(second);
+    ol_partition *leader = open_leader(directory, 1), *follower = open_replica(second, true);
     ol_error error;
     for (int i = 0; i < 2000; i++) {
         commit_one(leader, "g", "t", (int32_t)ol_test_below(40), i);
@@ -256,7 +244,7 @@ OL_TEST(deleting_a_group_takes_its_records_that_are_in_flight) {
 static ol_partition *second_replica(const char *directory) {
     char second[300];
     snprintf(second, sizeof second, "%.*s-1", (int)strlen(directory) - 2, directory);
-    return open_replica(second);
+    return open_replica(second, true);
 }
 
 /* A batch of `count` positions (g, t, 0...) with offsets from 5 on, as another leader wrote it; the value of record `refused` is of a version that no
@@ -319,7 +307,7 @@ OL_TEST(w_that_moves_during_a_load_is_loaded_up_to) {
 }
 
 OL_TEST(a_partition_is_loaded_once) {
-    ol_partition *partition = open_replica(fresh_directory());
+    ol_partition *partition = open_replica(fresh_directory(), true);
     ol_error error;
     OL_CHECK_INT(ol_partition_load(partition, &error), OL_INVALID);
     OL_CHECK_OK(ol_partition_become_leader(partition, 1, false, &error), &error);

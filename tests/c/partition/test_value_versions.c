@@ -1,25 +1,8 @@
 /* The versions of values in a log that another program wrote in part, while commits wait to be applied. */
-#include "epoch_of.h"
 #include "format/batch.h"
 #include "log/log_impl.h"
 #include "partition/partition_impl.h"
-#include "partition_fixture.h"
-
-static ol_partition *open_replica(const char *directory, bool load) {
-    ol_partition_options options = fixture_options(directory);
-    options.replicated = true;
-    return open_partition(&options, load);
-}
-
-static void lead(ol_partition *partition, int32_t epoch, bool alone) {
-    ol_error error;
-    OL_CHECK_OK(ol_partition_become_leader(partition, epoch, alone, &error), &error);
-}
-
-static void follow(ol_partition *partition, int32_t epoch) {
-    ol_error error;
-    OL_CHECK_OK(ol_partition_become_follower(partition, epoch, &error), &error);
-}
+#include "replica_fixture.h"
 
 /* Commits one offset, and returns the version of its value in the log. */
 static int version_of(ol_partition *partition, int32_t leader_epoch) {
@@ -41,7 +24,7 @@ static int version_of(ol_partition *partition, int32_t leader_epoch) {
 
 /* A follower that has applied one value of version 1, of another program. */
 static ol_partition *follower_of_an_old_log(void) {
-    static char path[300];
+    static char path[300];      /* outlives the call, as the options of the partition may */
     uint8_t bytes[4096];
     size_t size;
     ol_error error;
@@ -53,11 +36,10 @@ static ol_partition *follower_of_an_old_log(void) {
     OL_CHECK_OK(try_one(leader, item, -1, &result, &error), &error);
     OL_CHECK_OK(ol_partition_read(leader, -1, 0, OL_READ_WRITTEN, bytes, sizeof bytes, &size, &error), &error);
     close_partition(leader);
-    snprintf(path, sizeof path, "%.*s-1", (int)strlen(fixture_directory) - 2, fixture_directory);
-    ol_partition *follower = open_replica(path, true);
+    ol_partition *follower = open_replica(second_directory(path), true);
     follow(follower, 2);
     OL_CHECK_OK(ol_partition_append(follower, 2, bytes, size, &error), &error);
-    OL_CHECK_OK(ol_partition_advance(follower, 2, 1, &error), &error);
+    advance(follower, 1);
     OL_CHECK_INT(follower->applied, 1);
     OL_CHECK(ol_log_has_other_writers(ol_partition_log(follower)));
     return follower;
