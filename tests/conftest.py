@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from typing import Any
 
 import pytest
 from depth import DEPTH, first_seed
-from tiers import arrange
+from tiers import arrange, check_groups
 
 #: The contract of offset managers, which tests/manager runs; runs of pytest within a test.
 pytest_plugins = ["offsetlog.manager.testing.plugin", "pytester"]
@@ -37,3 +38,10 @@ def pytest_report_header() -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Arranges the tests before their markers select some of them."""
     arrange(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
+    """Checks that a worker of pytest-xdist announces the groups of its tests."""
+    if node.config.getoption("dist") == "loadgroup":
+        check_groups(ids)

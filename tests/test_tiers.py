@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tiers import HERE, TIER_OF_FOLDER, TIERS, arrange, assign_tier, group_of
+from tiers import HERE, TIER_OF_FOLDER, TIERS, arrange, assign_tier, check_groups, group_of
 
 ROOT = HERE.parent
 
@@ -79,6 +79,12 @@ def test_what_takes_longest_comes_first_and_shares_a_worker():
     arrange(items)
     assert items == expected
     assert [group_of(item) for item in items] == ["spark jobs", "spark/test_positions.py", "test_errors.py"]
+
+
+def test_a_run_that_ignores_the_groups_is_refused():
+    check_groups(["tests/test_errors.py::test_it[a]@test_it.py", "tests/test_errors.py::test_one@test_it.py"])
+    with pytest.raises(pytest.UsageError, match=r"test_it\[a@b\] has none"):
+        check_groups(["tests/test_errors.py::test_one@test_it.py", "tests/test_errors.py::test_it[a@b]"])
 
 
 @pytest.mark.source_tree

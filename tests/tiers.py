@@ -91,3 +91,19 @@ def arrange(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group(group_of(item)))
     folders = list(TIER_OF_FOLDER)
     items.sort(key=lambda item: folders.index(folder_of(item)))
+
+
+def check_groups(names: list[str]) -> None:
+    """Refuses a run that ignores the groups: tests that share a fixture would run in several workers.
+
+    The workers of pytest-xdist add the group to the name of a test, which pytest 9.2 no longer lets them do.
+
+    Raises:
+        pytest.UsageError: a test has no group in its name.
+    """
+    for name in names:
+        if name.rfind("@") <= name.rfind("]"):
+            raise pytest.UsageError(
+                f"pytest {pytest.__version__} and this pytest-xdist ignore the groups of --dist loadgroup "
+                f"({name} has none); install the versions that pyproject.toml names"
+            )

@@ -324,7 +324,8 @@ def test_what_cannot_be_is_refused_and_leaves_nothing(spark, tmp_path):
 
 def test_two_open_transactions_that_would_become_one():
     first, second = Survey(0, open=[(7, 1, ["a"])]), Survey(1, open=[(7, 2, ["b"])])
-    with pytest.raises(TransactionError, match="producer 7 has open transactions of epoch 1 in log partition 0"):
+    message = "producer 7 has two open transactions: of epoch 1 in log partition 0, and of epoch 2 in log partition 1"
+    with pytest.raises(TransactionError, match=message):
         repartition.check_surveys([first, second], 1)
     # Where they do not meet, or are the same, they stay.
     same = Survey(2, open=[(7, 1, ["c"])])
