@@ -31,7 +31,8 @@ int ol_batch_refuse_offsets(const ol_batch_bounds *bounds, const ol_batch *batch
                        "base offset %lld is below %lld, where the batch before it ended",
                        base_offset, (long long)bounds->next_offset);
     case OL_OFFSETS_OUT_OF_RANGE:
-        return ol_fail(error, OL_CORRUPT, "last offset %lld does not fit the segment at %lld",
+        return ol_fail(error, OL_CORRUPT,
+                       "last offset %lld does not fit in the segment of base offset %lld",
                        last_offset, (long long)bounds->segment_base);
     }
     return OL_OK;

@@ -146,7 +146,8 @@ static int check_batch(const ol_segment_rewrite *cleaned, size_t size, int64_t b
                 size <= (size_t)OL_SEGMENT_BYTES_MAX &&
                 ol_segment_rewrite_size(cleaned) <= OL_SEGMENT_BYTES_MAX - (int64_t)size;
     return fits ? OL_OK
-                : ol_fail(error, OL_TOO_LARGE, "the batch does not fit the segment at %lld",
+                : ol_fail(error, OL_TOO_LARGE,
+                          "the batch does not fit in the segment of base offset %lld",
                           (long long)segment_base);
 }
 

@@ -27,7 +27,7 @@ static int add_action(ol_swap_plan *plan, const char *name, const char *target, 
     if (name_copy == NULL || (target != NULL && target_copy == NULL)) {
         free(name_copy);
         free(target_copy);
-        return ol_fail(error, OL_NO_MEMORY, "no memory for the directory pass");
+        return ol_fail(error, OL_NO_MEMORY, "no memory to examine the files in the directory");
     }
     plan->actions[plan->action_count++] = (ol_swap_action){name_copy, target_copy};
     return OL_OK;
@@ -102,7 +102,7 @@ static int plan_swaps(entry *entries, size_t count, ol_swap_next_offset next_off
         }
         entries[i].target = strndup(entries[i].name, strlen(entries[i].name) - strlen(".swap"));
         if (entries[i].target == NULL) {
-            return ol_fail(error, OL_NO_MEMORY, "no memory for the directory pass");
+            return ol_fail(error, OL_NO_MEMORY, "no memory to examine the files in the directory");
         }
         /* An older file of that name (an index whose own log was not in the range) is replaced by
          * the rename. */
@@ -151,7 +151,7 @@ static int list_remaining(const entry *entries, size_t count, ol_swap_plan *plan
         ol_swap_name *name = &plan->names[plan->name_count++];
         *name = (ol_swap_name){strdup(name_after(&entries[i])), strdup(entries[i].name)};
         if (name->name == NULL || name->real == NULL) {
-            return ol_fail(error, OL_NO_MEMORY, "no memory for the directory pass");
+            return ol_fail(error, OL_NO_MEMORY, "no memory to examine the files in the directory");
         }
     }
     qsort(plan->names, plan->name_count, sizeof *plan->names, compare_names);
@@ -170,7 +170,7 @@ int ol_swap_plan_make(char *const *names, size_t count, ol_swap_next_offset next
     plan->names = calloc(count + 1, sizeof *plan->names);
     int status = OL_OK;
     if (entries == NULL || plan->actions == NULL || plan->names == NULL) {
-        status = ol_fail(error, OL_NO_MEMORY, "no memory for the directory pass");
+        status = ol_fail(error, OL_NO_MEMORY, "no memory to examine the files in the directory");
         count = 0;
     }
     for (size_t i = 0; i < count; i++) {

@@ -291,10 +291,10 @@ int ol_partition_try_wait(const ol_partition *partition, int64_t end_offset, uin
  * lock. */
 bool ol_partition_is_flushed(const ol_partition *partition, int64_t end_offset, uint64_t term);
 
-/* For a caller that commits while it collects flushed commits, and has collected them up to
- * `end_offset`: returns whether to begin the next flush now.  True when no flush runs, at least as
- * much waits for one as is left to collect, and flushing is faster than committing.  Takes no
- * lock. */
+/* Returns whether a caller that commits while it collects flushed commits should begin the next
+ * flush now; `end_offset` is the end of the last commit that it collected.  True if no flush runs,
+ * at least as many offsets wait for a flush as are flushed and not yet collected, and the last
+ * flush took less than twice the time that has passed since its end.  Takes no lock. */
 bool ol_partition_is_behind(const ol_partition *partition, int64_t end_offset);
 
 /* -------------------------------------------------------------------------------------- reading */

@@ -209,7 +209,8 @@ int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *sn
     pthread_mutex_lock(&partition->snapshot.lock);
     if (partition->term != ol_snapshot_term(snapshot) ||
         ol_log_flushed(partition->log) < facts.offset || partition->watermark < facts.offset) {
-        status = ol_fail(error, OL_WOULD_BLOCK, "the log was truncated meanwhile");
+        status = ol_fail(error, OL_WOULD_BLOCK,
+                         "the log was truncated while its snapshot was taken");
     } else {
         status = fs->rename(fs, temporary, path, error);
     }

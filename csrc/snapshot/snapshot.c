@@ -179,7 +179,8 @@ static int replay_all(replay *run, int64_t up_to, const atomic_bool *stop, ol_er
         ol_batch batch;
         int status = ol_batch_walk_next(walk, &batch, error);
         if (status == OL_OUT_OF_RANGE) {
-            return ol_fail(error, OL_WOULD_BLOCK, "the log was truncated meanwhile");
+            return ol_fail(error, OL_WOULD_BLOCK,
+                           "the log was truncated while its snapshot was written");
         }
         if (walk->passed_over != 0) {
             *error = walk->damage;

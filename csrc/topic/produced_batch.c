@@ -106,8 +106,8 @@ static int check_producer(check *work) {
     }
     if (batch->producer_id >= 0 && (batch->base_sequence < 0 || batch->producer_epoch < 0)) {
         return refuse(work, OL_PRODUCE_INVALID_RECORD, -1,
-                      "producer %" PRId64 " sends epoch %d and sequence %d", batch->producer_id,
-                      batch->producer_epoch, batch->base_sequence);
+                      "producer %" PRId64 " sent epoch %d and sequence %d: neither may be negative",
+                      batch->producer_id, batch->producer_epoch, batch->base_sequence);
     }
     return OL_OK;
 }

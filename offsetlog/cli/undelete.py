@@ -112,7 +112,7 @@ def command(
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="MOMENT", help="Restore the values of this moment.", show_default=False),
+        typer.Option("--at", metavar="MOMENT", help="Restore the values as they were then.", show_default=False),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,

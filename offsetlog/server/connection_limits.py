@@ -153,10 +153,9 @@ class RequestMemory:
     def end_slow(self, now: float, seconds: float) -> None:
         """Ends requests that are incomplete after `seconds`, the oldest first, until no request waits for memory.
 
-        A request may wait for memory for twice that time, because it keeps no memory from others.
-        When it gets memory, its time begins again.  Its wait must have a limit, because its client
-        may have given up: any number of such requests would otherwise get memory in turn and then
-        send nothing.
+        A request that waits for memory is ended only after twice `seconds`, because the server holds it up, not its
+        client.  When it gets memory, its time begins again.  The wait has a limit, because the client may have given
+        up: otherwise any number of such requests could get memory one after the other and then send nothing.
         """
         for request in list(self._taken):
             if not self._waiting:

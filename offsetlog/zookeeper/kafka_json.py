@@ -131,7 +131,7 @@ def corrupt(text: str, node: str) -> CorruptionError:
 
 
 def written(fields: Mapping[str, Any]) -> bytes:
-    """Returns the bytes of an object, with its fields in the given order.
+    """Returns a JSON object in UTF-8, with its fields in the given order.
 
     Raises:
         InvalidArgumentError: a text in it is not UTF-8.

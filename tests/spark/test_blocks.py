@@ -232,7 +232,8 @@ def test_a_failure_is_a_traceback_and_the_next_task_is_read(log: Path, connectio
     assert "offsetlog.errors.ConfigError: the schema's columns" in text.splitlines()[-1]
     connection.sendall(request(schema, Task(())))
     (text,) = answers(connection, descriptor, schema)
-    assert text.splitlines()[-1] == "ValueError: the task has no options: the jar and the package differ in version"
+    advice = "offsetlog's jar and its Python package must have the same version"
+    assert text.splitlines()[-1] == f"ValueError: the task has no options: {advice}"
     connection.sendall(request(schema, task))
     assert sum(len(rows) for rows in answers(connection, descriptor, schema)) == 3000
 

@@ -58,6 +58,7 @@ PROTOCOL = 1
 BLOCK, END, FAILURE = 1, 2, 3
 #: The largest request, in bytes; a task holds only a few names and numbers for each segment of a log.
 REQUEST_BYTES_MAX = 2**30
+_SAME_VERSION = "offsetlog's jar and its Python package must have the same version"
 
 #: The columns of numbers among those that filters apply to.
 _NUMBERS = frozenset({"partition", "log_partition"})
@@ -133,7 +134,7 @@ class BlockWorker:
             return None
         size = struct.unpack("=i", head)[0]
         if not 4 <= size <= REQUEST_BYTES_MAX:
-            raise ValueError(f"a request of {size} bytes is too large: the jar and the package differ in version")
+            raise ValueError(f"a request of {size} bytes is too large: {_SAME_VERSION}")
         return self._read(size)
 
     def _read(self, size: int) -> bytes:
@@ -151,7 +152,7 @@ def _batches(request: bytes) -> Iterator[Any]:
     columns, task, filters = _parsed(request)
     read = task.read
     if read is None:
-        raise ValueError("the task has no options: the jar and the package differ in version")
+        raise ValueError(f"the task has no options: {_SAME_VERSION}")
     for name, text in filters:
         is_number = name in _NUMBERS
         read = with_values(read, name, tuple(int(each) for each in text.split(",")) if is_number else (text,))
