@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import time
 
 import pytest
@@ -78,6 +80,36 @@ def test_a_group_reads_goes_back_and_is_deleted(run):
     assert sorted(run(CONSUMER, *read).split()) == ["a", "b", "c"]
     assert "successful" in run(GROUPS, "--delete", "--group", "billing")
     assert run(GROUPS, "--list").split() == []
+
+
+def test_a_reset_is_undone_through_kafka(run, server, tmp_path):
+    """The way of docs/how-to/offsets-were-reset.md for several replicas; the broker is this server."""
+    run(TOPICS, "--create", "--topic", "orders", "--partitions", "2")
+    run(PRODUCER, "--topic", "orders", stdin="a\nb\nc\n")
+    run(CONSUMER, "--topic", "orders", "--group", "billing", "--from-beginning", "--max-messages", "3")
+    run(GROUPS, "--group", "billing", "--topic", "orders", "--reset-offsets", "--to-earliest", "--execute")
+    data = (str(tmp_path / "data"), "--partitions", "4", "--format", "json")
+    (reset,) = rows_of("rewinds", *data, "--by-group")
+    at = f"offset:{reset['restore_at']}"
+    # Exit code 1: the server holds the lock, so a restore would be refused.
+    changes = rows_of("restore", data[0], "billing", "--at", at, "--dry-run", *data[1:], code=1)
+    lines = [f"{each['topic']},{each['partition']},{each['offset_after']}" for each in changes]
+    (tmp_path / "offsets.csv").write_text("".join(f"{line}\n" for line in lines))
+    back = ("--group", "billing", "--reset-offsets", "--from-file", str(tmp_path / "offsets.csv"))
+    run(GROUPS, *back, "--dry-run")
+    assert lags(run(GROUPS, "--describe", "--group", "billing")) == [(0, 0), (0, 3)]
+    run(GROUPS, *back, "--execute")
+    assert lags(run(GROUPS, "--describe", "--group", "billing")) == [(0, 0), (3, 0)]
+    # Kafka's command writes no leader epochs.
+    left = rows_of("diff", data[0], at, "--group", "billing", *data[1:])
+    assert [(each["step"], each["leader_epoch_after"]) for each in left] == [(0, -1)]
+
+
+def rows_of(*call: str, code: int = 0) -> list[dict]:
+    """The rows that a command of offsetlog prints as JSON."""
+    done = subprocess.run([sys.executable, "-m", "offsetlog", *call], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def lags(text: str) -> list[tuple[int, int]]:
