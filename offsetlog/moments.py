@@ -3,6 +3,7 @@
 A moment is a time, an age, or a log offset:
 
     2026-03-01T02:30  2026-03-01  2026-03-01T02:30+01:00  2026-03-01T02:30Z    UTC if no zone is named
+    2026-03-01 02:30:05.250 UTC
     1772332200000                                                              ms since 1970, 13 digits or more
     2h ago  -2h  1.5d ago                                                      before now, by this machine's clock
     offset:12345                                                               a log offset
@@ -111,8 +112,13 @@ def _time(text: str, name: str | None, kind: str, others: str) -> datetime:
         if _EPOCH_MS.fullmatch(plain):
             return _EPOCH + timedelta(milliseconds=int(plain))
         if not _DIGITS.fullmatch(plain):
-            moment = datetime.fromisoformat(plain)
-            return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+            # Sentences of the commands name the zone.
+            named = plain.removesuffix(" UTC")
+            moment = datetime.fromisoformat(named)
+            if moment.tzinfo is None:
+                return moment.replace(tzinfo=UTC)
+            if named == plain:
+                return moment
     except (ValueError, OverflowError):
         if _CALENDAR.match(plain):
             raise InvalidArgumentError(

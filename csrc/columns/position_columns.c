@@ -71,7 +71,7 @@ static int append_metadata(ol_position_columns *columns, ol_slice metadata, ol_e
     size_t used = (size_t)columns->metadata_ends[columns->count];
     if (OL_UNLIKELY(metadata.size > 0)) {
         if (used + metadata.size > OL_POSITION_COLUMNS_METADATA_MAX) {
-            return ol_fail(error, OL_LIMIT, "the block cannot hold more metadata");
+            return ol_fail(error, OL_LIMIT, "the metadata of a block of positions exceeds 1 GiB");
         }
         if (columns->metadata_capacity - used < metadata.size) {
             size_t capacity = columns->metadata_capacity * 2 + metadata.size + 256;
@@ -171,14 +171,17 @@ int ol_position_columns_append_table(ol_position_columns *columns, int32_t log_p
 }
 
 int ol_position_columns_append_group(ol_position_columns *columns, int32_t log_partition,
-                                     const ol_table *table, ol_slice group, ol_error *error) {
+                                     const ol_table *table, ol_slice group,
+                                     ol_table_cursor *cursor, ol_error *error) {
     ol_table_row row;
-    ol_table_cursor cursor = {0};
+    ol_table_cursor before = *cursor;
     uint64_t hash = ol_table_group_hash(table, group);
     int status = OL_OK;
-    while (status == OL_OK && ol_table_next_of_group(table, group, hash, &cursor, &row)) {
+    while (status == OL_OK && ol_table_next_of_group(table, group, hash, cursor, &row)) {
         status = ol_position_columns_append(columns, log_partition, &row, error);
+        if (OL_LIKELY(status == OL_OK)) before = *cursor;
     }
+    if (status != OL_OK) *cursor = before;
     ol_position_columns_release(columns);
     return status;
 }

@@ -35,7 +35,8 @@ typedef struct ol_schema_writer {
     ol_schema_frame frames[2 * OL_SCHEMA_DEPTH_MAX];
 } ol_schema_writer;
 
-/* The output begins after the two bytes of the type or version, which the caller writes. */
+/* Writes from `bytes` on.  The caller writes the two bytes that precede them in a record: the type
+ * of a key, or the version of a value. */
 int ol_schema_writer_start(ol_schema_writer *writer, const ol_schema *schema, int16_t version,
                            uint8_t *bytes, size_t capacity, ol_error *error) OL_NODISCARD;
 

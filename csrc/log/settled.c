@@ -34,7 +34,7 @@ int ol_log_take_mark(ol_log *log, ol_log_mark *mark, ol_error *error) {
     const ol_segment *active = log->tail.active;
     const ol_transaction_index *aborted = &active->transaction_index;
     *mark = (ol_log_mark){0};
-    if (!active->has_checksum || aborted->count > ABORTED_MAX ||
+    if (!active->has_checksum || active->is_index_cut || aborted->count > ABORTED_MAX ||
         log->producers.map.count > PRODUCERS_MAX) {
         return OL_OK;
     }
@@ -64,13 +64,16 @@ void ol_log_mark_free(ol_log_mark *mark) {
 
 /* ------------------------------------------------------------ an open */
 
-/* Returns whether everything below the mark was flushed, and only we worked here since. */
+/* Returns whether everything below the mark was flushed, and only we worked here since.  The bound
+ * must name the segment of the mark or a later one: the roll to a segment that begins at the bound
+ * may not be flushed, and neither are the indexes of the segment before it. */
 static bool is_believed(const ol_opening *opening) {
     const ol_log_options *options = opening->options;
     const ol_log_mark *mark = options->mark;
     return mark != NULL && mark->offset > 0 && mark->position >= 0 && opening->has_manifest &&
            ol_completeness_is_sidecar_true(opening) &&
            opening->sidecar.bound.offset >= mark->offset &&
+           opening->sidecar.bound.segment_base >= mark->segment_base &&
            opening->manifest.epoch == ol_leader_epochs_newest(&opening->log->epochs.cache) &&
            opening->report->loss_count == 0 && !options->accept_loss && !options->replicated &&
            opening->log->writable;

@@ -128,6 +128,7 @@ static int learn_segment(ol_segment *segment, ol_error *error) {
     segment->bytes_since_index = 0;
     segment->checksum = 0;
     segment->has_checksum = true;
+    segment->is_index_cut = true;
     for (int64_t position = 0; (status = ol_file_scan_next(&scan, &batch, error)) == OL_OK;
          position = scan.position) {
         if (position == 0) segment->first_timestamp = batch.max_timestamp;
@@ -139,21 +140,6 @@ static int learn_segment(ol_segment *segment, ol_error *error) {
     }
     ol_file_scan_close(&scan);
     return status == OL_END ? OL_OK : status;
-}
-
-/* Removes the entries of the truncated batches for good: after a power loss one that came back
- * would lie below a later mark (log/settled.c) or a clean stop, where no open looks for it, and
- * name a position inside another batch.  Entries that are lost only make lookups slower. */
-static int cut_indexes(ol_segment *segment, const cut_place *cut, ol_error *error) {
-    ol_transaction_index *aborted = &segment->transaction_index;
-    int status = ol_index_truncate(&segment->offset_index, cut->end, cut->position, error);
-    if (status == OL_OK) status = ol_index_flush(&segment->offset_index, error);
-    if (status == OL_OK) {
-        status = ol_index_truncate(&segment->time_index, cut->end, cut->position, error);
-    }
-    if (status == OL_OK) status = ol_index_flush(&segment->time_index, error);
-    if (status == OL_OK) status = ol_transaction_index_truncate(aborted, cut->end, error);
-    return status == OL_OK ? ol_transaction_index_flush(aborted, error) : status;
 }
 
 /* Adds a new segment object for the truncated file at the end of the list; it receives the next
@@ -179,7 +165,15 @@ static int reopen_last(ol_log *log, const cut_place *cut, ol_error *error) {
         return status;
     }
     status = ol_segment_open_indexes(segment, (size_t)log->config.segment_index_bytes, error);
-    if (status == OL_OK) status = cut_indexes(segment, cut, error);
+    if (status == OL_OK) {
+        status = ol_index_truncate(&segment->offset_index, cut->end, cut->position, error);
+    }
+    if (status == OL_OK) {
+        status = ol_index_truncate(&segment->time_index, cut->end, cut->position, error);
+    }
+    if (status == OL_OK) {
+        status = ol_transaction_index_truncate(&segment->transaction_index, cut->end, error);
+    }
     if (status != OL_OK) {
         ol_segment_unuse(segment);
         ol_segment_release(segment);

@@ -1684,7 +1684,7 @@ cdef extern from "columns/position_columns.h" nogil:
     int ol_position_columns_append_table(ol_position_columns *columns, int32_t log_partition, const ol_table *table, ol_table_cursor *cursor,
                                 ol_error *error) noexcept
     int ol_position_columns_append_group(ol_position_columns *columns, int32_t log_partition, const ol_table *table, ol_slice group,
-                                ol_error *error) noexcept
+                                ol_table_cursor *cursor, ol_error *error) noexcept
 
 
 cdef extern from "retention/group_rules.h" nogil:

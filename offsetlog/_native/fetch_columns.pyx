@@ -87,7 +87,9 @@ cdef int read_partition(Partition partition, list blocks) except -1:
 
 
 cdef int read_groups(Partition partition, list names, list blocks) except -1:
+    # Appends the positions of groups, each as of one moment, as read_partition does.
     cdef const ol_state *state = NULL
+    cdef ol_table_cursor cursor
     cdef ol_error error
     cdef ColumnBlock block
     cdef int status = OL_OK
@@ -104,11 +106,22 @@ cdef int read_groups(Partition partition, list names, list blocks) except -1:
         try:
             while index < count:
                 block = <ColumnBlock>blocks[len(blocks) - 1]
+                memset(&cursor, 0, sizeof(cursor))
                 # A group is copied as a whole, and many groups under one hold of the lock.
                 with nogil:
                     check(ol_partition_lock_state(partition.handle, &state, &error), &error)
-                    while index < count and status == OL_OK:
-                        status = ol_position_columns_append_group(&block.columns, partition.number, state.table, slices[index], &error)
+                    while index < count:
+                        status = ol_position_columns_append_group(
+                            &block.columns, partition.number, state.table, slices[index], &cursor, &error
+                        )
+                        if status == OL_LIMIT:
+                            with gil:
+                                block = ColumnBlock.__new__(ColumnBlock)
+                                blocks.append(block)
+                            continue
+                        if status != OL_OK:
+                            break
+                        memset(&cursor, 0, sizeof(cursor))
                         index += 1
                     ol_partition_unlock_state(partition.handle)
                 check(status, &error)
@@ -283,16 +296,22 @@ def fetch_arrow(StoreCore core not None, list groups not None):
 
 def fetch_group(StoreCore core not None, group):
     """Returns the committed positions of one group as {TopicPartition: OffsetAndMetadata}."""
-    cdef ColumnBlock block = ColumnBlock.__new__(ColumnBlock)
-    cdef ol_position_columns *columns = &block.columns
-    cdef size_t row
-    cdef ol_slice name
-    cdef list topics = []
+    cdef list blocks = [ColumnBlock.__new__(ColumnBlock)]
     cdef dict found = {}
     partition = core.partition(core.number_of(group))
     if partition is None:
         return found
-    read_groups(partition, [group], [block])
+    read_groups(partition, [group], blocks)
+    for block in blocks:
+        add_positions(<ColumnBlock>block, found)
+    return found
+
+
+cdef int add_positions(ColumnBlock block, dict found) except -1:
+    cdef ol_position_columns *columns = &block.columns
+    cdef size_t row
+    cdef ol_slice name
+    cdef list topics = []
     for row in range(columns.topic_names.count):
         name = ol_string_dictionary_get(&columns.topic_names, row)
         topics.append(text_of(name.data, name.size))
@@ -308,7 +327,7 @@ def fetch_group(StoreCore core not None, group):
         set_item(value, 4, columns.expire_timestamps[row])
         set_item(value, 5, topic_id_at(columns, row))
         found[key] = value
-    return found
+    return 0
 
 
 def fetch_keys(StoreCore core not None, group, list keys not None):

@@ -546,7 +546,7 @@ cdef class Replay:
 
     cdef int require_producers(self) except -1:
         if self.is_joined:
-            raise InternalError("the producers' state is not known after a join")
+            raise InternalError("the producers' state is not known after a run was joined to the replay")
         return 0
 
     def producers_now(self):

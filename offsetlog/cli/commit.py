@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 import offsetlog
+from offsetlog._native.codec import partition_for
+from offsetlog._native.files import FileSystem
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath
 from offsetlog.cli.columns import columns
 from offsetlog.cli.consent import RefusedError
-from offsetlog.cli.group_facts import facts_of
+from offsetlog.cli.group_facts import absent_partitions, facts_of
 from offsetlog.cli.output import Format, Output, count_text
 from offsetlog.cli.positions import parse_expected, parse_offsets
 from offsetlog.cli.stores import LockTimeout, NewPartitionCount, open_writable
 from offsetlog.cli.text import name_text
+from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
@@ -24,7 +28,8 @@ HELP = """Commit offsets of a group: all of them, or none.
 
 PATH must not be open in a broker or another program, since the command takes its lock. The last colon ends the topic.
 
-An offset of a group that has members moves back only with --force.
+An offset of a group that has members moves back only with --force. In a broker's directory, so is a log partition
+created that it lacks.
 
 Exit codes: 0 done, 1 refused by --expected or --monotonic, for want of --force, or because the log is damaged, 2 could
 not be done.
@@ -63,6 +68,17 @@ def _refuse_going_back(
         )
 
 
+def _refuse_absent(path: Path, partitions: int | None, group: str) -> None:
+    if partitions is None or not LogDirectory(path, FileSystem()).holds_log():
+        return
+    number = partition_for(group.encode(), partitions)
+    if number in absent_partitions(path, partitions):
+        raise RefusedError(
+            f"nothing was done: log partition {number} of group {name_text(group)} is not in {path}: a broker has only "
+            "the partitions that it replicates; add --force to create it"
+        )
+
+
 def command(
     path: StorePath,
     group: GroupName,
@@ -88,7 +104,12 @@ def command(
     partitions: NewPartitionCount = None,
     lock_timeout: LockTimeout = 0.0,
     force: Annotated[
-        bool, typer.Option("--force", help="Move offsets back even if the group has members.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Move offsets back even if the group has members; create a log partition that a broker's directory "
+            "lacks.",
+        ),
     ] = False,
     durability: Annotated[
         Durability,
@@ -106,6 +127,8 @@ def command(
             )
     output = Output(form)
     kind: Literal["process", "disk"] = "disk" if durability is Durability.DISK else "process"
+    if not force:
+        _refuse_absent(path, partitions, group)
     with open_writable(path, partitions, kind, create=True, lock_timeout=lock_timeout) as store:
         if not force:
             _refuse_going_back(store, group, values)

@@ -243,7 +243,9 @@ def _planned(path: Path, partitions: int | None, numbers: list[int] | None, sett
         if is_damaged:
             after = _states_in(path)
             if any(are_replaced(states, after.get(directory, [])) for directory, states in before.items()):
-                raise ChangedFileError("its segments are replaced faster than they can be read", path=path)
+                raise ChangedFileError(
+                    "a cleaner replaced segments while they were read; run the command again later", path=path
+                )
         _lost_past(store, plans)
     return [_plan_row(plan, survey) for plan, survey in zip(plans, surveys, strict=True)]
 

@@ -24,7 +24,7 @@ from offsetlog.errors import StateError
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; required without a terminal.")]
 Force = Annotated[bool, typer.Option("--force", help="Proceed even if the group has members.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change; PATH is only read.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change; write nothing.")]
 
 #: For the help of the commands that ask.
 ASKS = """On a terminal the command states the whole effect and asks first; elsewhere it needs --yes."""

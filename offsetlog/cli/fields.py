@@ -199,7 +199,7 @@ FIELDS: dict[str, Field] = {
     # ------------------------------------------------------------------------------------------------- what was done
     "committed_offsets": _count("offsets", "how many were committed"),
     "deleted_offsets": _count("offsets", "how many were deleted"),
-    "rewound_offsets": _count("offsets", "how many went back"),
+    "rewound_offsets": _count("offsets", "how many positions went back, each counted once"),
     "dropped_offsets": _count("offsets", "how many pending offsets were dropped"),
     "durability": _text("disk or process: what the commit survives"),
     "dry_run": _yes_or_no("whether nothing was written"),

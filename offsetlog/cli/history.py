@@ -19,6 +19,7 @@ from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.positions import parse_partition
 from offsetlog.cli.stores import PartitionCount
 from offsetlog.cli.text import name_text
+from offsetlog.moments import parse_time
 from offsetlog.types import History, TopicPartition
 
 HELP = """Print every record of one position, a topic or a whole group that the log still holds, oldest first.
@@ -32,6 +33,7 @@ Exit codes: 0 done, 1 there is no such group or no record of it, or damage was f
 \b
 Examples:
   offsetlog history data billing                         all positions of the group
+  offsetlog history data billing --since -2h             a reset forwards shows here, not in rewinds
   offsetlog history data billing orders 0
   offsetlog history data billing orders:0 --format json
   offsetlog history /var/kafka-logs billing orders 0 --partitions 50
@@ -42,10 +44,12 @@ Examples:
 ONE, SEVERAL = "history", "history GROUP"
 
 
-def history_rows(histories: Mapping[TopicPartition, History]) -> Iterator[dict[str, Any]]:
-    """Yields the entries as rows of the tables, in the order of the log."""
+def history_rows(histories: Mapping[TopicPartition, History], since: int | None = None) -> Iterator[dict[str, Any]]:
+    """Yields the entries as rows of the tables, in the order of the log; those since a time, in ms."""
     places = [zip(history, itertools.repeat(key)) for key, history in histories.items()]
     for entry, key in heapq.merge(*places, key=lambda place: place[0].log_offset):
+        if since is not None and entry.timestamp < since:
+            continue
         value = entry.value
         yield {
             "topic": key.topic,
@@ -125,28 +129,34 @@ def command(
         int | None,
         typer.Argument(metavar="PARTITION", min=0, help="Only this partition of the topic.", show_default=False),
     ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Only records since this time.", show_default=False)
+    ] = None,
     partitions: PartitionCount = None,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Prints the records; returns the exit code."""
     asked = _Asked.parse(topic, partition)
+    first = None if since is None else round(parse_time(since, "--since").timestamp() * 1000)
     with offsetlog.open(path, partitions, read_only=True) as store:
         histories = asked.histories(store, group)
         problems = store.problems()
         number = number_of(store, group)
-        is_empty = not any(histories.values())
-        is_unknown = is_empty and not is_known(store, group)
+        is_unknown = not any(histories.values()) and not is_known(store, group)
+    rows = list(history_rows(histories, first))
+    is_empty = not rows
     output = Output(form)
     if not is_empty or not output.is_text:
         table = columns(SEVERAL if asked.partition is None else ONE)
-        output.rows(table, history_rows(histories), "", wide=wide)
+        output.rows(table, rows, "", wide=wide)
     if is_unknown:
         complain_unknown(group, path, number)
     elif is_empty:
         is_double = topic is not None and partition is not None and topic.rpartition(":")[2].isdecimal()
         hint = "; give TOPIC PARTITION or TOPIC:PARTITION, not both" if is_double else ""
-        complain(f"the log holds no record of {asked} of group {name_text(group)}{hint}")
+        younger = "" if since is None else f" since {since}"
+        complain(f"the log holds no record of {asked} of group {name_text(group)}{younger}{hint}")
     _report_gaps(histories.values())
     for problem in problems:
         complain(str(problem))

@@ -57,7 +57,7 @@ def _moment(at: str | None) -> datetime | None:
     moment = None if at is None else parse_moment(at, "--at")
     if isinstance(moment, int):
         raise InvalidArgumentError(
-            f"--at={at!r}: each log partition has its own log offsets; give a time here, or ask for one group: "
+            f"--at={at!r}: each log partition has its own log offsets, so offsets takes only a time; for one group use "
             f"offsetlog fetch PATH GROUP --at {at}"
         )
     return moment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -25,6 +26,8 @@ from offsetlog.types import Change, TopicPartition
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
+#: The time of day that follows a date.
+_CLOCK = re.compile(r"\d\d:\d\d", re.ASCII)
 
 HELP = f"""Restore the committed offsets of a group as they were at a moment.
 
@@ -109,6 +112,8 @@ def _unknown(
     for each in unknown:
         what = name_text(each) if isinstance(each, str) else f"{name_text(each.topic)}:{each.partition}"
         hint = "; a partition is written TOPIC:PARTITION" if isinstance(each, str) and each.isdecimal() else ""
+        if _CLOCK.fullmatch(what):
+            hint = "; a time with a space needs quotes"
         complain(
             f"group {name_text(group)} has no committed offset of {what}, neither now nor at "
             f"{moment_text(moment)}{hint}"

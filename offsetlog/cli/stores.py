@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -109,6 +111,11 @@ def open_writable(
         OffsetLogError: as `offsetlog.open`.
     """
     is_log = check_log(path, partitions, create=create)
+    if is_log and not by_partition and needs_count(path, partitions):
+        # Before the open, which would leave a new file for the lock.
+        raise PartitionCountError(unknown_count(path), path=path)
+    if is_log:
+        _warn_of_owner(path)
     try:
         store = opening.open_with(
             path,
@@ -121,14 +128,27 @@ def open_writable(
         )
     except LockedError as failure:
         raise failure.advise(LOCKED_ADVICE) from None
-    except PartitionCountError as failure:
-        if failure.asked is not None or failure.actual is not None:
-            raise
-        raise PartitionCountError(unknown_count(path), path=path) from None
     if not is_log:
         complain(f"created a new log directory with {count_text(store.partitions, 'partition')} ({path})")
     _tell_recovery(store)
     return store
+
+
+def _warn_of_owner(path: Path) -> None:
+    owner = path.stat().st_uid
+    if owner != os.geteuid():
+        name, own = _user_name(owner), _user_name(os.geteuid())
+        complain(
+            f"{path} belongs to user {name}, but new files in it will belong to {own}, and a broker of {name} may not be "
+            "able to open them; better run this as that user (sudo -u)"
+        )
+
+
+def _user_name(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
 
 
 def unknown_count(path: Path) -> str:

@@ -319,8 +319,10 @@ class LogDirectory:
             topic_id = parse_uuid(entries["topic_id"]) if "topic_id" in entries else None
             # The checksum line follows the list, so without it the list may be truncated.
             existing = partition_list.parse_numbers(entries["existing"]) if "existing" in entries and found else None
-        except (KeyError, ValueError, CorruptionError) as failure:
-            raise CorruptionError(f"the file cannot be understood: {failure}", path=path) from None
+        except KeyError as missing:
+            raise CorruptionError(f"the file has no entry {missing}", path=path) from None
+        except (ValueError, CorruptionError) as failure:
+            raise CorruptionError(f"an entry of the file has a wrong value: {failure}", path=path) from None
         if version != FORMAT:
             raise UnsupportedVersionError(
                 f"the file has format {version}; this version reads only {FORMAT}", path=path

@@ -8,7 +8,7 @@ from offsetlog.config import PARTITIONS_MAX
 
 
 def format_numbers(numbers: Iterable[int]) -> str:
-    """Returns the text of some numbers."""
+    """Writes numbers as runs, such as "0-3,7"."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][1] + 1:
@@ -19,7 +19,7 @@ def format_numbers(numbers: Iterable[int]) -> str:
 
 
 def parse_numbers(text: str) -> frozenset[int]:
-    """Returns the numbers in a text.
+    """Parses numbers that are written as runs, such as "0-3,7".
 
     Raises:
         ValueError: the text is malformed, its runs do not ascend, or a number is too large.

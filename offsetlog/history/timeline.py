@@ -148,7 +148,7 @@ class PartitionPast:
         self.check(group, cut, native.survey(self.partition, 0, cut))
         raise InsideCommitError(
             f"log offset {cut} of log partition {self.partition.number} is inside a commit, which is never split; "
-            f"offset:{batch.first} ends before this commit, offset:{batch.next} after it",
+            f"give offset:{batch.first} for the state before this commit, offset:{batch.next} for the state after it",
             before=batch.first,
             after=batch.next,
             path=self.partition.path,

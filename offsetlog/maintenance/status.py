@@ -213,7 +213,7 @@ class MaintenanceRecord:
             **{name: getattr(report, name) for name in same},
         )
         LOGGER.info(
-            "%s: cleaned%s up to %d in %.3f s: %d bytes, now %d; kept %d of %d records",
+            "%s: cleaned%s up to log offset %d in %.3f s: %d bytes became %d; kept %d of %d records",
             log_name(report.log_partition),
             " (stopped early)" if report.stopped else "",
             report.checkpoint,

@@ -21,7 +21,7 @@ NO_LEADER = -1
 
 
 class FetchError(IntEnum):
-    """How a leader answers a follower's fetch, with Kafka's numbers."""
+    """How a leader answers a follower's fetch; the values are Kafka's error codes."""
 
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1
@@ -120,7 +120,7 @@ class InSyncChange:
 
 
 class AlterError(IntEnum):
-    """How the controller answers a proposal, with Kafka's numbers."""
+    """How the controller answers a proposal; the values are Kafka's error codes."""
 
     NONE = 0
     INVALID_REQUEST = 42

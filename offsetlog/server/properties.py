@@ -58,13 +58,13 @@ class Property:
             reads it.
         smallest, largest: bounds of a whole number.
         choices: allowed texts; empty for a number.
-        form: the kind of value, unless it is a number or one of `choices`.
+        form: the allowed values in words, if they are neither whole numbers nor `choices`.
         divisor: units of the property per unit of the setting: 1000 if the property is in ms and
             the setting in seconds.
         factor: units of the setting per unit of the property: 60000 if the property is in minutes
             and the setting in ms.
-        of_topic: the topic setting that has the same type and range, if the type is a list or a
-            fraction.
+        of_topic: for a list or a fraction that is the default of a topic setting: the name of
+            that setting, which parses the value; "" for all others.
     """
 
     meaning: str

@@ -55,7 +55,10 @@ def read_on_executors(spark: SparkSession, path: str | os.PathLike[str], **optio
     asked = parse({**settings, **given, "path": os.fspath(path)})
     read = replace(asked, default_parallelism=default_parallelism_of(spark))
     if read.pushdown:
-        raise ConfigError("pushdown=true: an executor plans without Spark's filters; give group, topic or partitions")
+        raise ConfigError(
+            "leave out pushdown=true: read_on_executors plans on an executor, which does not see Spark's filters; to "
+            "read less, give the options group, topic, partition or partitions"
+        )
     planning = fn.udf(PlanOnExecutor(read), "binary", useArrow=False)
     (row,) = spark.range(0, 1, 1, 1).select(planning().alias("planned")).collect()
     planned: Planned = pickle.loads(row["planned"])

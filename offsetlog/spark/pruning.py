@@ -80,8 +80,8 @@ def _columns_of(rows: DataFrame, query: Query) -> tuple[tuple[str, ...], tuple[s
     # A DataFrame of Spark Connect may be of another class.
     if not isinstance(wanted, (DataFrame, type(rows))):
         raise ConfigError(
-            f"query must return a DataFrame, not {type(wanted).__name__}: use lambda rows: rows.where(...), and call "
-            "count() or collect() on the result"
+            f"query must return a DataFrame, as lambda rows: rows.where(...) does, not {type(wanted).__name__}; call "
+            "count() or collect() on the DataFrame that read_pruned returns"
         )
     plan = getattr(wanted, "_jdf", None)
     if plan is None:

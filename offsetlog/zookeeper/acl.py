@@ -50,7 +50,10 @@ def parse_acl(text: str) -> Acl:
             "world:anyone:r, digest:USER:HASH:cdrwa or auth::cdrwa"
         )
     if not identity and scheme != "auth":
-        raise InvalidArgumentError(f"{text!r} has no identity; only auth::PERMISSIONS (your credentials) needs none")
+        raise InvalidArgumentError(
+            f"{text!r} has no identity: give SCHEME:IDENTITY:PERMISSIONS; only the scheme auth needs no identity, "
+            "because it stands for your own credentials"
+        )
     try:
         text.encode()
     except UnicodeEncodeError:

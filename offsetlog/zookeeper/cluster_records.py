@@ -359,10 +359,10 @@ class ControllerRecord:
 
 def controller_epoch_in(data: bytes | None) -> int:
     """Parses /controller_epoch.  Raises CorruptionError if it does not hold a number."""
-    if data is None or not _EPOCH.fullmatch(data) or int(data) > INT_MAX:
-        raise corrupt(
-            f"the node must hold a controller epoch, not {None if data is None else data[:40]!r}", CONTROLLER_EPOCH
-        )
+    if data is None:
+        raise corrupt("the node is empty, but must hold a controller epoch", CONTROLLER_EPOCH)
+    if not _EPOCH.fullmatch(data) or int(data) > INT_MAX:
+        raise corrupt(f"the node must hold a controller epoch, not {data[:40]!r}", CONTROLLER_EPOCH)
     return int(data)
 
 

@@ -56,6 +56,10 @@ OL_UNUSED static void derived_true(ol_log *log) {
         if (found_offset == batch.last_offset) OL_CHECK_INT(found, position);
         OL_CHECK(found <= position && found >= before);
         before = found;
+        int64_t time, time_offset;
+        OL_CHECK_OK(ol_time_index_lookup(&active->time_index, timestamp, &time, &time_offset, &error), &error);
+        /* The greatest timestamp so far, or an earlier one. */
+        OL_CHECK(time == timestamp ? time_offset == offset : time < timestamp && time_offset <= offset);
     }
     OL_CHECK_INT(scan.position, log->tail.size);
     int64_t last, last_offset;

@@ -114,7 +114,7 @@ class _FixedTime(datetime):
 def fixed_clock(clock: ManualClock) -> Iterator[None]:
     """Has everything read `clock` in place of the time of day."""
     application()  # imports every command, so that none takes the replaced function with it
-    timed = [module for module in [*sys.modules.values()] if module.__name__.startswith("offsetlog")]
+    timed = [module for name, module in [*sys.modules.items()] if name.startswith("offsetlog")]
 
     def reading() -> int:
         return clock.milliseconds

@@ -14,6 +14,8 @@ pytest.importorskip("typer")
 from test_cli_read import DATA, call
 
 import offsetlog
+from offsetlog._native.codec import partition_for
+from offsetlog.cli import stores
 from offsetlog.directory import checkpoint_record
 from offsetlog.directory.log_directory import LOCK, PROPERTIES
 
@@ -162,9 +164,34 @@ def test_who_looks_for_a_group_still_needs_the_number(tmp_path, capsys, argument
         f"give --partitions N (the broker's offsets.topic.num.partitions, 50 by default) ({path})\n",
     )
     assert call(capsys, verb, path, *rest) == refused
+    assert content(path) == content(DATA / "groups" / "log")
+    assert (path / LOCK).exists() == (DATA / "groups" / "log" / LOCK).exists()
     assert call(capsys, "compact", path)[0] == 0
     assert call(capsys, verb, path, *rest) == refused
     assert not (path / PROPERTIES).exists()
+
+
+def test_a_commit_creates_no_log_partition_that_a_broker_lacks_unless_it_is_forced(tmp_path, capsys):
+    path = tmp_path / "log"
+    number = partition_for(b"billing", 8)
+    other = f"__consumer_offsets-{(number + 1) % 8}"
+    shutil.copytree(DATA / "groups" / "log" / other, path / other)
+    code, out, err = call(capsys, "commit", path, "billing", "orders:0=1", *COUNT)
+    assert (code, out) == (1, "")
+    assert f"log partition {number} of group billing is not in {path}" in err
+    assert [each.name for each in path.iterdir()] == [other]
+    assert call(capsys, "commit", path, "billing", "orders:0=1", *COUNT, "--force")[0] == 0
+    assert (path / f"__consumer_offsets-{number}").exists()
+
+
+def test_a_directory_of_another_user_is_written_with_a_warning(tmp_path, capsys, monkeypatch):
+    path = copy("groups", tmp_path / "log")
+    assert call(capsys, "compact", path)[2] == ""
+    monkeypatch.setattr(stores.os, "geteuid", lambda: path.stat().st_uid + 1)
+    code, _, err = call(capsys, "compact", path, "--again")
+    assert code == 0
+    assert "may not be able to open them; better run this as that user" in err
+    assert call(capsys, "offsets", path)[2] == ""
 
 
 def test_a_partition_that_cannot_be_there_is_refused(tmp_path, capsys):

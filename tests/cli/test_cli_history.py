@@ -94,6 +94,21 @@ def test_history_of_a_position(data, capsys):
     assert out.splitlines()[2].split("\t")[1:5] == ["commit", "50", "3", "a\\tж"]
 
 
+def test_history_since_a_time(data, capsys):
+    found = rows(capsys, "history", data, "billing")
+    times = [row["timestamp"] for row in found]
+    for since in {*times, times[-1] + 1}:
+        code = 0 if since <= times[-1] else 1
+        younger = rows(capsys, "history", data, "billing", "--since", since, code=code)
+        assert younger == [row for row in found if row["timestamp"] >= since]
+    assert len(rows(capsys, "history", data, "billing", "--since", "-1h")) == len(found)
+    code, out, err = call(capsys, "history", data, "billing", "orders:0", "--since", "now")
+    assert (code, out) == (1, "")
+    assert err == "offsetlog: the log holds no record of orders:0 of group billing since now\n"
+    assert call(capsys, "history", data, "nobody", "--since", "-1h")[0] == 1
+    assert "not a time" in call(capsys, "history", data, "billing", "--since", "offset:3")[2]
+
+
 def test_history_of_nothing(data, capsys):
     code, out, err = call(capsys, "history", data, "billing", "orders", 9)
     assert (code, out) == (1, "")

@@ -49,6 +49,12 @@ def spoil_newest_batch(path: Path) -> None:
     log.write_bytes(content)
 
 
+def test_a_time_without_quotes_is_explained(data, capsys):
+    code, _, err = call(capsys, "restore", data, "billing", "--at", "2026-03-01", "02:30", "--dry-run")
+    assert code == 1
+    assert "; a time with a space needs quotes\n" in err
+
+
 # --------------------------------------------------------------------------------------------------------------- damage
 
 
@@ -153,7 +159,7 @@ def test_the_time_of_the_bad_commit_itself_is_pointed_out(data, capsys):
 def test_a_log_offset_inside_the_bad_commit_is_refused(data, capsys):
     code, out, err = call(capsys, "restore", data, "billing", "--at=offset:6", "--yes")
     assert (code, out) == (2, "")
-    assert "offset:4 ends before this commit, offset:8 after it" in err
+    assert "give offset:4 for the state before this commit, offset:8 for the state after it" in err
     code, out, _ = call(capsys, "restore", data, "billing", "--at=offset:4", "--yes")
     assert (code, ": commit 4 offsets" in out) == (0, True)
 

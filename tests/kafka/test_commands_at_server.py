@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 from server.running import SECONDS, Client, RunningServer
 
 from offsetlog.protocol.messages import DescribeGroupsRequest
@@ -88,21 +91,43 @@ def test_a_reset_is_undone_through_kafka(run, server, tmp_path):
     run(PRODUCER, "--topic", "orders", stdin="a\nb\nc\n")
     run(CONSUMER, "--topic", "orders", "--group", "billing", "--from-beginning", "--max-messages", "3")
     run(GROUPS, "--group", "billing", "--topic", "orders", "--reset-offsets", "--to-earliest", "--execute")
+    run(TOPICS, "--create", "--topic", "later", "--partitions", "1")
+    run(GROUPS, "--group", "billing", "--topic", "later", "--reset-offsets", "--to-earliest", "--execute")
     data = (str(tmp_path / "data"), "--partitions", "4", "--format", "json")
     (reset,) = rows_of("rewinds", *data, "--by-group")
     at = f"offset:{reset['restore_at']}"
-    # Exit code 1: the server holds the lock, so a restore would be refused.
-    changes = rows_of("restore", data[0], "billing", "--at", at, "--dry-run", *data[1:], code=1)
-    lines = [f"{each['topic']},{each['partition']},{each['offset_after']}" for each in changes]
-    (tmp_path / "offsets.csv").write_text("".join(f"{line}\n" for line in lines))
+    make_files_of_the_page(tmp_path, at)
+    contents = {name: (tmp_path / name).read_text() for name in ("offsets.csv", "present.csv", "deleted.txt")}
+    partition = contents["offsets.csv"].split(",")[1]
+    assert contents == {
+        "offsets.csv": f"orders,{partition},3\n",
+        "present.csv": f"later,0,0\norders,{partition},0\n",
+        "deleted.txt": "later:0\n",
+    }
     back = ("--group", "billing", "--reset-offsets", "--from-file", str(tmp_path / "offsets.csv"))
     run(GROUPS, *back, "--dry-run")
     assert lags(run(GROUPS, "--describe", "--group", "billing")) == [(0, 0), (0, 3)]
     run(GROUPS, *back, "--execute")
+    run(GROUPS, "--group", "billing", "--delete-offsets", "--topic", "later:0")
     assert lags(run(GROUPS, "--describe", "--group", "billing")) == [(0, 0), (3, 0)]
     # Kafka's command writes no leader epochs.
     left = rows_of("diff", data[0], at, "--group", "billing", *data[1:])
     assert [(each["step"], each["leader_epoch_after"]) for each in left] == [(0, -1)]
+
+
+def make_files_of_the_page(folder: Path, moment: str) -> None:
+    """Runs the page's lines that make its files, for the data in a folder."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "offsets-were-reset.md").read_text(encoding="utf-8")
+    blocks = (token.content for token in MarkdownIt().parse(page) if token.type == "code_block")
+    (block,) = (each for each in blocks if "changes.tsv" in each)
+    for text, here in {"/var/kafka-logs": "data", "offset:9": moment, "--partitions 50": "--partitions 4"}.items():
+        assert text in block
+        block = block.replace(text, here)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", block], cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=True
+    )
+    assert "would be refused: the lock is held by" in done.stderr
 
 
 def rows_of(*call: str, code: int = 0) -> list[dict]:

@@ -107,7 +107,7 @@ def test_directories_without_a_topic_are_a_wrong_path(tmp_path: Path, caplog: py
     (tmp_path / "__consumer_offsets-0").mkdir()
     (tmp_path / "__consumer_offsets-0" / "00000000000000000000.log").touch()
     lag_ends.of_directories(SPARK, [tmp_path])
-    assert "the given directories hold no log of a topic" in caplog.text
+    assert "the given directories hold no topic but __consumer_offsets" in caplog.text
 
 
 def test_an_unfinished_tail_of_a_broker_at_work_is_no_damage(broker: Path) -> None:

@@ -64,7 +64,7 @@ def test_the_refusal_names_the_log_offsets_before_and_after_the_commit(tmp_path:
         store.commit("g", dict.fromkeys(KEYS[:4], 2))
     words = (
         "at: log offset 6 of log partition 0 lies inside a commit, which is never split; "
-        "log offset 4 ends before this commit, 8 after it"
+        "give 4 for the state before this commit, 8 for the state after it"
     )
     with pytest.raises(errors.InsideCommitError, match=re.escape(words)):
         rows_of(tmp_path / "data", view=view, at='{"0": 6}')

@@ -257,7 +257,7 @@ def test_files_that_are_replaced_again_and_again(tmp_path: Path, monkeypatch: py
 
     with (
         before_each_segment(monkeypatch, 1, view, work, again=True),
-        pytest.raises(errors.StorageError, match="faster than they could be read"),
+        pytest.raises(errors.StorageError, match="replaced during each attempt to read them"),
     ):
         rows_of(path, view=view, at="offset:150")
 

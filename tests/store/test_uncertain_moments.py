@@ -46,7 +46,7 @@ def test_a_log_offset_inside_a_commit_is_refused(single):
         lambda: single.diff(6, None, "g"),
         lambda: single.diff(0, 6, "g"),
     ):
-        with pytest.raises(errors.InsideCommitError, match="never split; offset:4 ends before this commit") as raised:
+        with pytest.raises(errors.InsideCommitError, match="never split; give offset:4 for the state before") as raised:
             call()
         assert (raised.value.before, raised.value.after) == (4, 8)
     assert single.fetch("g") == then

@@ -65,7 +65,8 @@ def _frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
 def of_samples(spark: SparkSession, path: str) -> DataFrame:
     """Returns samples from .csv (with a header), .json (one object per line) or Parquet, by the ending of the path.
 
-    `timestamp` may be a number, ms since 1970, or a timestamp.  `timestamp` and `log_start_offset` may be missing.
+    `timestamp` may be a number (ms since 1970) or a timestamp.  The columns `timestamp` and `log_start_offset` may be
+    missing.
 
     Raises:
         InvalidArgumentError: topic, partition or log_end_offset are missing.
@@ -301,6 +302,7 @@ def of_directories(
             rows.append(dict(zip(SCHEMA.names, [*row, now], strict=True)))
     if all(row["topic"] == TOPIC for row in rows):
         _log.warning(
-            "the given directories hold no log of a topic, so every log end is unknown; give the log.dirs of a broker"
+            "the given directories hold no topic but __consumer_offsets, so the log end of every other topic is "
+            "unknown; give the log.dirs of your brokers"
         )
     return _frame(spark, rows)

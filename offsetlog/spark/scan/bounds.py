@@ -262,7 +262,7 @@ def horizon_at_offset(files: Files, listing: PartitionListing, now: Horizon, off
         before, after = commit
         raise InsideCommitError(
             f"at: log offset {offset} of log partition {listing.number} lies inside a commit, which is never split; "
-            f"log offset {before} ends before this commit, {after} after it",
+            f"give {before} for the state before this commit, {after} for the state after it",
             before=before,
             after=after,
             path=segment.path,

@@ -341,7 +341,7 @@ def _state(source: Source, listing: PartitionListing, horizon: Horizon, read: Re
 
 
 def _thread_count(size: int, total: int, read: ReadOptions) -> int:
-    """Returns the partition's share of the cluster's cores, by its share of the bytes."""
+    """Returns how many threads read the partition: its share, by bytes, of `minPartitions` or else of the cores."""
     if read.partitions_min:
         return max(1, -(-read.partitions_min * size // max(total, 1)))
     part = -(-parallelism(read) * size // max(total, 1))

@@ -230,7 +230,8 @@ class RunReader:
             except _ReplacedError:
                 if left == 0:
                     raise StorageError(
-                        "the files were replaced faster than they could be read", path=listing.place
+                        "the files were replaced during each attempt to read them; run the query again later",
+                        path=listing.place,
                     ) from None
 
     def _check_is_covered(self, span: Span, listing: PartitionListing) -> None:

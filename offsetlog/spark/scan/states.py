@@ -234,7 +234,10 @@ class BucketReader:
             except (ChangedFileError, MissingFileError):
                 if left == 0 or listing.directory is None:
                     raise
-        raise StorageError("the files were replaced faster than they could be read", path=self._split.place)
+        raise StorageError(
+            "the files were replaced during each attempt to read them; run the query again later",
+            path=self._split.place,
+        )
 
     def _read_whole(self, listing: PartitionListing, until: int, *, by_group: bool) -> ReplayedBucket:
         joined = replay_joined(
@@ -387,7 +390,10 @@ class BucketReader:
             except (ChangedFileError, MissingFileError):
                 if left == 0 or listing.directory is None:
                     raise
-        raise StorageError("the files were replaced faster than they could be read", path=self._split.place)
+        raise StorageError(
+            "the files were replaced during each attempt to read them; run the query again later",
+            path=self._split.place,
+        )
 
     def _all_commits(self, listing: PartitionListing, end: int, problems: list[OffsetLogError]) -> list[Any]:
         """Reads the records that count from the segments; the newest segment is read up to the file position `end`."""

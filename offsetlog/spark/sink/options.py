@@ -136,7 +136,10 @@ def checked_options(
     if stream and epoch is not None:
         raise ConfigError("epoch is only for batch writes; a stream counts its own epochs")
     if not stream and (query_id is None) != (epoch is None):
-        raise ConfigError("a batch write needs both queryId and epoch, or neither: they name the query and its epoch")
+        raise ConfigError(
+            "a batch write takes queryId and epoch together or neither: together they identify the write, so that a "
+            "repeated one is skipped"
+        )
     staging = given.get("staginglocation")
     if not staging and not one_machine:
         raise ConfigError(refusal(default_staging(path)))

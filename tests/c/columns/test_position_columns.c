@@ -79,11 +79,50 @@ OL_TEST(a_table_and_a_group_are_appended) {
     ol_table_cursor cursor = {0};
     OL_CHECK(ol_position_columns_append_table(&all, 0, table, &cursor, &error) == OL_OK);
     OL_CHECK(all.count == 300 && all.group_names.count == 2 && all.topic_names.count == 2);
-    OL_CHECK(ol_position_columns_append_group(&few, 0, table, text("few"), &error) == OL_OK);
-    OL_CHECK(ol_position_columns_append_group(&few, 0, table, text("nobody"), &error) == OL_OK);
+    cursor = (ol_table_cursor){0};
+    OL_CHECK(ol_position_columns_append_group(&few, 0, table, text("few"), &cursor, &error) == OL_OK);
+    cursor = (ol_table_cursor){0};
+    OL_CHECK(ol_position_columns_append_group(&few, 0, table, text("nobody"), &cursor, &error) == OL_OK);
     OL_CHECK(few.count == 100 && few.group_names.count == 1);
     ol_position_columns_free(&all);
     ol_position_columns_free(&few);
+    ol_table_destroy(table);
+}
+
+/* A block without metadata that says that it holds almost as much as it may. */
+static void fill(ol_position_columns *columns, int32_t left) {
+    ol_error error;
+    OL_CHECK(ol_position_columns_reserve(columns, 1, &error) == OL_OK);
+    columns->metadata_ends[0] = (int32_t)OL_POSITION_COLUMNS_METADATA_MAX - left;
+}
+
+OL_TEST(what_does_not_fit_goes_into_the_next_block) {
+    ol_table *table;
+    ol_error error;
+    OL_CHECK(ol_table_create(&table, &error) == OL_OK);
+    for (int32_t i = 0; i < 3; i++) {
+        ol_table_row row = row_of("group", "a", i, i == 1 ? "long" : "", NULL);
+        ol_pair_name name = ol_table_name(table, row.group, ol_table_group_hash(table, row.group), row.topic);
+        OL_CHECK(ol_table_put(table, &name, i, &row.value, &error) == OL_OK);
+    }
+    for (int by_group = 0; by_group < 2; by_group++) {
+        ol_position_columns first = {0}, second = {0};
+        ol_position_columns *blocks[] = {&first, &second};
+        int statuses[] = {OL_LIMIT, OL_OK};
+        ol_table_cursor cursor = {0};
+        fill(&first, 3);
+        for (int i = 0; i < 2; i++) {
+            int status = by_group ? ol_position_columns_append_group(blocks[i], 0, table, text("group"), &cursor, &error)
+                                  : ol_position_columns_append_table(blocks[i], 0, table, &cursor, &error);
+            OL_CHECK_INT(status, statuses[i]);
+        }
+        OL_CHECK_INT(first.count, 1);
+        OL_CHECK_INT(second.count, 2);
+        OL_CHECK(second.partitions[0] == 1 && second.partitions[1] == 2);
+        OL_CHECK_INT(second.metadata_ends[2], 4);
+        ol_position_columns_free(&first);
+        ol_position_columns_free(&second);
+    }
     ol_table_destroy(table);
 }
 

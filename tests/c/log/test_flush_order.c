@@ -157,9 +157,7 @@ OL_TEST(a_truncation_flushes_the_sidecar_then_the_names_then_the_cut) {
                    "cut 0.log\n"
                    "flush 0.log\n"
                    "cut 0.index\n"
-                   "flush 0.index\n"
                    "cut 0.timeindex\n"
-                   "flush 0.timeindex\n"
                    "remove 42.snapshot\n"
                    "remove 84.snapshot\n"
                    "remove offsetlog.cut-6\n"
@@ -190,9 +188,7 @@ OL_TEST(a_truncation_below_a_reader_replaces_the_file_by_a_flushed_copy) {
                    "flush offsetlog.truncated\n"
                    "rename offsetlog.truncated to 0.log\n"
                    "cut 0.index\n"
-                   "flush 0.index\n"
                    "cut 0.timeindex\n"
-                   "flush 0.timeindex\n"
                    "remove offsetlog.cut-3\n"
                    "flush directory p-0\n");
     ol_log_reader_close(reader);

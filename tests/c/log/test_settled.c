@@ -481,4 +481,49 @@ OL_TEST(no_mark_is_taken_of_too_many_producers) {
     fixture_remove(p.root);
 }
 
+/* A power loss may bring back the entries that the truncation removed. */
+OL_TEST(no_mark_is_taken_in_a_segment_that_a_truncation_shortened) {
+    place p;
+    ol_error error;
+    prepare(&p);
+    ol_log *log = fixture_open(&p.options, NULL);
+    append_timed(log, 20);
+    OL_CHECK_OK(ol_log_truncate(log, 10, &error), &error);
+    append_timed(log, 20);
+    ol_log_mark_free(&mark);
+    OL_CHECK_OK(ol_log_take_mark(log, &mark, &error), &error);
+    OL_CHECK_INT(mark.offset, 0);
+    OL_CHECK_OK(ol_log_roll(log, 30, &error), &error);
+    take_mark(log);
+    fixture_close(log);
+    p.options.clean = p.options.witnessed = true;
+    p.options.recovery_point = 30;
+    log = fixture_open(&p.options, NULL);
+    take_mark(log);
+    ol_log_abandon(log);
+    fixture_remove(p.root);
+}
+
+OL_TEST(a_mark_after_a_roll_that_was_not_flushed_is_not_believed) {
+    ol_error error;
+    for (int is_flushed = 0; is_flushed < 2; is_flushed++) {
+        place p;
+        ol_log_recovery recovery;
+        prepare(&p);
+        p.options.config.settled_bytes_min = 1;
+        ol_log *log = fixture_open(&p.options, NULL);
+        append_timed(log, BATCHES);
+        flush(log);
+        OL_CHECK_OK(ol_log_roll(log, BATCHES, &error), &error);
+        if (is_flushed) flush(log);
+        take_mark(log);
+        OL_CHECK_INT(mark.position, 0);
+        ol_log_abandon(log);
+        p.options.witnessed = true;
+        damage(&p, EARLY);
+        OL_CHECK(meets(&p, true, &recovery) == !is_flushed);
+        fixture_remove(p.root);
+    }
+}
+
 OL_TEST_MAIN()

@@ -88,7 +88,9 @@ class CleanSurveying:
                 if not self.permissive:
                     raise damage
                 return report, shares
-        raise ChangedFileError("the segments are replaced faster than they can be read", path=directory) from damage
+        raise ChangedFileError(
+            "a cleaner replaced the segments during each attempt to read them; run the job again later", path=directory
+        ) from damage
 
     def _survey_once(
         self, files: Files, number: int, directory: str
