@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ from types import ModuleType
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 from wheel_contents import NATIVE_BYTES_MAX, problems_of
 
 import offsetlog._native
@@ -253,3 +255,17 @@ def test_the_pythons_of_the_wheels_are_those_of_the_classifiers():
 def test_the_environment_of_a_build_is_that_of_development():
     development = PROJECT["project"]["optional-dependencies"]["dev"]
     assert set(PROJECT["build-system"]["requires"]) <= set(development)
+
+
+def test_the_locked_versions_are_those_that_pyproject_allows():
+    """`make` installs the locked versions without looking at the others."""
+    project = PROJECT["project"]
+    extras = project["optional-dependencies"].values()
+    wanted = [Requirement(text) for text in (*project["dependencies"], *itertools.chain(*extras))]
+    locked: dict[str, str] = {}
+    for name in ("requirements-docs.lock", "requirements-dev.lock"):
+        lines = (ROOT / name).read_text().splitlines()
+        locked |= dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    for each in wanted:
+        if each.name != "offsetlog":
+            assert each.specifier.contains(locked[each.name]), f"{each} is locked at {locked[each.name]}"

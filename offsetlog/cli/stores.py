@@ -139,8 +139,8 @@ def _warn_of_owner(path: Path) -> None:
     if owner != os.geteuid():
         name, own = _user_name(owner), _user_name(os.geteuid())
         complain(
-            f"{path} belongs to user {name}, but new files in it will belong to {own}, and a broker of {name} may not be "
-            "able to open them; better run this as that user (sudo -u)"
+            f"{path} belongs to user {name}, but new files in it will belong to {own}, and a broker of {name} may not "
+            "be able to open them; better run this as that user (sudo -u)"
         )
 
 
