@@ -61,8 +61,9 @@ int ol_position_columns_append(ol_position_columns *columns, int32_t log_partiti
 void ol_position_columns_release(ol_position_columns *columns);
 
 /* Appends every position of a table, or of one group, from the cursor on; a zeroed cursor is at the
- * start.  OL_NO_MEMORY, or OL_LIMIT as above: the cursor is then at the row that did not fit, so call
- * again with another block.  The caller holds the table lock from the first call to the last. */
+ * start.  OL_NO_MEMORY, or OL_LIMIT as above: the cursor is then at the row that did not fit, so
+ * call again with another block.  The caller holds the table lock from the first call to the
+ * last. */
 int ol_position_columns_append_table(ol_position_columns *columns, int32_t log_partition,
                                      const ol_table *table, ol_table_cursor *cursor,
                                      ol_error *error) OL_NODISCARD;

@@ -147,7 +147,8 @@ static OL_NOINLINE int check_headers(const ol_records *records, const uint8_t *p
         const uint8_t *start = p;
         /* OL_END is returned when the bytes end before the count is reached. */
         if (ol_record_header_next(&p, end, &key, &value, error) != OL_OK) {
-            return refuse(records, start, error, "a header of a record is truncated or has a null key", i);
+            return refuse(records, start, error,
+                          "a header of a record is truncated or has a null key", i);
         }
     }
     if (p != end) {

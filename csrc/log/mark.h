@@ -28,8 +28,8 @@ typedef struct ol_log_mark {
 enum { OL_LOG_MARK_PRODUCERS_SIZE_MAX = 1 << 20 };
 
 /* [writer] Takes a mark at the log end.  There is none (offset 0) if the log has too many producers
- * or aborted transactions, if the segment was never read as a whole, or if a truncation shortened it
- * since the open.  OL_NO_MEMORY. */
+ * or aborted transactions, if the segment was never read as a whole, or if a truncation shortened
+ * it since the open.  OL_NO_MEMORY. */
 int ol_log_take_mark(ol_log *log, ol_log_mark *mark, ol_error *error) OL_NODISCARD;
 void ol_log_mark_free(ol_log_mark *mark);
 

@@ -58,7 +58,8 @@ def test_one_partition_directory(scenario: Scenario) -> None:
 
 @every_scenario
 def test_reading_changes_nothing(scenario: Scenario, tmp_path: Path) -> None:
-    log = tmp_path / "log"
+    # Under the name of the scenario: what a path prints is kept, and a later test may get the same `tmp_path`.
+    log = tmp_path / scenario.name
     shutil.copytree(scenario.log, log)
     before = fingerprint(log)
     assert rows_of("offsets", log) == rows_of("offsets", scenario.log)

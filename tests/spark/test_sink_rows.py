@@ -227,8 +227,8 @@ def test_a_staging_of_no_known_kind_is_refused():
         ({"path": "p", "lockTimeoutSeconds": "soon"}, False, "lockTimeoutSeconds must be a number of seconds"),
         ({"path": "p", "queryId": "a/b", "epoch": "1"}, False, "queryId 'a/b'"),
         ({"path": "p", "queryId": "..", "epoch": "1"}, False, "queryId"),
-        ({"path": "p", "queryId": "q"}, False, "needs both queryId and epoch"),
-        ({"path": "p", "epoch": "1"}, False, "needs both queryId and epoch"),
+        ({"path": "p", "queryId": "q"}, False, "takes queryId and epoch together"),
+        ({"path": "p", "epoch": "1"}, False, "takes queryId and epoch together"),
         ({"path": "p", "epoch": "1"}, True, "a stream counts its own"),
     ],
 )
