@@ -52,7 +52,7 @@ typedef enum ol_status {
 } ol_status;
 
 #define OL_ERROR_PATH_MAX 512
-#define OL_ERROR_REASON_MAX 256
+#define OL_ERROR_REASON_MAX 384
 
 typedef struct ol_error {
     int status;                 /* an ol_status */

@@ -141,6 +141,9 @@ def command(
         "durability": durability.value,
     }
     output.result(columns("commit"), done)
-    place = f"log partition {position.log_partition}, log offset {position.log_offset}"
+    # Each offset is one record.  The first is the moment before the commit, for a `restore`.
+    first = position.log_offset - len(values) + 1
+    offsets_text = f"log offset {first}" if len(values) == 1 else f"log offsets {first} to {position.log_offset}"
+    place = f"log partition {position.log_partition}, {offsets_text}"
     output.line(f"committed {count_text(len(values), 'offset')} of {name_text(group)} ({place})")
     return 0

@@ -18,6 +18,7 @@ from test_cli_read import DATA, GROUPS, call
 
 import offsetlog
 from offsetlog import TopicPartition
+from offsetlog._native.codec import partition_for
 from offsetlog.cli.positions import parse_expected, parse_offsets, parse_partition, parse_selection
 from offsetlog.errors import InvalidArgumentError
 
@@ -64,6 +65,16 @@ def test_json_of_a_commit(data, capsys):
     row = json.loads(call(capsys, "commit", data, "billing", "a:0=1", "--format=json", "--durability=process")[1])
     assert (row["committed_offsets"], row["durability"]) == (1, "process")
     assert row["log_offset"] == 2
+
+
+def test_a_commit_names_its_log_offsets_and_the_first_is_the_moment_before_it(data, capsys):
+    before = fetched(capsys, data)
+    assert call(capsys, "commit", data, "billing", "a:0=1")[1].endswith(", log offset 2)\n")
+    out = call(capsys, "commit", data, "billing", *(f"orders:{number}=0" for number in range(1000)))[1]
+    number = partition_for(b"billing", 4)
+    assert out == f"committed 1,000 offsets of billing (log partition {number}, log offsets 3 to 1002)\n"
+    assert call(capsys, "restore", data, "billing", "--at", "offset:3", "--yes")[0] == 0
+    assert fetched(capsys, data) == {**before, ("a", 0): 1}
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,14 @@ def test_a_time_without_quotes_is_explained(data, capsys):
 
 
 @pytest.mark.filterwarnings("ignore::offsetlog.errors.CorruptionWarning")
+def test_a_commit_into_a_damaged_log_partition_says_why_to_the_end(data, capsys):
+    spoil_newest_batch(data)
+    code, _, err = call(capsys, "commit", data, "billing", "orders:0=1")
+    assert code == 1
+    assert err.count(", and changed since)") == 2
+
+
+@pytest.mark.filterwarnings("ignore::offsetlog.errors.CorruptionWarning")
 def test_damage_is_no_answer_that_nothing_differs(data, capsys):
     # The reset itself is what cannot be read.
     spoil_newest_batch(data)
