@@ -108,19 +108,19 @@ def _time(text: str, name: str | None, kind: str, others: str) -> datetime:
     plain = text.strip()
     if found := _AGO.fullmatch(plain):
         return _ago(found["before"] or found["after"], text, name)
+    # Sentences of the commands name the zone.
+    named = plain.removesuffix(" UTC")
     try:
         if _EPOCH_MS.fullmatch(plain):
             return _EPOCH + timedelta(milliseconds=int(plain))
-        if not _DIGITS.fullmatch(plain):
-            # Sentences of the commands name the zone.
-            named = plain.removesuffix(" UTC")
+        if not _DIGITS.fullmatch(named):
             moment = datetime.fromisoformat(named)
             if moment.tzinfo is None:
                 return moment.replace(tzinfo=UTC)
             if named == plain:
                 return moment
     except (ValueError, OverflowError):
-        if _CALENDAR.match(plain):
+        if _CALENDAR.match(named):
             raise InvalidArgumentError(
                 f"{_shown(text, name)} is not in the calendar: there is no such day or time"
             ) from None

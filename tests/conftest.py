@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from typing import Any
 
 import pytest
 from depth import DEPTH, first_seed
@@ -41,7 +40,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
+def pytest_xdist_node_collection_finished(ids: list[str]) -> None:
     """Checks that a worker of pytest-xdist announces the groups of its tests."""
-    if node.config.getoption("dist") == "loadgroup":
-        check_groups(ids)
+    check_groups(ids)

@@ -262,10 +262,11 @@ def test_the_locked_versions_are_those_that_pyproject_allows():
     project = PROJECT["project"]
     extras = project["optional-dependencies"].values()
     wanted = [Requirement(text) for text in (*project["dependencies"], *itertools.chain(*extras))]
-    locked: dict[str, str] = {}
-    for name in ("requirements-docs.lock", "requirements-dev.lock"):
-        lines = (ROOT / name).read_text().splitlines()
-        locked |= dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    wanted += [Requirement(text) for text in PROJECT["tool"]["cibuildwheel"]["test-requires"]]
+    text = "".join((ROOT / name).read_text() for name in ("requirements-dev.lock", "requirements-docs.lock"))
+    lines = [line.split("==") for line in text.splitlines() if line and not line.startswith("#")]
+    locked = dict(lines)
+    assert len(locked) == len(lines), "both files lock the same package"
     for each in wanted:
         if each.name != "offsetlog":
             assert each.specifier.contains(locked[each.name]), f"{each} is locked at {locked[each.name]}"

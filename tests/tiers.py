@@ -104,6 +104,6 @@ def check_groups(names: list[str]) -> None:
     for name in names:
         if name.rfind("@") <= name.rfind("]"):
             raise pytest.UsageError(
-                f"pytest {pytest.__version__} and this pytest-xdist ignore the groups of --dist loadgroup "
-                f"({name} has none); install the versions that pyproject.toml names"
+                f"the workers do not know the groups of the tests ({name} has none): give --dist loadgroup, and "
+                f"install the versions that pyproject.toml names (this is pytest {pytest.__version__})"
             )

@@ -12,6 +12,7 @@ from offsetlog._native.buffers cimport NAME_GROUP, new_named_tuple, set_item, ta
 from offsetlog._native.store_core cimport StoreCore
 from offsetlog._native.csrc cimport (
     OL_LIMIT,
+    OL_NO_MEMORY,
     OL_OK,
     c_bool,
     ol_position_columns,
@@ -58,6 +59,15 @@ cdef class ColumnBlock:
         ol_position_columns_free(&self.columns)
 
 
+cdef int add_block(list blocks) noexcept:
+    # For a caller that holds a lock of the engine: it must reach the unlock.
+    try:
+        blocks.append(ColumnBlock.__new__(ColumnBlock))
+    except MemoryError:
+        return OL_NO_MEMORY
+    return OL_OK
+
+
 cdef int read_partition(Partition partition, list blocks) except -1:
     # Appends all positions of a partition to the last block; begins another block when the metadata of one overflows.
     cdef const ol_state *state = NULL
@@ -76,9 +86,8 @@ cdef int read_partition(Partition partition, list blocks) except -1:
                 if status != OL_LIMIT:
                     break
                 with gil:
-                    block = ColumnBlock.__new__(ColumnBlock)
-                    blocks.append(block)
-                status = OL_OK
+                    status = add_block(blocks)
+                    block = <ColumnBlock>blocks[len(blocks) - 1]
             ol_partition_unlock_state(partition.handle)
             check(status, &error)
     finally:
@@ -102,11 +111,11 @@ cdef int read_groups(Partition partition, list names, list blocks) except -1:
         for index in range(count):
             take_name(names[index], NAME_GROUP, &slices[index])
         index = 0
+        block = <ColumnBlock>blocks[len(blocks) - 1]
+        memset(&cursor, 0, sizeof(cursor))
         partition.enter()
         try:
-            while index < count:
-                block = <ColumnBlock>blocks[len(blocks) - 1]
-                memset(&cursor, 0, sizeof(cursor))
+            if count > 0:
                 # A group is copied as a whole, and many groups under one hold of the lock.
                 with nogil:
                     check(ol_partition_lock_state(partition.handle, &state, &error), &error)
@@ -116,9 +125,10 @@ cdef int read_groups(Partition partition, list names, list blocks) except -1:
                         )
                         if status == OL_LIMIT:
                             with gil:
-                                block = ColumnBlock.__new__(ColumnBlock)
-                                blocks.append(block)
-                            continue
+                                status = add_block(blocks)
+                                block = <ColumnBlock>blocks[len(blocks) - 1]
+                            if status == OL_OK:
+                                continue
                         if status != OL_OK:
                             break
                         memset(&cursor, 0, sizeof(cursor))

@@ -28,8 +28,8 @@ HELP = """Commit offsets of a group: all of them, or none.
 
 PATH must not be open in a broker or another program, since the command takes its lock. The last colon ends the topic.
 
-An offset of a group that has members moves back only with --force. In a broker's directory, so is a log partition
-created that it lacks.
+An offset of a group that has members moves back only with --force. A log partition that the directory of a broker lacks
+is created only with --force, too.
 
 Exit codes: 0 done, 1 refused by --expected or --monotonic, for want of --force, or because the log is damaged, 2 could
 not be done.
@@ -75,7 +75,7 @@ def _refuse_absent(path: Path, partitions: int | None, group: str) -> None:
     if number in absent_partitions(path, partitions):
         raise RefusedError(
             f"nothing was done: log partition {number} of group {name_text(group)} is not in {path}: a broker has only "
-            "the partitions that it replicates; add --force to create it"
+            "the partitions that it replicates; check --partitions, and add --force to create it"
         )
 
 
@@ -141,9 +141,7 @@ def command(
         "durability": durability.value,
     }
     output.result(columns("commit"), done)
-    # Each offset is one record.  The first is the moment before the commit, for a `restore`.
-    first = position.log_offset - len(values) + 1
-    offsets_text = f"log offset {first}" if len(values) == 1 else f"log offsets {first} to {position.log_offset}"
-    place = f"log partition {position.log_partition}, {offsets_text}"
+    last = f"{'' if len(values) == 1 else 'up to '}log offset {position.log_offset}"
+    place = f"log partition {position.log_partition}, {last}"
     output.line(f"committed {count_text(len(values), 'offset')} of {name_text(group)} ({place})")
     return 0

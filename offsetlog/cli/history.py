@@ -28,7 +28,8 @@ PATH is only read. Commits without effect are listed, too: those of an aborted o
 transaction that ended after a newer commit. A deletion and an expiry leave the same record, a tombstone. Records that
 were cleaned away are gone; standard error says from which log offset the history is complete.
 
-Exit codes: 0 done, 1 there is no such group or no record of it, or damage was found, 2 could not be read.
+Exit codes: 0 done, 1 there is no such group, or no record of it (since the time of --since), or damage was found, 2
+could not be read.
 
 \b
 Examples:
@@ -48,7 +49,8 @@ def history_rows(histories: Mapping[TopicPartition, History], since: int | None 
     """Yields the entries as rows of the tables, in the order of the log; those since a time, in ms."""
     places = [zip(history, itertools.repeat(key)) for key, history in histories.items()]
     for entry, key in heapq.merge(*places, key=lambda place: place[0].log_offset):
-        if since is not None and entry.timestamp < since:
+        # Records of Kafka before 0.10 have no time, and may be younger.
+        if since is not None and 0 <= entry.timestamp < since:
             continue
         value = entry.value
         yield {

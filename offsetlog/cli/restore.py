@@ -27,7 +27,7 @@ from offsetlog.types import Change, TopicPartition
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 #: The time of day that follows a date.
-_CLOCK = re.compile(r"\d\d:\d\d", re.ASCII)
+_CLOCK = re.compile(r"\d\d(?::\d\d?){1,2}", re.ASCII)
 
 HELP = f"""Restore the committed offsets of a group as they were at a moment.
 

@@ -15,7 +15,7 @@ from offsetlog._native.files import FileSystem
 from offsetlog.cli.output import complain, count_text
 from offsetlog.config import PARTITIONS_DEFAULT, MaintenanceConfig
 from offsetlog.directory.checkpoint_record import NAME as RECORD
-from offsetlog.directory.log_directory import PROPERTIES, LogDirectory
+from offsetlog.directory.log_directory import PROPERTIES, TOPIC, LogDirectory
 from offsetlog.errors import InvalidArgumentError, LockedError, MissingFileError, PartitionCountError
 from offsetlog.moments import parse_duration
 
@@ -135,12 +135,14 @@ def open_writable(
 
 
 def _warn_of_owner(path: Path) -> None:
-    owner = path.stat().st_uid
+    # The directory of a mount may belong to root, and what is in it to the broker's user.
+    numbers = LogDirectory(path, FileSystem()).partition_numbers()
+    owner = (path / f"{TOPIC}-{min(numbers)}" if numbers else path).stat().st_uid
     if owner != os.geteuid():
         name, own = _user_name(owner), _user_name(os.geteuid())
         complain(
-            f"{path} belongs to user {name}, but new files in it will belong to {own}, and a broker of {name} may not "
-            "be able to open them; better run this as that user (sudo -u)"
+            f"the logs in {path} belong to user {name}, but new files will belong to {own}, and a broker of {name} may "
+            "not be able to open them; better run this as that user (sudo -u)"
         )
 
 

@@ -49,8 +49,9 @@ def spoil_newest_batch(path: Path) -> None:
     log.write_bytes(content)
 
 
-def test_a_time_without_quotes_is_explained(data, capsys):
-    code, _, err = call(capsys, "restore", data, "billing", "--at", "2026-03-01", "02:30", "--dry-run")
+@pytest.mark.parametrize("clock", ["02:30", "03:00", "02:30:15"])
+def test_a_time_without_quotes_is_explained(data, capsys, clock):
+    code, _, err = call(capsys, "restore", data, "billing", "--at", "2026-03-01", clock, "--dry-run")
     assert code == 1
     assert "; a time with a space needs quotes\n" in err
 

@@ -97,12 +97,14 @@ def test_a_reset_is_undone_through_kafka(run, server, tmp_path):
     (reset,) = rows_of("rewinds", *data, "--by-group")
     at = f"offset:{reset['restore_at']}"
     make_files_of_the_page(tmp_path, at)
-    contents = {name: (tmp_path / name).read_text() for name in ("offsets.csv", "present.csv", "deleted.txt")}
+    names = ("offsets.csv", "present.csv", "deleted.txt", "added.txt")
+    contents = {name: (tmp_path / name).read_text() for name in names}
     partition = contents["offsets.csv"].split(",")[1]
     assert contents == {
         "offsets.csv": f"orders,{partition},3\n",
         "present.csv": f"later,0,0\norders,{partition},0\n",
         "deleted.txt": "later:0\n",
+        "added.txt": "",
     }
     back = ("--group", "billing", "--reset-offsets", "--from-file", str(tmp_path / "offsets.csv"))
     run(GROUPS, *back, "--dry-run")
