@@ -49,12 +49,8 @@ int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) {
         pthread_mutex_lock(&log->epochs.lock);
         int32_t epoch = ol_leader_epochs_at(&log->epochs.cache, flushed - 1);
         pthread_mutex_unlock(&log->epochs.lock);
-        /* A segment that begins at the bound is named only after the flush that covers its roll: a
-         * mark there is then believed (log/settled.c). */
-        bool is_rolled = atomic_load(&log->signals.roll_unflushed) && flushed > ol_log_start(log);
-        int64_t in_segment = is_rolled ? flushed - 1 : flushed;
         bound = (ol_flush_sidecar_bound){.offset = flushed,
-                                         .segment_base = base_of(log, in_segment),
+                                         .segment_base = base_of(log, flushed),
                                          .leader_epoch = epoch};
     }
     OL_ASSERT(bound.segment_base >= base_offset);

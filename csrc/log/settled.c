@@ -64,16 +64,22 @@ void ol_log_mark_free(ol_log_mark *mark) {
 
 /* ------------------------------------------------------------ an open */
 
-/* Returns whether everything below the mark was flushed, and only we worked here since.  The bound
- * must name the segment of the mark or a later one: the roll to a segment that begins at the bound
- * may not be flushed, and neither are the indexes of the segment before it. */
+/* Returns whether a flush covered the roll to the segment of the mark, and so the indexes and the end
+ * of the segment before it.  A flush that covered a batch of the segment did.  The bound may name a
+ * segment without any, of which this is not known (ol_log_settle_bound). */
+static bool is_roll_flushed(const ol_flush_sidecar_bound *bound, const ol_log_mark *mark) {
+    if (bound->segment_base != mark->segment_base) return bound->segment_base > mark->segment_base;
+    return mark->position > 0 || bound->position > 0;
+}
+
+/* Returns whether everything below the mark was flushed, and only we worked here since. */
 static bool is_believed(const ol_opening *opening) {
     const ol_log_options *options = opening->options;
     const ol_log_mark *mark = options->mark;
     return mark != NULL && mark->offset > 0 && mark->position >= 0 && opening->has_manifest &&
            ol_completeness_is_sidecar_true(opening) &&
            opening->sidecar.bound.offset >= mark->offset &&
-           opening->sidecar.bound.segment_base >= mark->segment_base &&
+           is_roll_flushed(&opening->sidecar.bound, mark) &&
            opening->manifest.epoch == ol_leader_epochs_newest(&opening->log->epochs.cache) &&
            opening->report->loss_count == 0 && !options->accept_loss && !options->replicated &&
            opening->log->writable;
