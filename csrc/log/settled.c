@@ -64,12 +64,13 @@ void ol_log_mark_free(ol_log_mark *mark) {
 
 /* ------------------------------------------------------------ an open */
 
-/* Returns whether a flush covered the roll to the segment of the mark, and so the indexes and the end
- * of the segment before it.  A flush that covered a batch of the segment did.  The bound may name a
- * segment without any, of which this is not known (ol_log_settle_bound). */
+/* Returns whether a flush covered the roll to the segment of the mark, and so the indexes and the
+ * end of the segment before it.  A flush that covered a batch of the segment did.  The bound may
+ * name a segment without any, of which this is not known (ol_log_settle_bound). */
 static bool is_roll_flushed(const ol_flush_sidecar_bound *bound, const ol_log_mark *mark) {
-    if (bound->segment_base != mark->segment_base) return bound->segment_base > mark->segment_base;
-    return mark->position > 0 || bound->position > 0;
+    if (bound->segment_base > mark->segment_base) return true;
+    return bound->segment_base == mark->segment_base &&
+           (mark->position > 0 || bound->position > 0);
 }
 
 /* Returns whether everything below the mark was flushed, and only we worked here since. */
