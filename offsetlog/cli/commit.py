@@ -15,11 +15,12 @@ from offsetlog._native.files import FileSystem
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath
 from offsetlog.cli.columns import columns
 from offsetlog.cli.consent import RefusedError
-from offsetlog.cli.group_facts import absent_partitions, facts_of
+from offsetlog.cli.group_facts import facts_of
 from offsetlog.cli.output import Format, Output, count_text
 from offsetlog.cli.positions import parse_expected, parse_offsets
 from offsetlog.cli.stores import LockTimeout, NewPartitionCount, open_writable
 from offsetlog.cli.text import name_text
+from offsetlog.config import PARTITIONS_MAX
 from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.types import OffsetAndMetadata, TopicPartition
@@ -69,10 +70,12 @@ def _refuse_going_back(
 
 
 def _refuse_absent(path: Path, partitions: int | None, group: str) -> None:
-    if partitions is None or not LogDirectory(path, FileSystem()).holds_log():
+    directory = LogDirectory(path, FileSystem())
+    # A wrong number and a name that cannot be written are refused by the open and by the commit.
+    if partitions is None or not 1 <= partitions <= PARTITIONS_MAX or not directory.holds_log():
         return
-    number = partition_for(group.encode(), partitions)
-    if number in absent_partitions(path, partitions):
+    number = partition_for(group.encode(errors="surrogateescape"), partitions)
+    if directory.known_properties() is None and number not in directory.partition_numbers():
         raise RefusedError(
             f"nothing was done: log partition {number} of group {name_text(group)} is not in {path}: a broker has only "
             "the partitions that it replicates; check --partitions, and add --force to create it"

@@ -146,12 +146,14 @@ def command(
         problems = store.problems()
         number = number_of(store, group)
         is_unknown = not any(histories.values()) and not is_known(store, group)
-    rows = list(history_rows(histories, first))
-    is_empty = not rows
+    rows = history_rows(histories, first)
+    oldest = next(rows, None)
+    is_empty = oldest is None
     output = Output(form)
     if not is_empty or not output.is_text:
         table = columns(SEVERAL if asked.partition is None else ONE)
-        output.rows(table, rows, "", wide=wide)
+        shown = rows if oldest is None else itertools.chain([oldest], rows)
+        output.rows(table, shown, "", wide=wide)
     if is_unknown:
         complain_unknown(group, path, number)
     elif is_empty:

@@ -184,6 +184,15 @@ def test_a_commit_creates_no_log_partition_that_a_broker_lacks_unless_it_is_forc
     assert (path / f"__consumer_offsets-{number}").exists()
 
 
+@pytest.mark.parametrize("count", [0, -1, 2**31, 10**12])
+def test_a_wrong_number_of_partitions_is_refused_by_name(tmp_path, capsys, count):
+    path = copy("groups", tmp_path / "log")
+    code, out, err = call(capsys, "commit", path, "billing", "orders:0=1", "--partitions", count)
+    assert (code, out) == (2, "")
+    assert "partitions must be" in err
+    assert content(path) == content(DATA / "groups" / "log")
+
+
 def test_a_directory_of_another_user_is_written_with_a_warning(tmp_path, capsys, monkeypatch):
     path = copy("groups", tmp_path / "log")
     assert call(capsys, "compact", path)[2] == ""
