@@ -131,21 +131,28 @@ def one_server(ensemble, root):
 
 
 class Meddler:
-    """Has somebody commit all positions of the group at once, before some of the requests of a connection."""
+    """Has somebody commit all positions of the group at once, before some of the requests of a connection.
+
+    The requests before the commit are answered first: the order in which a server meets two connections is not known.
+    """
 
     def __init__(self, reading, writing, monkeypatch):
         self._writing = writing
         self.requests, self.commits, self.before = 0, 0, range(0)
         self.adds_topics = False
+        self._asked: list = []
         for name in ("get_async", "listing_async", "children_async", "read_many_async"):
             monkeypatch.setattr(reading, name, self._meddled(getattr(reading, name)))
 
     def _meddled(self, ask):
         def meddled(*given):
             if self.requests in self.before:
+                for answer in self._asked:
+                    answer.wait()
                 self._commit()
             self.requests += 1
-            return ask(*given)
+            self._asked.append(ask(*given))
+            return self._asked[-1]
 
         return meddled
 
