@@ -41,6 +41,7 @@ from offsetlog.types import (
     OtherKey,
     PartitionKey,
     Position,
+    Restoration,
     StoreHealth,
     TopicPartition,
     Undeletion,
@@ -503,7 +504,7 @@ class OffsetStore(OnePosition, StoreContext):
         *,
         dry_run: bool = False,
         delete_all: bool = False,
-    ) -> list[Change]:
+    ) -> Restoration:
         """Commits again the positions that a group had at a moment; returns the changes.
 
         The restore is one new commit, all or nothing; existing records stay.  It is written only if no position of the
@@ -519,7 +520,8 @@ class OffsetStore(OnePosition, StoreContext):
             delete_all: permits a restore that deletes all offsets of the group, or to a moment at which it had none.
 
         Returns:
-            The changes; empty if nothing differs, as for a group that never existed.
+            The changes; empty if nothing differs, as for a group that never existed.  Their `undo_at` is the moment that
+            undoes the restore.
 
         Raises:
             HistoryError, OffsetOutOfRangeError, InsideCommitError: see `fetch`.

@@ -639,7 +639,7 @@ cdef class GroupNow:
         finally:
             free(array.items)
             partition.leave()
-        return result.end_offset, result.term, result.timestamp
+        return result.base_offset, result.end_offset, result.term, result.timestamp
 
 
 cdef ol_slice _slice_of(bytes content):

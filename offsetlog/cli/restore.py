@@ -22,7 +22,7 @@ from offsetlog.cli.stores import LockTimeout, PartitionCount, look_into
 from offsetlog.cli.text import name_text
 from offsetlog.errors import DeletesGroupError, OffsetLogError
 from offsetlog.moments import parse_past_moment
-from offsetlog.types import Change, TopicPartition
+from offsetlog.types import Change, Restoration, TopicPartition
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
@@ -31,10 +31,10 @@ _CLOCK = re.compile(r"\d\d(?::\d\d?){1,2}", re.ASCII)
 
 HELP = f"""Restore the committed offsets of a group as they were at a moment.
 
-The restore is one new commit, all or nothing. It removes nothing from the log, so another restore can undo it.
-Positions that were not committed at that moment are deleted. {ASKS} Stop the group's consumers first: their next
-commits overwrite the restored positions. A group that has members needs --force, and so does a restore that would
-delete all offsets of the group. --dry-run says why it would be refused.
+The restore is one new commit, all or nothing. It removes nothing from the log, so another restore can undo it: the
+last printed line names its --at. Positions that were not committed at that moment are deleted. {ASKS} Stop the group's
+consumers first: their next commits overwrite the restored positions. A group that has members needs --force, and so does
+a restore that would delete all offsets of the group. --dry-run says why it would be refused.
 
 {MOMENTS}
 
@@ -144,7 +144,7 @@ def command(
     moment = parse_past_moment(at)
     selection = {parse_selection(text) for text in topics or []}
     consent = Consent(yes, force=force, dry_run=dry_run, wide=wide)
-    hint = ""
+    hint, undo_at = "", None
     with look_into(path, partitions, writes=consent.may_write) as store:
         numbers = (number_of(store, group),)
         damage = damage_of(store, numbers)
@@ -161,7 +161,8 @@ def command(
         else:
             hint = _hint(store, group, moment, selection)
     if changes:
-        changes = _restore(consent, path, partitions, lock_timeout, group, moment, selection)
+        changes = restored = _restore(consent, path, partitions, lock_timeout, group, moment, selection)
+        undo_at = restored.undo_at
     if yes or not output.is_text:
         show(output, changes, wide=wide)
     if damage is not None:
@@ -169,6 +170,8 @@ def command(
         complain(f"the offsets of group {name_text(group)} at {moment_text(moment)} are unknown: nothing was done")
         return 1
     output.line(_line(group, changes, moment, hint))
+    if undo_at is not None:
+        output.line(f"to undo it, restore the group with --at offset:{undo_at}")
     return 0
 
 
@@ -180,11 +183,11 @@ def _restore(
     group: str,
     moment: datetime | int,
     selection: set[str | TopicPartition],
-) -> list[Change]:
+) -> Restoration:
     # Only now the lock keeps others from committing: the question shows what holds under it.
     with consent.open(path, partitions, lock_timeout) as store:
         changes, loses = _plan(store, group, moment, selection)
         if not changes:
-            return []
+            return Restoration()
         consent.ask(effect_of(_deed(group, changes, moment), changes, facts_of(store, group), loses=loses))
         return store.restore(group, moment, keys_of(changes), delete_all=loses is not None)

@@ -32,7 +32,7 @@ from offsetlog.history.timeline import (
     refuse_future,
     value_of,
 )
-from offsetlog.types import Change, PartitionKey, TopicPartition, Undeletion
+from offsetlog.types import Change, PartitionKey, Restoration, TopicPartition, Undeletion
 
 #: How often a group is read again if it keeps committing.
 TRIES = 50
@@ -77,13 +77,13 @@ class Restorer:
         *,
         dry_run: bool,
         delete_all: bool,
-    ) -> list[Change]:
+    ) -> Restoration:
         """See OffsetStore.restore."""
         at = arguments.checked_moment("at", given)
         past, chosen = self._begin(group, partitions, writes=not dry_run)
         refuse_future("at", at, past)
         if past is None:
-            return []
+            return Restoration()
         cut = past.cut(at, group)
         then = past.rows(group, cut)
 
@@ -183,7 +183,7 @@ class Restorer:
         plan: Callable[[Rows], list[Wanted]],
         *,
         dry_run: bool,
-    ) -> list[Change]:
+    ) -> Restoration:
         core = self.timeline.core
         for _ in range(TRIES):
             now = native.GroupNow(past.partition, group)
@@ -191,7 +191,7 @@ class Restorer:
             now_ms = wall_ms()
             fresh = [None if each.after is None else _as_new(each.after, now_ms) for each in wanted]
             if not wanted or dry_run:
-                return _changes_of(group, wanted, fresh, -1)
+                return Restoration(_changes_of(group, wanted, fresh, -1))
             items = [(*each.place, value) for each, value in zip(wanted, fresh, strict=True)]
             try:
                 written = now.commit(past.partition, group, items)
@@ -201,9 +201,11 @@ class Restorer:
                     path=failure.path,
                 ) from None
             if written is not None:
-                end_offset, term, timestamp = written
+                base_offset, end_offset, term, timestamp = written
                 core.wait_durable(past.partition.number, end_offset, term, None)
-                return _changes_of(group, wanted, fresh, timestamp)
+                done = Restoration(_changes_of(group, wanted, fresh, timestamp))
+                done.undo_at = base_offset
+                return done
         raise ConditionError(
             f"group {group!r} committed between the read and the write of each of {TRIES} attempts; stop its "
             "consumers first",

@@ -247,6 +247,19 @@ def test_restore_and_its_dry_run(data, capsys):
     assert rows(capsys, "restore", data, "billing", "--at", "offset:2") == []
 
 
+@pytest.mark.parametrize("selection", [[], ["orders:1", "orders:2"]])
+def test_a_restore_prints_how_to_undo_it(data, capsys, selection):
+    before = offsets(data)
+    out = call(capsys, "restore", data, "billing", *selection, "--at", "offset:2", "--yes")[1]
+    done, undo = out.splitlines()[-2:]
+    assert done.startswith("restored group billing to log offset 2: ")
+    assert undo == "to undo it, restore the group with --at offset:8"
+    assert offsets(data) != before
+    moment = undo.removeprefix("to undo it, restore the group with ")
+    assert call(capsys, "restore", data, "billing", moment.replace(" ", "="), "--yes")[0] == 0
+    assert offsets(data) == before
+
+
 def test_restore_of_some(data, capsys):
     assert call(capsys, "restore", data, "billing", "orders:1", "orders:2", "--at", "offset:2", "--yes")[0] == 0
     assert offsets(data) == {0: 50, 1: 7}

@@ -106,6 +106,20 @@ def test_a_group_that_was_deleted_comes_back(single):
     assert single.fetch("g") == {}
 
 
+def test_a_restore_names_the_moment_that_undoes_it(single):
+    single.commit("g", {KEYS[0]: 1, KEYS[1]: 2})
+    single.delete("g", [KEYS[1]])
+    single.commit("g", {KEYS[0]: 3})
+    end = end_of(single)
+    assert single.restore("g", 2, dry_run=True).undo_at is None
+    restored = single.restore("g", 2)
+    assert (len(restored), restored.undo_at) == (2, end)
+    assert single.restore("g", 2) == []
+    assert single.restore("g", 2).undo_at is None
+    single.restore("g", restored.undo_at)
+    assert offsets(single.fetch("g")) == {0: 3}
+
+
 def test_times_of_expiry_that_have_passed_do_not_come_back(path):
     with opened(path, config=StoreConfig(write_offset_value_v4="always")) as store:
         future = int((datetime.now(UTC) + timedelta(days=1)).timestamp() * 1000)
@@ -159,8 +173,15 @@ def test_a_large_group_is_restored_at_once(path):
         store.commit("g", many)
         end = end_of(store)
         store.commit("g", dict.fromkeys(many, 7))
-        assert len(store.restore("g", end)) == 1999
+        written_at = end_of(store)
+        restored = store.restore("g", end)
+        # The commit does not fit one batch, so it is a transaction.
+        assert (len(restored), restored.undo_at) == (1999, written_at)
         assert offsets(store.fetch("g")) == {number: number for number in range(2000)}
+        assert store.restore("g", restored.undo_at, dry_run=True).undo_at is None
+        assert len(store.restore("g", restored.undo_at)) == 1999
+        assert offsets(store.fetch("g")) == dict.fromkeys(range(2000), 7)
+        store.restore("g", end)
         # Deletions take effect at once, so that they cannot be spread over batches.
         with pytest.raises(errors.TooLargeError, match="restore fewer positions at a time with partitions="):
             store.restore("g", 0, delete_all=True)
