@@ -71,11 +71,15 @@ def _refuse_going_back(
 
 def _refuse_absent(path: Path, partitions: int | None, group: str) -> None:
     directory = LogDirectory(path, FileSystem())
-    # A wrong number and a name that cannot be written are refused by the open and by the commit.
-    if partitions is None or not 1 <= partitions <= PARTITIONS_MAX or not directory.holds_log():
+    if not directory.holds_log() or not directory.is_from_broker():
         return
-    number = partition_for(group.encode(errors="surrogateescape"), partitions)
-    if directory.known_properties() is None and number not in directory.partition_numbers():
+    properties = directory.known_properties()
+    count = partitions if properties is None else properties.partitions
+    # A wrong number and a name that cannot be written are refused by the open and by the commit.
+    if count is None or not 1 <= count <= PARTITIONS_MAX:
+        return
+    number = partition_for(group.encode(errors="surrogateescape"), count)
+    if number not in directory.partition_numbers():
         raise RefusedError(
             f"nothing was done: log partition {number} of group {name_text(group)} is not in {path}: a broker has only "
             "the partitions that it replicates; check --partitions, and add --force to create it"

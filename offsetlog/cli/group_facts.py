@@ -116,7 +116,7 @@ def absent_partitions(path: Path, count: int) -> list[int]:
     A directory of offsetlog's own lacks none: it gets each partition with the first write to that partition.
     """
     directory = LogDirectory(path, FileSystem())
-    if directory.known_properties() is not None:
+    if not directory.is_from_broker():
         return []
     present = {*directory.partition_numbers()}
     return [number for number in range(count) if number not in present]

@@ -75,11 +75,13 @@ class Properties:
         topic_id: the topic id for new partitions, None if unknown.
         existing: the numbers of the partitions whose directories and manifests must exist; None in a file of an earlier
             version.
+        from_broker: whether a broker wrote the directory first: partitions that it lacks may be on other brokers.
     """
 
     partitions: int
     topic_id: bytes | None
     existing: frozenset[int] | None = None
+    from_broker: bool = False
 
     def format(self) -> bytes:
         """Returns the bytes of the file."""
@@ -90,6 +92,8 @@ class Properties:
         ]
         if self.topic_id is not None:
             lines.append(f"topic_id={format_uuid(self.topic_id)}")
+        if self.from_broker:
+            lines.append("from_broker=true")
         if self.existing is not None:
             lines.append(f"existing={partition_list.format_numbers(self.existing)}")
         text = "\n".join([*lines, ""]).encode()
@@ -210,6 +214,14 @@ class LogDirectory:
             return False
         return bool(self.partition_numbers()) or self.known_properties() is not None
 
+    def is_from_broker(self) -> bool:
+        """Returns whether a broker wrote the directory first, so that partitions it lacks may be on other brokers.
+
+        Raises as `known_properties`.  If `offsetlog.properties` was lost, a directory of a broker is not recognized.
+        """
+        properties = self.known_properties()
+        return properties is None or properties.from_broker
+
     def check_holds_log(self) -> None:
         """Refuses a directory in which a log would have to be made.
 
@@ -329,7 +341,7 @@ class LogDirectory:
             )
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise CorruptionError(f"partitions must be from 1 to {PARTITIONS_MAX}, not {partitions}", path=path)
-        return Properties(partitions, topic_id, existing)
+        return Properties(partitions, topic_id, existing, entries.get("from_broker") == "true")
 
     def known_properties(self) -> Properties | None:
         """Returns the contents of `offsetlog.properties`, or of its copy in the record of checkpoints.
@@ -545,7 +557,7 @@ class LogDirectory:
             existing = self._record.existing.union(properties.existing or (), {number})
             with self._writing:
                 self._write_record(replace(self._record, existing=existing))
-            self.write_properties(Properties(properties.partitions, properties.topic_id, existing))
+            self.write_properties(replace(properties, existing=existing))
 
     def forget_entries(self, names: Iterable[str], numbers: Collection[int], topic: str = TOPIC) -> None:
         """Removes the entries of deleted partitions from checkpoints."""

@@ -177,7 +177,7 @@ def open_writable(
 
     `create` says where a missing log may be made.
 
-    A Kafka directory gets the file `offsetlog.properties`, which records the number of partitions.  With `by_partition`
+    A Kafka directory gets the file `offsetlog.properties`, which records the number of partitions and its origin.  With `by_partition`
     and without `partitions`, the file is not written and the number stays unknown.
     """
     if create != "anywhere":
@@ -223,7 +223,7 @@ def open_writable(
     try:
         kept = properties
         if properties is None and count is not None:
-            kept = Properties(count, opener.settled_topic_id())
+            kept = Properties(count, opener.settled_topic_id(), from_broker=bool(numbers))
         opener.adopt(opened.all(), kept)
     except DiskFullError:
         # The entries written so far are true, and the next open writes the others.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from offsetlog._native.clocks import ManualClock
@@ -107,7 +107,7 @@ class PartitionOpener:
         if properties is not None:
             sound = (each.number for each in opened if not each.read_only)
             existing = self._witnesses.existing.union(sound)
-            kept = Properties(properties.partitions, properties.topic_id, existing)
+            kept = replace(properties, existing=existing)
             self._directory.adopt_checkpoints(others, existing)
             self._directory.write_properties(kept)
             self._directory.record_properties(kept)

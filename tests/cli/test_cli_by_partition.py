@@ -184,6 +184,36 @@ def test_a_commit_creates_no_log_partition_that_a_broker_lacks_unless_it_is_forc
     assert (path / f"__consumer_offsets-{number}").exists()
 
 
+def test_a_brokers_directory_is_known_as_one_after_offsetlog_has_written_there(tmp_path, capsys):
+    path = tmp_path / "log"
+    names = {partition_for(f"g{each}".encode(), 8): f"g{each}" for each in range(100)}
+    here = f"__consumer_offsets-{partition_for(b'billing', 8)}"
+    shutil.copytree(DATA / "groups" / "log" / here, path / here)
+    assert call(capsys, "commit", path, "billing", "orders:0=1", *COUNT)[0] == 0
+    assert call(capsys, "compact", path, "--again")[0] == 0
+    del names[partition_for(b"billing", 8)]
+    for number, name in names.items():
+        code, out, err = call(capsys, "commit", path, name, "orders:0=1")
+        assert (code, out) == (1, "")
+        assert f"log partition {number} of group {name} is not in {path}" in err
+        code, out, err = call(capsys, "fetch", path, name)
+        assert (code, out) == (1, "")
+        assert f"log partition {number} of group {name} is not in {path}" in err
+    number, name = names.popitem()
+    assert call(capsys, "commit", path, name, "orders:0=1", "--force")[0] == 0
+    assert call(capsys, "commit", path, name, "orders:0=2")[0] == 0
+    assert [path / here, path / f"__consumer_offsets-{number}"] == sorted(
+        path.glob("__consumer_offsets-*"), key=lambda each: each.name != here
+    )
+
+
+def test_a_store_of_its_own_lacks_no_log_partition(tmp_path, capsys):
+    assert call(capsys, "commit", tmp_path / "log", "billing", "orders:0=1")[0] == 0
+    for each in range(8):
+        assert call(capsys, "commit", tmp_path / "log", f"g{each}", "orders:0=1")[0] == 0
+    assert "from_broker" not in (tmp_path / "log" / PROPERTIES).read_text()
+
+
 @pytest.mark.parametrize("count", [0, -1, 2**31, 10**12])
 def test_a_wrong_number_of_partitions_is_refused_by_name(tmp_path, capsys, count):
     path = copy("groups", tmp_path / "log")
