@@ -151,9 +151,10 @@ def read_checkpoint(
     Raises:
         MissingFileError: there is no such directory, it is not a checkpoint, or the offsets of the committed batch are
             missing.
-        TornTailError: a file ends too early.
-        UnsupportedVersionError: the version of a file is neither 1 nor 2.
-        LimitError: a file, or a number of files or sources, exceeds its limit.
+        TornTailError: a file is empty or ends too early.
+        UnsupportedVersionError: the version of a file in `offsets` is above 2.
+        LimitError: a file has more than 64 MiB, a directory more than a million files, or a batch more than 10,000
+            sources.
         CorruptionError: the content of a file is invalid.
         StorageError: a file or directory cannot be read.
 
@@ -217,7 +218,7 @@ def import_checkpoint(
     with opened_target(target) as opened:
         taken, left_out = _chosen(batch, opened.kafka_only)
         if not taken:
-            raise StateError(f"no position for {opened}: {left_out}", path=batch.path)
+            raise StateError(f"no source has a position that {opened} can take: {left_out}", path=batch.path)
         metadata = position_metadata(None, checkpoint.query_id, batch.batch)
         committed = {key: OffsetAndMetadata(offset, metadata) for key, offset in merged(taken).items()}
         for refused in opened.commit(group, committed).values():
@@ -286,7 +287,7 @@ def _check_commit(content: bytes, path: str) -> None:
     lines = _lines(content, path)
     _version(lines[0], path)
     if len(lines) < 2:
-        raise TornTailError("the commit ends after its version", path=path)
+        raise TornTailError("the file ends after the version; the rest of the commit is missing", path=path)
 
 
 def _lines(content: bytes, path: str) -> list[str]:
@@ -333,7 +334,7 @@ def _query_id(directory: _Directory) -> str | None:
     path = directory.join("metadata")
     query_id = _object("\n".join(_lines(content, path)), path).get("id")
     if not isinstance(query_id, str) or not 0 < len(query_id) <= 200:
-        raise CorruptionError("the id of the query is missing", path=path)
+        raise CorruptionError("`id`, the id of the query, must be a text of 1 to 200 characters", path=path)
     return query_id
 
 
@@ -355,7 +356,7 @@ class _Directory(NamedTuple):
         return f"{self.path.rstrip('/')}/{name}"
 
     def batches(self, name: str) -> list[int] | None:
-        """Returns the numbers that are names of files in a subdirectory; None if there is no such directory."""
+        """Returns the numbers of the batches that have a file in a subdirectory; None without that subdirectory."""
         path = self.join(name)
         try:
             if self.filesystem.get_file_info(path).type != arrow_fs.FileType.Directory:

@@ -33,7 +33,8 @@ def read_on_executors(spark: SparkSession, path: str | os.PathLike[str], **optio
     """Returns a view of a log that only the executors see, like `spark.read.format("offsetlog")` for other logs.
 
     One task plans the read at once, on any executor; all executors must see the same log at the path.  Each run of the
-    DataFrame reads the log as it was planned.  A missing witness is logged as a warning on the driver.
+    DataFrame reads the log as it was planned.  A missing or damaged witness (a file that shows whether the log is
+    complete) is logged as a warning on the driver.
 
     >>> offsets = read_on_executors(spark, "/var/kafka-logs", view="offsets")  # doctest: +SKIP
 
@@ -45,7 +46,7 @@ def read_on_executors(spark: SparkSession, path: str | os.PathLike[str], **optio
     Raises:
         ConfigError: an option is unknown or wrong, or is `pushdown`, which needs a plan on the driver.
         MissingFileError, InvalidArgumentError, StorageError: the executor that planned does not see the log.
-        DataLossError, PossibleLossError, CorruptionError: something is missing, and mode=failfast.
+        DataLossError, PossibleLossError, CorruptionError: a part of the log is missing or damaged, and mode=failfast.
         PythonException: the task failed for another reason, e.g. because its Python has no offsetlog.
 
     Can be called from any thread that may use the session.

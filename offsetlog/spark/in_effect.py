@@ -2,7 +2,8 @@
 
 A record of a position is in effect from a log offset on, or never.  The engine calls that log offset
 `HistoryEntry.effective_at`; the source computes it from Arrow columns (`scan/history.py`), the jobs from Spark columns
-(`jobs/effects.py`), and both call these functions with their own columns: numpy arrays, or Columns of Spark.
+(`jobs/effects.py`), and both call the functions of this module with their own columns: numpy arrays, or Columns of
+Spark.
 
 Source: docs/format/loading.md §6.4.
 """

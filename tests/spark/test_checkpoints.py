@@ -222,9 +222,9 @@ def broken(path: Path, name: str, content: bytes | None) -> Path:
         ("commits/0", b"v1", errors.TornTailError, "after its version"),
         ("commits/0", b"{}", errors.CorruptionError, "is not a version"),
         ("metadata", b"", errors.TornTailError, "empty"),
-        ("metadata", b"{}", errors.CorruptionError, "the id of the query is missing"),
-        ("metadata", b'{"id":7}', errors.CorruptionError, "the id of the query is missing"),
-        ("metadata", json.dumps({"id": "7" * 500}).encode(), errors.CorruptionError, "the id of the query is missing"),
+        ("metadata", b"{}", errors.CorruptionError, "the id of the query, must be a text"),
+        ("metadata", b'{"id":7}', errors.CorruptionError, "the id of the query, must be a text"),
+        ("metadata", json.dumps({"id": "7" * 500}).encode(), errors.CorruptionError, "must be a text of 1 to 200"),
     ],
 )
 def test_what_is_broken_is_named(tmp_path, store, name, content, kind, says):

@@ -48,7 +48,7 @@ class Audit:
 
     `commits` are the rows that the tables are made of, as `prepared` returns them.  `bucket_ms` is the width of the
     buckets of `over_time`.  `until` is the time up to which stalls are measured, None for the time of the youngest
-    commit.  `incomplete` lists what is missing or damaged in the log.
+    record.  `incomplete` lists what is missing or damaged in the log.
     """
 
     commits: DataFrame
@@ -149,10 +149,11 @@ def _counts() -> list[Column]:
 
 
 def totals(commits: DataFrame) -> DataFrame:
-    """Returns one row: commits, deletes, without_effect, aborted, open, first_at, last_at, bytes, groups, positions.
+    """Returns one row of counts for the whole log.
 
-    `positions` is the number of positions that are committed in the end: neither deleted, nor only in a transaction
-    that is open or was aborted.
+    Columns: commits, deletes, without_effect, aborted, open, first_at, last_at, bytes, groups, log_partitions,
+    positions.  `positions` is the number of positions that are committed in the end: neither deleted, nor only in a
+    transaction that is open or was aborted.
     """
     found = commits.agg(
         *_counts(),
@@ -252,7 +253,7 @@ def stalls(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = Non
     """Returns each period in which a committed offset did not move for a long time.
 
     A run consists of consecutive commits of a position with the same offset.  It ends with the first commit of another
-    offset, with a deletion, or at `until`, the end of the log; in the last case it is `ongoing`.
+    offset, with a deletion, or otherwise at the time `until`; in the last case it is `ongoing`.
 
     Args:
         commits: as `prepared` returns them.
@@ -372,7 +373,7 @@ def zombies(commits: DataFrame, records: DataFrame | None = None) -> DataFrame:
       moved back on purpose; if not, the consumer read from a leader that had been replaced.
     * "producer epoch": a commit in a transaction, with an epoch below one that the same producer used before in this
       log partition, or with which its transaction was ended there.  A broker fences such commits, so this is a sign of
-      a log that was merged from several, or of a bug.
+      a log that was merged from several logs, or of a bug.
 
     A commit's record names neither member nor generation: a broker refuses a stale generation before anything is
     written, so the log does not show it.
@@ -577,7 +578,8 @@ def check_stall(stall_ms: int) -> None:
     """Raises InvalidArgumentError if `stall_ms` is not above 0.  Safe in any thread."""
     if stall_ms <= 0:
         raise InvalidArgumentError(
-            f"a stall of {stall_ms} ms: every commit would be one; give a time above 0, such as {STALL_MS} ms (15m)"
+            f"the shortest stall must be above 0 ms, not {stall_ms} ms, or every commit would be a stall; give a time "
+            f"such as {STALL_MS} ms (15m)"
         )
 
 
@@ -595,7 +597,7 @@ def audit(
         commits: as `prepared` returns them; persist them, since every table reads them.
         records: rows of the view "records" for `zombies` and `generations`; None omits `generations`.
         stall_ms: how long a position or a group may rest.
-        until: the time up to which stalls and silences are measured, in ms; None for the time of the youngest commit.
+        until: the time up to which stalls and silences are measured, in ms; None for the time of the youngest record.
         bucket_ms: the width of the buckets of `over_time`, in ms.
 
     Raises:
@@ -646,11 +648,12 @@ def run(
         path: a log directory.
         partitions: log partitions, such as "0,3-5"; None for all.
         stall_ms: how long a position or a group may rest.
-        until: the time up to which stalls are measured, in ms; None for the time of the youngest commit.
+        until: the time up to which stalls and silences are measured, in ms; None for the time of the youngest record.
         permissive: continues if something is missing or damaged; `incomplete` then says what.
 
     Raises:
-        CorruptionError: the log is damaged, or not whole (DataLossError, PossibleLossError); not with `permissive`.
+        CorruptionError: the log is damaged, or a part is missing (DataLossError, PossibleLossError); not with
+            `permissive`.
         InvalidArgumentError: `until` lies in the future, so that every group would have stalled until then, or
             `stall_ms` is not above 0.
     """

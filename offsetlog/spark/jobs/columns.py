@@ -1,4 +1,4 @@
-"""offsetlog's own functions on columns: in Arrow if PySpark supports it (4.1), row by row before that."""
+"""offsetlog's own functions on columns: with Arrow from PySpark 4.1 on, row by row in older versions."""
 
 from __future__ import annotations
 

@@ -25,9 +25,9 @@ MARK = "_incomplete.json"
 def doubts_of(
     spark: SparkSession, path: str | os.PathLike[str], view: str, **options: object
 ) -> tuple[str, ...]:
-    """Returns which witnesses of a log are missing or damaged; without them, losses may stay undetected.
+    """Returns which witnesses of a log are missing or damaged: files that show whether the log is complete.
 
-    Arguments as for `problems_of`, which returns the known losses.
+    Without them, losses may stay undetected.  The arguments are those of `problems_of`, which returns the known losses.
 
     Raises:
         MissingFileError, StorageError, ConfigError: the log cannot be read, or an option is wrong.
