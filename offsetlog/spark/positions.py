@@ -295,7 +295,10 @@ def _numbers(
     else:
         highest = max((key.partition for key in committed if key.topic == topic), default=-1)
         if highest >= PARTITIONS_MAX:
-            raise ConfigError(f"partition {highest} of {topic!r} is committed; name the partitions with partitions=")
+            raise ConfigError(
+                f"a position of {topic!r} is in partition {highest}, too high to list all partitions up to it; name the "
+                "partitions with partitions="
+            )
         numbers = list(range(highest + 1))
     if not numbers:
         raise TopicError(f"the partitions of topic {topic!r} are not known; give their number with partitions=")

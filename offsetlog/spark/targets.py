@@ -285,7 +285,7 @@ class KafkaTarget(Target):
             raise self._error(error.args[0], group, about) from error
 
     def _error(self, error: Any, group: str | None, item: object = None) -> ClusterError:
-        """Makes the error for one of Kafka's; `item` is the position, or says what was asked about."""
+        """Converts an error of Kafka; `item` is the position, or names what the request was about."""
         code = error.name()
         key = item if isinstance(item, TopicPartition) else None
         about = f"{item.topic}:{item.partition}" if isinstance(item, TopicPartition) else item
@@ -343,7 +343,7 @@ def make_target(
     if isinstance(named, str | os.PathLike):
         return StoreTarget(_store_path(named), durability=durability, read_only=read_only, hold=hold)
     raise ArgumentTypeError(
-        f'must be a store, a path, "host:port,..." or a dict of settings of confluent-kafka, not {named!r:.80}'
+        f'the target must be a store, a path, "host:port,..." or a dict of confluent-kafka settings, not {named!r:.80}'
     )
 
 

@@ -596,7 +596,7 @@ def audit(
     Args:
         commits: as `prepared` returns them; persist them, since every table reads them.
         records: rows of the view "records" for `zombies` and `generations`; None omits `generations`.
-        stall_ms: how long a position or a group may rest.
+        stall_ms: the shortest stall or silence to return.
         until: the time up to which stalls and silences are measured, in ms; None for the time of the youngest record.
         bucket_ms: the width of the buckets of `over_time`, in ms.
 
@@ -647,7 +647,7 @@ def run(
         spark: the session.
         path: a log directory.
         partitions: log partitions, such as "0,3-5"; None for all.
-        stall_ms: how long a position or a group may rest.
+        stall_ms: the shortest stall or silence to return.
         until: the time up to which stalls and silences are measured, in ms; None for the time of the youngest record.
         permissive: continues if something is missing or damaged; `incomplete` then says what.
 

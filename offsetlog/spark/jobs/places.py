@@ -111,7 +111,7 @@ def check_replaceable(target: AnyPath) -> None:
     if found is None or not os.path.lexists(found):
         return
     if not found.is_dir():
-        raise ConfigError("not the directory of a table, so a table cannot replace it", path=target)
+        raise ConfigError("this is not the directory of a table, so a table cannot replace it", path=target)
     foreign = min((each.name for each in found.iterdir() if not _OF_A_TABLE.fullmatch(each.name)), default=None)
     if foreign is not None:
         raise ConfigError(
@@ -137,7 +137,7 @@ def check_vacant(directory: AnyPath, overwrite: bool) -> None:
     if found is None or not found.exists():
         return
     if not found.is_dir():
-        raise ConfigError("not a directory", path=directory)
+        raise ConfigError("the output must be a directory, but this is not a directory", path=directory)
     if not overwrite and any(found.iterdir()):
         raise ConfigError("the directory is not empty; --overwrite replaces the tables in it", path=directory)
 
@@ -157,7 +157,7 @@ def check_paths(log: AnyPath, tables: AnyPath | None, overwrite: bool, *others: 
 
 
 def check_rewrite(source: AnyPath, target: AnyPath) -> LogDirectory:
-    """Checks the paths of a rewrite; returns the log directory that is rewritten.
+    """Checks the paths of a repartition; returns the source as a log directory.
 
     Raises as `log_directory`, `check_new` and `check_apart`.
     """

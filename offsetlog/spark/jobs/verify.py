@@ -49,7 +49,7 @@ class Compared:
 
     @property
     def is_equal(self) -> bool:
-        """Whether both digests are equal, everything could be read, and nothing is missing at the end."""
+        """Whether both digests are equal, everything could be read, and no finding is a problem."""
         problems = any(each.severity == "problem" for each in self.findings)
         return self.spark == self.engine and not self.damages and not problems
 

@@ -1,4 +1,4 @@
-"""Positions in a log that another program may be writing to: the end of its whole batches, a log offset, a time.
+"""Finds positions in a log that another program may be writing to: that of its end, of a log offset, of a time.
 
 Indexes only shorten the search.  An entry is trusted if the batch at its position is whole and begins at or below its
 offset, and if the batches from there on reach that offset.  An entry of the time index also needs a batch with its
@@ -168,8 +168,8 @@ def batch_near(files: Files, segment: Segment, position: int) -> tuple[int, int]
 def end_of(files: Files, segment: Segment) -> tuple[int, int]:
     """Returns the present end of the whole batches of the last segment, as file position and log offset.
 
-    An incomplete batch and space allocated ahead are not part of the log.  Their bytes are torn or have no length, and
-    no whole batch follows them.  Other damage is part of the log, and an error for its reader.
+    An incomplete batch and space allocated ahead are not part of the log: the batch is torn, or its length is zero, and
+    no whole batch follows.  Any other damage is part of the log, and an error for its reader.
 
     Raises:
         StorageError: the file cannot be read.

@@ -168,7 +168,7 @@ class BucketReader:
         return horizon.offset if self._went_on() else OFFSET_MAX
 
     def _went_on(self) -> bool:
-        """Returns whether a batch begins at the planned end: after two cleanings another file may have the inode."""
+        """Returns whether the planned end is still between two batches: another file may have the same inode by now."""
         horizon, path, native = self._split.horizon, self._split.segments[-1].path, self._files.native
         try:
             behind = batch_at(path, horizon.position, file_system=native)

@@ -162,7 +162,7 @@ _TYPES = {
 
 
 def by_row(function: Callable[..., Any]) -> Callable[..., tuple[int, ...]]:
-    """Converts one of the functions above to a function of a single row's values."""
+    """Converts `position_hashes` or `group_record_hashes` to a function of a single row's values."""
     kinds = _TYPES[function]
 
     def hashed(*values: Any) -> tuple[int, ...]:

@@ -234,7 +234,8 @@ class PartitionWriter:
 
         Raises:
             CorruptionError: the written files cannot be read.
-            StorageError, CapacityError.
+            StorageError: a file cannot be written or read.
+            CapacityError: the state does not fit in memory.
         """
         self._close_file()
         if not self._paths:
