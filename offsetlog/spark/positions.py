@@ -296,7 +296,7 @@ def _numbers(
         highest = max((key.partition for key in committed if key.topic == topic), default=-1)
         if highest >= PARTITIONS_MAX:
             raise ConfigError(
-                f"a position of {topic!r} is in partition {highest}, too high to list all partitions up to it; name the "
+                f"a position of {topic!r} is in partition {highest}, too high to list all partitions below; name the "
                 "partitions with partitions="
             )
         numbers = list(range(highest + 1))
