@@ -98,7 +98,7 @@ def from_dump(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:
     there.  `file` is written as in a URI.
 
     Raises:
-        InvalidArgumentError: a heading lacks some of these columns, or has one of them more than once.
+        InvalidArgumentError: the heading of a CSV file has none of these columns, or has one of them more than once.
         MissingFileError: there is no such file.
     """
     check_file(path)
@@ -261,7 +261,7 @@ def run(
             Kafka.
         overwrite: whether positions may be moved back.
         dry_run: only reports; takes no lock, and writes nothing.
-        examples: how many of the refused rows are reported, and of those that move back.
+        examples: how many refused rows are reported, and how many rows that move back.
         agree: is called before positions are moved back, and may raise to refuse; None moves them without asking.
         permissive: continues if something is missing in the directory.  Nothing is committed to a log partition with
             losses, since its lost positions would count as new.

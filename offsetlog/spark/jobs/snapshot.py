@@ -43,7 +43,7 @@ _PACKAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The contents of a snapshot, and the notes beside it.
+    """The description of a snapshot, which is stored with its table.
 
     Attributes:
         source: the log directory.
@@ -168,7 +168,8 @@ def run(
 
     Raises:
         ConfigError: the package of the format or of the target's file system is missing, or `target` exists on this
-            machine.  For other file systems, and for Iceberg's tables, Spark itself reports a target that exists.
+            machine (with `overwrite`: and is not a table).  For other file systems, and for Iceberg's tables, Spark
+            itself reports a target that exists.
         InvalidArgumentError: `target` is in the log, or replacing it would remove the log.
         MissingFileError: there is no log at `path`.
         CorruptionError: the log is damaged, or parts are missing (DataLossError, PossibleLossError); not with

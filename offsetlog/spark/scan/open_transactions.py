@@ -24,7 +24,7 @@ class OpenTransactions:
     def stable_offset(self, files: Files, listing: PartitionListing, horizon: Horizon) -> int:
         """Returns the log offset below which every transaction has ended, at most that of the horizon.
 
-        Reads the records since the last call.
+        Each call reads only the headers of the batches since the last call.
 
         Raises:
             StorageError: a file cannot be read, or files were replaced faster than they could be read.
