@@ -69,8 +69,7 @@ class Target(ABC):
 
     @abstractmethod
     def commit(self, group: str, positions: Committed) -> dict[TopicPartition, OffsetLogError]:
-        """Commits positions of a group; returns refused positions with the reasons; raises if the whole commit
-        failed."""
+        """Commits positions of a group; returns refused ones with the reasons; raises if the whole commit failed."""
 
     @abstractmethod
     def fetch(self, group: str) -> Committed:
