@@ -13,8 +13,8 @@ Version 1 identifies the sources by their order in the query.  Version 2, which 
 `spark.sql.streaming.offsetLog.formatVersion` is 2, identifies them by their names, or by number if they have none.  A
 source without an offset yet is a `-` in version 1, and left out in version 2.
 
-A directory may come from anywhere, so the size of each file is checked before the file is read, and an error names the
-file.  Nothing is written.
+A directory may come from anywhere, so at most 64 MiB of a file are read, and an error names the file.  Nothing is
+written.
 """
 
 from __future__ import annotations
