@@ -1,4 +1,4 @@
-"""Spark's checkpoint directories: how far a streaming query has read, imported as positions of a group.
+"""Reads from Spark's checkpoint directories how far streaming queries have read, and commits that as positions.
 
 Before a query runs a batch, it writes `offsets/<batch>`, with the end offset of each source; after the batch, it writes
 `commits/<batch>`.  So the newest file in `commits` names the last batch that is done; a newer one in `offsets` names a
@@ -10,8 +10,8 @@ batch that was planned and that a restart runs again.
                 -
 
 Version 1 identifies the sources by their order in the query.  Version 2, which Spark 4.2 writes if
-`spark.sql.streaming.offsetLog.formatVersion` is 2, identifies them by their names, or by number if they have none.  A
-source without an offset yet is a `-` in version 1, and left out in version 2.
+`spark.sql.streaming.offsetLog.formatVersion` is 2, identifies a source by its name, or by its number if it has no name.
+A source without an offset yet is a `-` in version 1, and left out in version 2.
 
 A directory may come from anywhere, so at most 64 MiB of a file are read, and an error names the file.  Nothing is
 written.
@@ -187,9 +187,9 @@ def import_checkpoint(
 ) -> CheckpointImport:
     """Commits the offsets at the end of the newest committed batch of a checkpoint directory, under a group.
 
-    Offsets of a batch planned after that one are not committed: a restart of the query reads that batch again.  If
-    several sources read one partition, the smallest offset counts.  To a Kafka cluster only sources with topics are
-    committed.
+    The offsets of a later batch, which is only planned, are not committed: a restart of the query reads that batch
+    again.  If several sources read one partition, the smallest offset counts.  To a Kafka cluster only sources with
+    topics are committed.
 
     Args:
         target: an OffsetStore, a path, "host:port,..." or a dict of settings: see `offsetlog.spark.targets`.
@@ -283,7 +283,7 @@ def _named(line: str, path: str) -> tuple[str, str]:
 
 
 def _check_commit(content: bytes, path: str) -> None:
-    """Raises if Spark would not accept a file of `commits`, which needs a version and something after the version."""
+    """Raises if Spark would refuse a file of `commits`: it must have a version, and something after the version."""
     lines = _lines(content, path)
     _version(lines[0], path)
     if len(lines) < 2:
@@ -317,7 +317,7 @@ def _object(text: str, path: str) -> dict[str, Any]:
         error.path = path
         raise
     if not isinstance(value, dict):
-        raise CorruptionError(f"must be a JSON object, not {shortened(text)!r}", path=path)
+        raise CorruptionError(f"the text must be a JSON object, not {shortened(text)!r}", path=path)
     return value
 
 

@@ -310,7 +310,7 @@ class PositionCommitter:
     # ------------------------------------------------------------------------------------------------ under the lock
 
     def _oldest(self) -> int:
-        """Returns the number of the oldest call of `put` that is not committed yet, or the next number."""
+        """Returns the number of the oldest call of `put` that is not committed yet, or that of the next call."""
         numbers = [number for waiting in self._groups.values() for number, _ in waiting.entries.values()]
         if self._in_flight is not None:
             numbers.append(self._in_flight)
@@ -329,7 +329,7 @@ class PositionCommitter:
 
 
 def _is_lasting(error: Exception) -> bool:
-    """Returns whether the same commit would fail again, so that only a newer one is worth an attempt."""
+    """Returns whether the same commit would fail again, so that it is dropped and not retried."""
     if isinstance(error, ClusterError):
         return not error.retriable and not isinstance(error, ActiveGroupError)
     return isinstance(error, InvalidArgumentError | TooLargeError | ConditionError | ClosedError | ReadOnlyError)
@@ -340,7 +340,7 @@ _COMMITTERS: weakref.WeakSet[PositionCommitter] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Closes every committer when the process ends, after at most EXIT_SECONDS for positions that still wait."""
+    """Closes every committer when the process ends; positions that still wait get at most EXIT_SECONDS in all."""
     deadline = time.monotonic() + EXIT_SECONDS
     for committer in list(_COMMITTERS):
         committer.close(max(0.0, deadline - time.monotonic()))

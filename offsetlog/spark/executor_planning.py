@@ -1,4 +1,4 @@
-"""Reads of a log that the executors see and the driver does not: an executor plans them in a task."""
+"""Plans reads of a log that the executors see and the driver does not: a task plans on an executor."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _REGISTERING = threading.Lock()
 def read_on_executors(spark: SparkSession, path: str | os.PathLike[str], **options: object) -> DataFrame:
     """Returns a view of a log that only the executors see, like `spark.read.format("offsetlog")` for other logs.
 
-    One task plans the read at once, on any executor; all executors must see the same log at the path.  Each run of the
-    DataFrame reads the log as it was planned.  A missing or damaged witness (a file that shows whether the log is
-    complete) is logged as a warning on the driver.
+    One task plans the read during this call, on any executor; all executors must see the same log at the path.  Each
+    run of the DataFrame reads the log as it was planned.  A missing or damaged witness (a file that shows whether the
+    log is complete) is logged as a warning on the driver.
 
     >>> offsets = read_on_executors(spark, "/var/kafka-logs", view="offsets")  # doctest: +SKIP
 

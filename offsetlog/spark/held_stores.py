@@ -107,11 +107,12 @@ def let_go(path: str | os.PathLike[str]) -> None:
 def commit_elsewhere(
     path: str | os.PathLike[str], group: str, positions: Committed, durability: Durability | None
 ) -> bool:
-    """Commits as `OffsetStore.commit`, through another process that holds the store; waits while that process uses it.
+    """Commits like `OffsetStore.commit`, through another process that holds the store; waits while it uses the store.
 
     Returns:
-        False if no other process holds the store, or if that process did not answer.  Without an answer, the positions
-        may or may not be committed; it is safe to commit them again.
+        Whether the other process committed.  False if no other process holds the store, if a position has a topic id,
+        or if the process did not answer.  Without an answer, the positions may or may not be committed; it is safe to
+        commit them again.
 
     Raises:
         OffsetLogError: the other process refused the commit.
@@ -179,7 +180,7 @@ class _HeldStore:
             raise
 
     def keep(self, seconds: float | None, opening: Opening) -> None:
-        """Lets the store rest after a use; closes it at once if other processes could not ask for it."""
+        """Lets the store rest after a use; closes it if `seconds` is 0, or if other processes could not ask for it."""
         if self.requests is None or seconds == 0:
             self.close()
         # Otherwise a listener could keep open a store without cleaning, or a sink close a listener's store too early.
@@ -194,7 +195,7 @@ class _HeldStore:
             self._stop_listening()
 
     def close_after(self, failure: BaseException, request: lock_holder.Request | None = None) -> None:
-        """Closes the store after a failure; if closing fails, too, that is only a note on the failure."""
+        """Closes the store after a failure; if closing fails, too, adds a note to the first failure."""
         try:
             self._close_store()
         except Exception as second:

@@ -23,7 +23,7 @@ OutcomeIs = Callable[[str], Any]
 
 
 def counts_from(is_delete: Any, outcome_is: OutcomeIs, log_offset: Any, marker_offset: Any, choose: Choose) -> Any:
-    """Returns the log offset from which on a record counts by itself, or NEVER.
+    """Returns the log offset from which on a record would be in effect if no later one replaced it, or NEVER.
 
     A tombstone counts at once, even in a transaction; so does a commit outside a transaction.  A commit in a
     transaction counts from the COMMIT marker on; while the transaction is open, or if it was aborted, it never counts.
@@ -45,5 +45,5 @@ def in_effect_from(counts: Any, least_of_later: Any, choose: Choose) -> Any:
 
 
 def is_undone(is_delete: Any, outcome_is: OutcomeIs) -> Any:
-    """Returns whether an abort undid a record, which `read_committed` leaves out; an abort undoes no tombstone."""
+    """Returns whether an abort undid a record, so that `read_committed` omits it; an abort undoes no tombstone."""
     return outcome_is("aborted") & ~is_delete

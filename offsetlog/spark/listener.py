@@ -111,8 +111,8 @@ class OffsetCommitListener(StreamingQueryListener):
         positions_max: how many positions may wait to be committed.
         failures_max: how many failures are kept.
         durability: the failure that a commit to a store survives; None for the store's own setting, "disk" for a path.
-        hold: whether a store that is given as a path stays open, and locked, until `close`; with False it is opened for
-            each round of commits.
+        hold: whether a store that is given as a path stays open until `close`, or until another process asks for it;
+            with False it is opened for each round of commits.
 
     Raises:
         ArgumentTypeError: the target, the group or the queries are of a wrong type.

@@ -329,7 +329,7 @@ def make_target(
     """Makes the target for a store, a path or a cluster; does not open or connect to it yet.
 
     Raises:
-        ArgumentTypeError: the value is none of these.
+        ArgumentTypeError: `named` is not one of the values that name a target.
         ConfigError: as `KafkaTarget`; or a URI is not a path on this machine.
     """
     if isinstance(named, Target):

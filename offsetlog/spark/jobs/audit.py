@@ -4,7 +4,8 @@ Every table is a function from `prepared` commits to a DataFrame, in Spark's own
 records that the log still holds: cleaned records are in no table, and a log that was cleaned shows fewer commits and
 fewer findings than there were.
 
-Times are in milliseconds since 1970, null if a record carries none; positions are counted by log partition.
+Times are in milliseconds since 1970, null if a record carries none.  A position that is in two log partitions counts
+twice.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Audit:
     incomplete: tuple[str, ...] = ()
 
     def tables(self) -> dict[str, DataFrame]:
-        """Returns the tables by name, without those that could not be made."""
+        """Returns the tables by name, without those that are None."""
         names = [each.name for each in fields(self)[2:] if each.name not in ("stall_ms", "until", "incomplete")]
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
@@ -252,16 +253,16 @@ def _end_of(commits: DataFrame, until: int | None) -> DataFrame:
 def stalls(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = None) -> DataFrame:
     """Returns each period in which a committed offset did not move for a long time.
 
-    A run consists of consecutive commits of a position with the same offset.  It ends with the first commit of another
-    offset, with a deletion, or otherwise at the time `until`; in the last case it is `ongoing`.
+    A stall is a run of consecutive commits of a position with the same offset, or a single commit.  It ends with the
+    first commit of another offset, with a deletion, or otherwise at the time `until`; in the last case it is `ongoing`.
 
     Args:
         commits: as `prepared` returns them.
         stall_ms: the shortest stall to return.
         until: the time up to which stalls are measured, in ms; None for the time of the youngest record.
 
-    Columns: the position, offset, since, until, stalled_ms, commits (of the run), ongoing, and kind: "repeated" if the
-    run has several commits of the offset, "silent" if it has only one.
+    Columns: the position, offset, since, until, stalled_ms, commits (of the stall), ongoing, and kind: "repeated" if
+    the stall has several commits of the offset, "silent" if it has only one.
     """
     in_effect = commits.where(fn.col("effective_at").isNotNull())
     is_other = (
@@ -382,8 +383,8 @@ def zombies(commits: DataFrame, records: DataFrame | None = None) -> DataFrame:
         commits: as `prepared` returns them.
         records: rows of the view "records" for the ends of transactions; None uses only the epochs of commits.
 
-    Columns: the position, reason, epoch, newer_epoch (the highest before), offset, offset_below, at, log_offset,
-    producer_id.
+    Columns: the position, reason, epoch, newer_epoch (the highest epoch before the commit), offset, offset_below, at,
+    log_offset, producer_id.
     """
     # A topic that was deleted and created again begins with epoch 0 again.
     earlier = _by_effect("deletes_before").rowsBetween(*_BEFORE)
@@ -436,7 +437,7 @@ def generations(records: DataFrame) -> DataFrame:
       from a tool that resets offsets, or from a consumer that assigns its partitions itself.
 
     Args:
-        records: rows of the view "records", of whole groups.
+        records: rows of the view "records", with all records of each group.
 
     Columns: log_partition, group, reason, generation, newer_generation (null for "no member"), log_offset, at,
     last_log_offset, commits (only for "no member": the number of commits from log_offset to last_log_offset).

@@ -124,7 +124,7 @@ def _times(axes: Axes) -> None:
 
 
 def over_time(rows: list[Row], bucket_ms: int) -> str:
-    """Plots records over time, from rows of group, bucket and count, by group; None stands for all other groups."""
+    """Plots records over time by group, from rows of group (None for all others), bucket and count."""
     figure, axes = _figure(3.4, 2 * _WIDTH)
     names = list(dict.fromkeys(row["group"] for row in rows))
     names.sort(key=lambda name: name is None)

@@ -298,7 +298,7 @@ def run(
         ends: the ends of the logs, as `lag_ends` gives them.
         partitions: log partitions, such as "0,3-5"; None for all.
         times: the times of lag over time, in ms since 1970.
-        step_ms: instead of `times`: their interval in ms, from the first sample to the last.
+        step_ms: adds a time every `step_ms` milliseconds, from the first sample to the last.
         permissive: continues if something is missing or damaged; `problems` says what.
         reported: the result of `problems`; anything else that is missing or damaged is then an error.
 

@@ -252,7 +252,7 @@ class _Directory:
 
 
 def _ends_in(path: Path) -> list[tuple[str, int, int, int, OffsetLogError | None]]:
-    """Returns for each log in a directory: topic, partition, first offset, end, and an error if that may be wrong."""
+    """Returns for each log of a directory: topic, partition, first offset, end, an error if the end may be wrong."""
     found: list[tuple[str, int, int, int, OffsetLogError | None]] = []
     for _ in range(LOOKS):
         # A running broker may change a log after its checkpoint was read; only a real loss is seen at every attempt.

@@ -106,7 +106,7 @@ def check_new(target: AnyPath, way_on: str = "") -> None:
 
 
 def check_replaceable(target: AnyPath) -> None:
-    """Raises ConfigError if a path on this machine is not a table: Spark would remove everything in it."""
+    """Raises ConfigError if a path on this machine exists and is no table: Spark would remove everything in it."""
     found = Location.of(target).here
     if found is None or not os.path.lexists(found):
         return
@@ -120,7 +120,7 @@ def check_replaceable(target: AnyPath) -> None:
 
 
 def check_target(target: AnyPath, *logs: AnyPath, overwrite: bool) -> None:
-    """Refuses a target as `check_apart` does, and as `check_new`, or with `overwrite` as `check_replaceable`."""
+    """Refuses a target like `check_apart`, and like `check_new` or, with `overwrite`, like `check_replaceable`."""
     check_apart(target, *logs)
     if overwrite:
         check_replaceable(target)
@@ -131,7 +131,7 @@ def check_target(target: AnyPath, *logs: AnyPath, overwrite: bool) -> None:
 def check_vacant(directory: AnyPath, overwrite: bool) -> None:
     """Raises ConfigError if a directory on this machine, to which tables will be written, is not empty.
 
-    With `overwrite` it need not be empty, but it must be a directory.
+    With `overwrite` the directory need not be empty, but it must be a directory.
     """
     found = Location.of(directory).here
     if found is None or not found.exists():

@@ -120,7 +120,7 @@ def _ordered(records: DataFrame) -> DataFrame:
 
 
 def _shaped(rows: DataFrame) -> DataFrame:
-    """Converts rows of the view "records", with a target and an order, to the columns that the writer takes."""
+    """Converts rows of the view "records", with `target` and `order_time`, to the columns that the writer takes."""
     standing = (
         fn.when(fn.col("control").isNotNull(), MARKER)
         .when(~fn.col("transactional"), PLAIN)
@@ -143,10 +143,10 @@ def _shaped(rows: DataFrame) -> DataFrame:
 
 
 def history_rows(records: DataFrame, partitions: int) -> DataFrame:
-    """Returns every record of the view "records" with its new partition, and each marker once for every partition.
+    """Returns every record of the view "records" with its new partition, `target`.
 
-    A record of an unknown kind names no group.  Its new partition is the number of its old partition modulo the new
-    count.
+    A transaction's marker goes to every new partition that has records of the transaction.  A record of an unknown kind
+    names no group: its new partition is the number of its old partition modulo the new count.
     """
     ordered = _ordered(records.select(*RECORD_COLUMNS))
     elsewhere = fn.col("log_partition") % partitions
@@ -195,7 +195,7 @@ def sorted_rows(rows: DataFrame, partitions: int) -> DataFrame:
 
 
 def survey(spark: SparkSession, directory: LogDirectory, numbers: Iterable[int]) -> tuple[list[Survey], list[Finding]]:
-    """Returns the engine's survey of each log partition, made by one task, and what the witnesses contradict.
+    """Returns the engine's survey of each log partition, made by one task, and the findings of the witnesses.
 
     Args:
         spark: the session.
@@ -265,7 +265,7 @@ def check_ends(findings: Iterable[Finding]) -> None:
 
 
 def check_records(records: DataFrame) -> None:
-    """Refuses records that a rewrite would lose or mix up.
+    """Refuses records that a repartition would lose or mix up.
 
     Raises:
         PartitionCountError: a group has records in two log partitions, of which only one can be right.
@@ -293,8 +293,8 @@ def check_records(records: DataFrame) -> None:
                 log_offset=row.foreign.log_offset,
             )
         raise PartitionCountError(
-            f"the group {row.group!r} has records in log partitions {row['first']} and {row['last']}, of which only "
-            "one is its own: the number of partitions was changed while the log was written"
+            f"the group {row.group!r} has records in log partitions {row['first']} and {row['last']}, but a group "
+            "belongs to one: the number of partitions was changed while the log was written"
         )
 
 

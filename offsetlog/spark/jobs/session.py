@@ -55,7 +55,7 @@ def session_for(
         job: the name of the application.
         master: Spark's master; None for `local[*]`, or under spark-submit for the master that it was given.
         driver_memory: the memory of the JVM, such as "1g".
-        settings: more settings of Spark; they override the others.
+        settings: more settings of Spark; they override those of this function.
 
     A local session listens only on the loopback address, shows neither progress nor web pages, and its workers run this
     interpreter.  The workers of a cluster run the interpreter that the setting `spark.pyspark.python` names, or

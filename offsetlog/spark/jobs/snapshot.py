@@ -1,4 +1,4 @@
-"""The table of committed positions as of a moment, as Parquet, Delta or Iceberg."""
+"""Writes the committed positions as of a moment to a table in Parquet, Delta or Iceberg."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _whole(target: str) -> str:
 
 
 def _write_note(spark: SparkSession, target: str, snapshot: Snapshot) -> None:
-    """Stores the description with the table; in a Parquet directory it also marks the table as complete."""
+    """Stores a snapshot's description with its table; in a Parquet directory it also marks the table as complete."""
     text = json.dumps(asdict(snapshot), indent=2)
     if snapshot.format == "parquet":
         write_text(spark, target, NOTE, text + "\n")

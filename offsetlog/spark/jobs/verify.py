@@ -60,7 +60,7 @@ def _summed(hashed: DataFrame, part: str) -> DataFrame:
 
 
 def sums(offsets: DataFrame, commits: DataFrame, records: DataFrame, *, physical: bool = True) -> DataFrame:
-    """Returns the sums of a digest: log_partition, part (one of PARTS) and its limbs; an empty part has no row.
+    """Returns the sums of a digest: log_partition, part (one of PARTS) and four sums (LIMBS); an empty part has no row.
 
     Args:
         offsets: the view "offsets".

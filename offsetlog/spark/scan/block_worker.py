@@ -138,7 +138,7 @@ class BlockWorker:
         return self._read(size)
 
     def _read(self, size: int) -> bytes:
-        """Returns `size` bytes, or none if the connection is closed."""
+        """Returns `size` bytes, or b"" if the connection is closed."""
         received = bytearray()
         while len(received) < size:
             part = self._connection.recv(min(size - len(received), 2**20))

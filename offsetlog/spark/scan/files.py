@@ -39,7 +39,7 @@ NUMBERS_TOLD = 10
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file or directory, as it was when it was read.
+    """A file or directory, as it was when it was listed.
 
     Attributes:
         path: the path on its file system.
@@ -270,7 +270,7 @@ def list_segments(files: Files, directory: str) -> tuple[Segment, ...]:
 
 
 def _recovered(files: Files, entries: list[Entry]) -> tuple[Segment, ...]:
-    """Returns the segments of a directory, with each swap finished or undone.
+    """Returns the segments that a recovery would leave in a directory: each swap is finished or undone.
 
     The rules are those of the engine: csrc/log/swap_plan.h.
     """

@@ -375,7 +375,7 @@ def bound_of(bound: Bound | None, number: int, default: int) -> int:
 
 
 def moment_of(moment: Moment, number: int, partitions: int) -> int | None:
-    """Returns the log offset of a moment for a log partition, None if it names none.
+    """Returns the log offset of a moment for a log partition, None if the moment names none for it.
 
     Raises:
         ConfigError: the moment is a single log offset, and there are several log partitions.

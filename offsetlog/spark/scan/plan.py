@@ -170,7 +170,7 @@ def open_source(read: ReadOptions, files: Files | None = None) -> Source:
 
 
 def open_on_driver(read: ReadOptions, files: Files | None = None) -> Source:
-    """Lists the path as `open_source`, on the driver: the error for a missing log says that it may be elsewhere.
+    """Lists the path as `open_source`, on the driver; the error for a missing log says how to read it elsewhere.
 
     Raises:
         ConfigError, MissingFileError, InvalidArgumentError, StorageError: as `open_source`.

@@ -60,7 +60,7 @@ def _is_as_it_was(segments: Sequence[Segment], now: PartitionListing, size: int)
 def _lost(planned: Sequence[Segment], now: PartitionListing) -> list[Segment]:
     """Returns the segments that were removed after planning without a replacement.
 
-    A cleaner may move the records of a segment to a segment before it; that one is then not the planned file either.
+    A cleaner may move the records of a segment to an earlier one; the earlier file then differs from the planned one.
     """
     present = {segment.base_offset for segment in now.segments}
     known = {(segment.base_offset, segment.identity, segment.size) for segment in planned}
@@ -324,7 +324,7 @@ class BucketReader:
         if not self._split.horizon.is_cut or until >= newest or state.replay.records_below == until:
             return
         raise HistoryError(
-            f"records below log offset {until} of log partition {self._split.number} were cleaned since; "
+            f"records below log offset {until} of log partition {self._split.number} were cleaned since then; "
             f"states are known from log offset {newest} on",
             floor=newest,
             log_partition=self._split.number,

@@ -86,7 +86,7 @@ class MarkerGroups:
 def is_finished(core: StoreCore, epoch: Epoch) -> bool:
     """Returns whether an epoch is published completely.
 
-    Raises StateError if another stream, whose epochs are different ones, uses the name of the query.
+    Raises StateError if another stream, with epochs of its own, uses the name of the query.
     """
     found = core.fetch_one(FINISHED, *epoch.key)
     if found is None:

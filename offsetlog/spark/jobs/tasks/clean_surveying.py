@@ -41,7 +41,7 @@ SPARK_SCHEMA = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
 
 @dataclass(frozen=True)
 class CleanSurveying:
-    """Surveys a log partition, given by its number and directory; called like a function in Spark's tasks.
+    """Surveys a log partition, given its number and its directory; Spark's tasks call the object as a function.
 
     Attributes:
         arrow: pyarrow's file system that holds the directories; None for local ones.
@@ -116,7 +116,7 @@ def _states_of(files: Files, directory: str) -> list[FileState]:
 
 
 def _damage_in_tail(partition: Partition, files: Files, log_end: int) -> CorruptionError | None:
-    """Returns the damage if a load ended at a bad batch that whole batches follow, as the views report it."""
+    """Returns the damage if a load ended at a bad batch although whole batches follow; the views report it, too."""
     path, position = partition.recovery["torn_path"], partition.recovery["torn_position"]
     if path is None or next_batch(path, position, log_end, file_system=files.native) is None:
         return None
