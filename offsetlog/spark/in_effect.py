@@ -39,7 +39,7 @@ def in_effect_from(counts: Any, least_of_later: Any, choose: Choose) -> Any:
         counts: the result of `counts_from`.
         least_of_later: the smallest result of `counts_from` for later records of the same position, or NEVER: a later
             record that counts before this one, or together with it, replaces this one.
-        choose: as for `counts_from`.
+        choose: returns, for each row, one of two values by a condition (`Choose`).
     """
     return choose(least_of_later <= counts, NEVER, counts)
 

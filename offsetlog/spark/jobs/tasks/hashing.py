@@ -135,8 +135,7 @@ def position_hashes(
 
 
 def group_record_hashes(key: pa.Array, value: pa.Array, timestamp: pa.Array, log_offset: pa.Array) -> pa.Array:
-    """Returns the hash of each group record, as a struct of LIMBS; log offsets >= 0 are included, with the
-    timestamps."""
+    """Returns the hash of each group record, as a struct of LIMBS; includes log offsets >= 0, with the timestamps."""
     count = len(key)
     if count == 0:
         return _limbs(b"")
