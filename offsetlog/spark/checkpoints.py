@@ -287,7 +287,7 @@ def _check_commit(content: bytes, path: str) -> None:
     lines = _lines(content, path)
     _version(lines[0], path)
     if len(lines) < 2:
-        raise TornTailError("the file ends after the version; the rest of the commit is missing", path=path)
+        raise TornTailError("the file ends after its version; the rest of the commit is missing", path=path)
 
 
 def _lines(content: bytes, path: str) -> list[str]:

@@ -169,7 +169,7 @@ def test_version_2_leaves_out_a_source_without_an_offset(tmp_path, store):
     assert (source.name, source.read.positions) == ("1", {TopicPartition("orders", 0): 7})
     (path / "offsets" / "0").write_text(f"v2\n{CONF}")
     assert read_checkpoint(path).committed.sources == ()
-    with pytest.raises(errors.StateError, match="no position"):
+    with pytest.raises(errors.StateError, match="no source has a position"):
         import_checkpoint(store, "g", path)
 
 
@@ -186,7 +186,7 @@ def test_a_source_that_is_not_there_is_refused(tmp_path, store):
     path = written(tmp_path / "ck", {0: "5"}, [0])
     with pytest.raises(errors.InvalidArgumentError, match="does not have"):
         import_checkpoint(store, "g", path, topics={1: "t"})
-    with pytest.raises(errors.StateError, match="no position"):
+    with pytest.raises(errors.StateError, match="no source has a position"):
         import_checkpoint({"bootstrap.servers": "127.0.0.1:1"}, "g", path)
 
 
