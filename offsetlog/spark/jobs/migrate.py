@@ -1,6 +1,6 @@
 """Imports the offsets that consumers kept in ZooKeeper, or that a file lists, into a log directory.
 
-The rules are those of offsetlog/migration/rules.py, written for columns; both are tested with one table of cases.
+The rules of the import are those of offsetlog/migration/rules.py, written for columns; one table of cases tests both.
 """
 
 from __future__ import annotations

@@ -272,7 +272,7 @@ def list_segments(files: Files, directory: str) -> tuple[Segment, ...]:
 def _recovered(files: Files, entries: list[Entry]) -> tuple[Segment, ...]:
     """Returns the segments that a recovery would leave in a directory: each swap is finished or undone.
 
-    The rules are those of the engine: csrc/log/swap_plan.h.
+    The rules for swaps are those of the engine: csrc/log/swap_plan.h.
     """
     found = [(_name(entry.path), entry) for entry in entries if entry.is_file and _NUMBERED.match(_name(entry.path))]
     # A .cleaned file is incomplete, and so is any swap from its base offset on.

@@ -112,7 +112,7 @@ class RunReader:
             raise _ReplacedError from None
 
     def _is_same(self, segment: Segment) -> bool:
-        """Whether the file is still the planned one.
+        """Returns whether a planned segment is still the same file.
 
         A segment that is written to grows; when it is closed, it loses only space that was allocated ahead.
         """

@@ -42,9 +42,10 @@ SHARES_MAX = 1024
 
 
 def _is_as_it_was(segments: Sequence[Segment], now: PartitionListing, size: int) -> bool:
-    """Returns whether no listed segment was replaced; new ones may have come, and the newest had `size` bytes.
+    """Returns whether no listed segment was replaced; new ones may have come.  The newest must still have `size` bytes.
 
-    When that segment is no longer the newest, it may be cleaned; only its inode distinguishes a clean from growth.
+    When the newest listed segment is no longer the newest of the log, it may be cleaned; only its inode distinguishes a
+    clean from growth.
     """
     present = {segment.base_offset: segment for segment in now.segments}
     *closed, newest = segments
