@@ -1,4 +1,4 @@
-"""`python -m offsetlog.spark <job>`, and the file for spark-submit: the same commands as `offsetlog spark <job>`."""
+"""Runs `offsetlog spark <job>` as `python -m offsetlog.spark <job>`, or as the program of spark-submit."""
 
 from __future__ import annotations
 

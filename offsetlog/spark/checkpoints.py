@@ -1,4 +1,4 @@
-"""Spark's checkpoint directories: how far a streaming query has read, imported as positions of a group.
+"""Reads from Spark's checkpoint directories how far streaming queries have read, and commits that as positions.
 
 Before a query runs a batch, it writes `offsets/<batch>`, with the end offset of each source; after the batch, it writes
 `commits/<batch>`.  So the newest file in `commits` names the last batch that is done; a newer one in `offsets` names a
@@ -10,11 +10,11 @@ batch that was planned and that a restart runs again.
                 -
 
 Version 1 identifies the sources by their order in the query.  Version 2, which Spark 4.2 writes if
-`spark.sql.streaming.offsetLog.formatVersion` is 2, identifies them by their names, or by number if they have none.  A
-source without an offset yet is a `-` in version 1, and left out in version 2.
+`spark.sql.streaming.offsetLog.formatVersion` is 2, identifies a source by its name, or by its number if it has no name.
+A source without an offset yet is a `-` in version 1, and left out in version 2.
 
-A directory may come from anywhere, so the size of each file is checked before the file is read, and an error names the
-file.  Nothing is written.
+A directory may come from anywhere, so at most 64 MiB of a file are read, and an error names the file.  Nothing is
+written.
 """
 
 from __future__ import annotations
@@ -151,9 +151,10 @@ def read_checkpoint(
     Raises:
         MissingFileError: there is no such directory, it is not a checkpoint, or the offsets of the committed batch are
             missing.
-        TornTailError: a file ends too early.
-        UnsupportedVersionError: the version of a file is neither 1 nor 2.
-        LimitError: a file, or a number of files or sources, exceeds its limit.
+        TornTailError: a file is empty or ends too early.
+        UnsupportedVersionError: the version of a file in `offsets` is above 2.
+        LimitError: a file has more than 64 MiB, a directory more than a million files, or a batch more than 10,000
+            sources.
         CorruptionError: the content of a file is invalid.
         StorageError: a file or directory cannot be read.
 
@@ -186,9 +187,9 @@ def import_checkpoint(
 ) -> CheckpointImport:
     """Commits the offsets at the end of the newest committed batch of a checkpoint directory, under a group.
 
-    Offsets of a batch planned after that one are not committed: a restart of the query reads that batch again.  If
-    several sources read one partition, the smallest offset counts.  To a Kafka cluster only sources with topics are
-    committed.
+    The offsets of a later batch, which is only planned, are not committed: a restart of the query reads that batch
+    again.  If several sources read one partition, the smallest offset counts.  To a Kafka cluster only sources with
+    topics are committed.
 
     Args:
         target: an OffsetStore, a path, "host:port,..." or a dict of settings: see `offsetlog.spark.targets`.
@@ -217,7 +218,7 @@ def import_checkpoint(
     with opened_target(target) as opened:
         taken, left_out = _chosen(batch, opened.kafka_only)
         if not taken:
-            raise StateError(f"no position for {opened}: {left_out}", path=batch.path)
+            raise StateError(f"no source has a position that {opened} can take: {left_out}", path=batch.path)
         metadata = position_metadata(None, checkpoint.query_id, batch.batch)
         committed = {key: OffsetAndMetadata(offset, metadata) for key, offset in merged(taken).items()}
         for refused in opened.commit(group, committed).values():
@@ -282,11 +283,11 @@ def _named(line: str, path: str) -> tuple[str, str]:
 
 
 def _check_commit(content: bytes, path: str) -> None:
-    """Raises if Spark would not accept a file of `commits`, which needs a version and something after the version."""
+    """Raises if Spark would refuse a file of `commits`: it must have a version, and something after the version."""
     lines = _lines(content, path)
     _version(lines[0], path)
     if len(lines) < 2:
-        raise TornTailError("the commit ends after its version", path=path)
+        raise TornTailError("the file ends after its version; the rest of the commit is missing", path=path)
 
 
 def _lines(content: bytes, path: str) -> list[str]:
@@ -316,7 +317,7 @@ def _object(text: str, path: str) -> dict[str, Any]:
         error.path = path
         raise
     if not isinstance(value, dict):
-        raise CorruptionError(f"must be a JSON object, not {shortened(text)!r}", path=path)
+        raise CorruptionError(f"the text must be a JSON object, not {shortened(text)!r}", path=path)
     return value
 
 
@@ -333,7 +334,7 @@ def _query_id(directory: _Directory) -> str | None:
     path = directory.join("metadata")
     query_id = _object("\n".join(_lines(content, path)), path).get("id")
     if not isinstance(query_id, str) or not 0 < len(query_id) <= 200:
-        raise CorruptionError("the id of the query is missing", path=path)
+        raise CorruptionError("`id`, the id of the query, must be a text of 1 to 200 characters", path=path)
     return query_id
 
 
@@ -355,7 +356,7 @@ class _Directory(NamedTuple):
         return f"{self.path.rstrip('/')}/{name}"
 
     def batches(self, name: str) -> list[int] | None:
-        """Returns the numbers that are names of files in a subdirectory; None if there is no such directory."""
+        """Returns the numbers of the batches that have a file in a subdirectory; None without that subdirectory."""
         path = self.join(name)
         try:
             if self.filesystem.get_file_info(path).type != arrow_fs.FileType.Directory:

@@ -44,11 +44,11 @@ class CommitFailure(NamedTuple):
 
     Attributes:
         time: the time of the failure, in UTC.
-        group: the consumer group; None if it was not known yet.
+        group: the consumer group; None if the failure belongs to no group, or to one that was not known yet.
         positions: how many positions failed.
         error: the reason.
-        retried: whether the commit is tried again; if not, the positions were dropped, and the next commit of the
-            group is the next attempt.
+        retried: whether the commit is tried again; if not, the positions were dropped, and only newer ones will be
+            committed.
     """
 
     time: datetime
@@ -63,7 +63,7 @@ _Entries = dict[TopicPartition, tuple[int, OffsetAndMetadata]]
 
 @dataclass(slots=True)
 class _Waiting:
-    """The waiting positions of one group; each entry has the number of the call of `put` since which it waits."""
+    """The waiting positions of one group; each entry has the number of the call of `put` that queued it."""
 
     entries: _Entries = field(default_factory=dict)
     due: float = 0.0
@@ -136,7 +136,7 @@ class PositionCommitter:
         return self._closing
 
     def put(self, group: str, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Queues positions, replacing older ones that still wait; does not block.  Raises ClosedError."""
+        """Queues positions, replacing older ones that still wait; does not block.  Raises ClosedError after `close`."""
         with self._changed:
             if self._closing:
                 raise ClosedError("the committer is closed")
@@ -200,9 +200,10 @@ class PositionCommitter:
             return done, clean
 
     def close(self, timeout: float | None = 10.0) -> bool:
-        """Flushes, ends the thread and closes the target; a second call does nothing.  Returns the result of `flush`.
+        """Flushes, ends the thread and closes the target.  Returns the result of `flush`.
 
-        Positions not committed in `timeout` seconds are recorded as a failure.
+        Positions not committed in `timeout` seconds are recorded as a failure.  A second call does nothing, and returns
+        whether no positions wait.
         """
         with self._changed:
             if self._closing:
@@ -237,7 +238,7 @@ class PositionCommitter:
         self._end()
 
     def _take_due(self, *, wait: bool) -> tuple[str | None, _Entries]:
-        """Returns the next due group with its positions; no group after a close, or without `wait` if none is due."""
+        """Returns the next due group and its positions; no group after a close, or if none is due and not `wait`."""
         while not self._closing:
             ready = [
                 (0.0 if waiting.urgent else waiting.due, group)
@@ -309,7 +310,7 @@ class PositionCommitter:
     # ------------------------------------------------------------------------------------------------ under the lock
 
     def _oldest(self) -> int:
-        """Returns the number of the oldest call of `put` that is not committed yet, or the next number."""
+        """Returns the number of the oldest call of `put` that is not committed yet, or that of the next call."""
         numbers = [number for waiting in self._groups.values() for number, _ in waiting.entries.values()]
         if self._in_flight is not None:
             numbers.append(self._in_flight)
@@ -323,12 +324,12 @@ class PositionCommitter:
         self.failure_count += 1
         self.last_error = error
         self._failures.append(CommitFailure(datetime.now(UTC), group, positions, error, retried))
-        then = "tried again" if retried else "not tried again"
-        LOGGER.warning("%d positions of group %r were not committed, %s: %s", positions, group, then, error)
+        then = "will be tried again" if retried else "were dropped"
+        LOGGER.warning("%d positions of group %r were not committed and %s: %s", positions, group, then, error)
 
 
 def _is_lasting(error: Exception) -> bool:
-    """Returns whether the same commit would fail again, so that only a newer one is worth an attempt."""
+    """Returns whether the same commit would fail again, so that it is dropped and not retried."""
     if isinstance(error, ClusterError):
         return not error.retriable and not isinstance(error, ActiveGroupError)
     return isinstance(error, InvalidArgumentError | TooLargeError | ConditionError | ClosedError | ReadOnlyError)
@@ -339,7 +340,7 @@ _COMMITTERS: weakref.WeakSet[PositionCommitter] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Closes every committer when the process ends, after at most EXIT_SECONDS for positions that still wait."""
+    """Closes every committer when the process ends; positions that still wait get at most EXIT_SECONDS in all."""
     deadline = time.monotonic() + EXIT_SECONDS
     for committer in list(_COMMITTERS):
         committer.close(max(0.0, deadline - time.monotonic()))

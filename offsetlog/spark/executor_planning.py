@@ -1,4 +1,4 @@
-"""Reads of a log that the executors see and the driver does not: an executor plans them in a task."""
+"""Plans reads of a log that the executors see and the driver does not: a task plans on an executor."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ _REGISTERING = threading.Lock()
 def read_on_executors(spark: SparkSession, path: str | os.PathLike[str], **options: object) -> DataFrame:
     """Returns a view of a log that only the executors see, like `spark.read.format("offsetlog")` for other logs.
 
-    One task plans the read at once, on any executor; all executors must see the same log at the path.  Each run of the
-    DataFrame reads the log as it was planned.  A missing witness is logged as a warning on the driver.
+    One task plans the read during this call, on any executor; all executors must see the same log at the path.  Each
+    run of the DataFrame reads the log as it was planned.  A missing or damaged witness (a file that shows whether the
+    log is complete) is logged as a warning on the driver.
 
     >>> offsets = read_on_executors(spark, "/var/kafka-logs", view="offsets")  # doctest: +SKIP
 
@@ -45,7 +46,7 @@ def read_on_executors(spark: SparkSession, path: str | os.PathLike[str], **optio
     Raises:
         ConfigError: an option is unknown or wrong, or is `pushdown`, which needs a plan on the driver.
         MissingFileError, InvalidArgumentError, StorageError: the executor that planned does not see the log.
-        DataLossError, PossibleLossError, CorruptionError: something is missing, and mode=failfast.
+        DataLossError, PossibleLossError, CorruptionError: a part of the log is missing or damaged, and mode=failfast.
         PythonException: the task failed for another reason, e.g. because its Python has no offsetlog.
 
     Can be called from any thread that may use the session.

@@ -1,8 +1,8 @@
 """Stores that stay open between two uses, so that an epoch or a listener's commit costs only its own write.
 
-A process has one handle of each store, and one thread at a time uses the handle.  A store is resting between two uses.
-A resting store is closed when it has rested for long enough, or as soon as another process asks for it
-(`offsetlog.directory.lock_holder`; `offsetlog.open` asks by itself).  So a resting store locks no other process out.
+A process has one handle of each store, and one thread at a time uses the handle.  Between two uses the store rests: it
+stays open.  A resting store is closed when it has rested for long enough, or as soon as another process asks for it
+(`offsetlog.directory.lock_holder`; `offsetlog.open` asks by itself).  So it keeps out no process that asks.
 
 Spark runs the sink in a process of its own.  A listener in the driver, or in another process of the machine, may find
 that the sink's process holds the store.  It then sends its commit to that process, so that the store is not closed and
@@ -46,10 +46,10 @@ Committed = Mapping[TopicPartition, OffsetAndMetadata]
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Arguments of `offsetlog.open`; see there.
+    """Arguments of `offsetlog.open`.
 
-    An open store serves every use, unless the use asks for another number of partitions.  The durability is an argument
-    of each commit; the maintenance stays that of the first use.
+    A store that is open already serves every use, unless the use asks for another number of partitions.  The durability
+    is an argument of each commit; the maintenance stays that of the use that opened the store.
     """
 
     path: Path
@@ -69,7 +69,7 @@ def use_store(
     Args:
         opening: how to open the store if it is not open.
         keep_seconds: how long the store rests before it is closed; 0: it is closed after the use; None: no limit.
-            Ignored if the store was opened with other maintenance.
+            Ignored, unless it is 0, if the store was opened with other maintenance.
         lock_seconds: how long to wait for another process that holds the store; None: no limit.
 
     Raises:
@@ -107,14 +107,15 @@ def let_go(path: str | os.PathLike[str]) -> None:
 def commit_elsewhere(
     path: str | os.PathLike[str], group: str, positions: Committed, durability: Durability | None
 ) -> bool:
-    """Commits as `OffsetStore.commit`, through another process that holds the store; waits while that process uses it.
+    """Commits like `OffsetStore.commit`, through another process that holds the store; waits while it uses the store.
 
     Returns:
-        False if no other process holds the store, or if that process did not answer.  Without an answer, the positions
-        may or may not be committed; it is safe to commit them again.
+        Whether the other process committed.  False if no other process holds the store, if a position has a topic id,
+        or if the process did not answer.  Without an answer, the positions may or may not be committed; it is safe to
+        commit them again.
 
     Raises:
-        OffsetLogError: the refusal of the commit there.
+        OffsetLogError: the other process refused the commit.
     """
     if any(value.topic_id is not None for value in positions.values()):
         return False
@@ -179,7 +180,7 @@ class _HeldStore:
             raise
 
     def keep(self, seconds: float | None, opening: Opening) -> None:
-        """Lets the store rest after a use; closes it at once if other processes could not ask for it."""
+        """Lets the store rest after a use; closes it if `seconds` is 0, or if other processes could not ask for it."""
         if self.requests is None or seconds == 0:
             self.close()
         # Otherwise a listener could keep open a store without cleaning, or a sink close a listener's store too early.
@@ -187,14 +188,14 @@ class _HeldStore:
             self._rests_until = None if seconds is None else time.monotonic() + seconds
 
     def close(self) -> None:
-        """Closes the store, and only then stops answering: a process that asks meanwhile waits, and gets the store."""
+        """Closes the store, and only then stops answering, so that a process that asks meanwhile gets the store."""
         try:
             self._close_store()
         finally:
             self._stop_listening()
 
     def close_after(self, failure: BaseException, request: lock_holder.Request | None = None) -> None:
-        """Closes the store after a failure; if closing fails, too, that is only a note on the failure."""
+        """Closes the store after a failure; if closing fails, too, adds a note to the first failure."""
         try:
             self._close_store()
         except Exception as second:

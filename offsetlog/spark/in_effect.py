@@ -2,7 +2,8 @@
 
 A record of a position is in effect from a log offset on, or never.  The engine calls that log offset
 `HistoryEntry.effective_at`; the source computes it from Arrow columns (`scan/history.py`), the jobs from Spark columns
-(`jobs/effects.py`), and both call these functions with their own columns: numpy arrays, or Columns of Spark.
+(`jobs/effects.py`), and both call the functions of this module with their own columns: numpy arrays, or Columns of
+Spark.
 
 Source: docs/format/loading.md §6.4.
 """
@@ -22,7 +23,7 @@ OutcomeIs = Callable[[str], Any]
 
 
 def counts_from(is_delete: Any, outcome_is: OutcomeIs, log_offset: Any, marker_offset: Any, choose: Choose) -> Any:
-    """Returns the log offset from which on a record counts by itself, or NEVER.
+    """Returns the log offset from which on a record would be in effect if no later one replaced it, or NEVER.
 
     A tombstone counts at once, even in a transaction; so does a commit outside a transaction.  A commit in a
     transaction counts from the COMMIT marker on; while the transaction is open, or if it was aborted, it never counts.
@@ -38,11 +39,11 @@ def in_effect_from(counts: Any, least_of_later: Any, choose: Choose) -> Any:
         counts: the result of `counts_from`.
         least_of_later: the smallest result of `counts_from` for later records of the same position, or NEVER: a later
             record that counts before this one, or together with it, replaces this one.
-        choose: as for `counts_from`.
+        choose: returns, for each row, one of two values by a condition (`Choose`).
     """
     return choose(least_of_later <= counts, NEVER, counts)
 
 
 def is_undone(is_delete: Any, outcome_is: OutcomeIs) -> Any:
-    """Returns whether an abort undid a record, which `read_committed` leaves out; an abort undoes no tombstone."""
+    """Returns whether an abort undid a record, so that `read_committed` omits it; an abort undoes no tombstone."""
     return outcome_is("aborted") & ~is_delete

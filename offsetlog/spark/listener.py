@@ -92,8 +92,9 @@ class OffsetCommitListener(StreamingQueryListener):
 
     The methods that Spark calls only parse and queue positions, and never wait or raise.  A thread of the listener
     commits the newest positions of each group, retries failed commits, and records failures (`failures`, `last_error`,
-    and the logger "offsetlog.spark").  When a query ends, its positions are committed at once; at the end of the
-    process, positions that still wait get up to 5 seconds.  Every method and attribute can be used from any thread.
+    and the logger "offsetlog.spark").  When a query ends, its positions are committed at once.  When the process ends,
+    it waits up to 5 seconds for positions that are not committed yet.  Every method and attribute can be used from any
+    thread.
 
     Args:
         target: an OffsetStore, a path, "host:port,..." or a dict of confluent-kafka's settings: see
@@ -110,8 +111,8 @@ class OffsetCommitListener(StreamingQueryListener):
         positions_max: how many positions may wait to be committed.
         failures_max: how many failures are kept.
         durability: the failure that a commit to a store survives; None for the store's own setting, "disk" for a path.
-        hold: whether a store that is given as a path stays open, and locked, until `close`; with False it is opened for
-            each round of commits.
+        hold: whether a store that is given as a path stays open until `close`, or until another process asks for it;
+            with False it is opened for each round of commits.
 
     Raises:
         ArgumentTypeError: the target, the group or the queries are of a wrong type.
@@ -142,7 +143,8 @@ class OffsetCommitListener(StreamingQueryListener):
         first, longest = back_off_seconds
         if interval_seconds < 0 or refresh_seconds <= 0 or timeout_seconds <= 0 or not 0 < first <= longest:
             raise ConfigError(
-                "intervals and timeouts must be positive, and the first pause must not exceed the longest one"
+                "interval_seconds must not be negative; refresh_seconds, timeout_seconds and back_off_seconds must be "
+                "positive, and the first pause of back_off_seconds must not exceed the longest one"
             )
         if positions_max < 1 or failures_max < 1:
             raise ConfigError("positions_max and failures_max must be at least 1")

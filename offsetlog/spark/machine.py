@@ -1,4 +1,4 @@
-"""Whether the driver and the executors see the same files: judged by the master before tasks run, and in each task."""
+"""Whether driver and executors see the same files: judged by the master's name before tasks run, and in each task."""
 
 from __future__ import annotations
 

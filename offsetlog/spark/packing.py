@@ -3,7 +3,8 @@
 The C extensions cannot be sent by `--py-files`.  Spark unpacks the archive on each executor (`spark.archives`).  The
 archive holds no interpreter.  Its `bin/python` starts the Python of the worker's machine, after a check that this
 Python has the same minor version and can load the extensions.  In an environment of `venv`, `bin/python` would be a
-link, which checks nothing; an image, or an environment of conda, has an interpreter of its own.
+link, which checks nothing.  An image, or an environment of conda, has an interpreter of its own and needs no such
+archive.
 
     bin/python, bin/python3                 the launcher
     bin/check_python.py                     the check
@@ -84,8 +85,8 @@ def pack(output: str | os.PathLike[str], also: Iterable[str] = (), *, overwrite:
         overwrite: replaces an existing file.
 
     Raises:
-        ConfigError: the file exists, its name has another ending, or a package is not installed, or installed only as
-            a link to its sources.
+        ConfigError: `output` exists or has another ending; or the name of a package is invalid, or a package is not
+            installed, is a link to its sources, or has no list of its files.
         MissingFileError: the directory to write to does not exist.
         StorageError: the archive cannot be written.
 

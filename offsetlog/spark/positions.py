@@ -1,4 +1,4 @@
-"""The offsets of Spark's sources as positions of a consumer group, and positions as Spark's `startingOffsets`.
+"""Converts offsets of Spark's sources to positions of a consumer group, and positions to `startingOffsets`.
 
 Spark keeps the offset of a source as a text whose form only the source defines.  This module reads three forms, each
 recognized by the text alone:
@@ -113,7 +113,7 @@ def parse_json(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
-        raise CorruptionError(f"not JSON: {error}: {shortened(text)!r}") from error
+        raise CorruptionError(f"the text is not JSON: {error}: {shortened(text)!r}") from error
 
 
 def shortened(text: str, characters: int = 80) -> str:
@@ -176,7 +176,7 @@ def _checked(offset: Any, topic: str, partition: str) -> int:
 def merged(positions: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicPartition, int]:
     """Joins the positions of the sources of one query; if several name a partition, the smallest offset counts.
 
-    Below the smallest offset, all of these sources have read everything.
+    Below the smallest offset, each of the sources has read everything.
     """
     joined: dict[TopicPartition, int] = {}
     for some in positions:
@@ -256,7 +256,7 @@ def _listed_topics(topics: str | Iterable[str] | None) -> list[str] | None:
         if not isinstance(topic, str):
             raise ArgumentTypeError(f"topics must be str, not {type(topic).__name__}")
         if not topic:
-            raise TopicError("a topic must not be empty")
+            raise TopicError("the name of a topic must not be empty")
     if not listed:
         raise ConfigError("`topics` is empty; None takes all topics of the group")
     return sorted(set(listed))
@@ -295,7 +295,10 @@ def _numbers(
     else:
         highest = max((key.partition for key in committed if key.topic == topic), default=-1)
         if highest >= PARTITIONS_MAX:
-            raise ConfigError(f"partition {highest} of {topic!r} is committed; name the partitions with partitions=")
+            raise ConfigError(
+                f"a position of {topic!r} is in partition {highest}, too high to list all partitions below; name the "
+                "partitions with partitions="
+            )
         numbers = list(range(highest + 1))
     if not numbers:
         raise TopicError(f"the partitions of topic {topic!r} are not known; give their number with partitions=")

@@ -153,7 +153,7 @@ def _used(plan: Any, everything: Sequence[str]) -> Iterator[str]:
 
 
 def _hides_a_query(leaf: Any) -> bool:
-    """Returns whether a leaf may hold rows that a query made from the view, as a cache and an RDD do."""
+    """Returns whether a leaf of a plan may hold rows that a query made from the view, such as a cache or an RDD."""
     kind = leaf.getClass().getSimpleName()
     return not _is_of_driver(leaf.rdd()) if kind == "LogicalRDD" else kind not in _KNOWN_LEAVES
 

@@ -1,4 +1,4 @@
-"""Settings of a session that the data source carries to the processes that plan and read, which do not know them."""
+"""Settings of a session that the data source carries to the processes that plan and read and have no session."""
 
 from __future__ import annotations
 

@@ -121,10 +121,11 @@ def check_planner(python: str) -> None:
     """Refuses a Python for the workers that does not exist on the driver: Spark also plans with it, on the driver.
 
     Args:
-        python: the program in `PYSPARK_PYTHON`; a name without a slash is searched on the system's path.
+        python: the program in `PYSPARK_PYTHON`; a name without a slash, which the system's path resolves, is not
+            checked.
 
     Raises:
-        ConfigError: there is no such program.
+        ConfigError: the path does not lead to a program that can be run.
     """
     if "/" not in python or os.access(python, os.X_OK):
         return

@@ -69,7 +69,7 @@ class Target(ABC):
 
     @abstractmethod
     def commit(self, group: str, positions: Committed) -> dict[TopicPartition, OffsetLogError]:
-        """Commits positions of a group; returns the refused ones with the reasons; raises if all were refused."""
+        """Commits positions of a group; returns refused ones with the reasons; raises if the whole commit failed."""
 
     @abstractmethod
     def fetch(self, group: str) -> Committed:
@@ -285,7 +285,7 @@ class KafkaTarget(Target):
             raise self._error(error.args[0], group, about) from error
 
     def _error(self, error: Any, group: str | None, item: object = None) -> ClusterError:
-        """Makes the error for one of Kafka's; `item` is the position, or says what was asked about."""
+        """Converts an error of Kafka; `item` is the position, or names what the request was about."""
         code = error.name()
         key = item if isinstance(item, TopicPartition) else None
         about = f"{item.topic}:{item.partition}" if isinstance(item, TopicPartition) else item
@@ -329,7 +329,7 @@ def make_target(
     """Makes the target for a store, a path or a cluster; does not open or connect to it yet.
 
     Raises:
-        ArgumentTypeError: the value is none of these.
+        ArgumentTypeError: `named` is not one of the values that name a target.
         ConfigError: as `KafkaTarget`; or a URI is not a path on this machine.
     """
     if isinstance(named, Target):
@@ -343,7 +343,7 @@ def make_target(
     if isinstance(named, str | os.PathLike):
         return StoreTarget(_store_path(named), durability=durability, read_only=read_only, hold=hold)
     raise ArgumentTypeError(
-        f'must be a store, a path, "host:port,..." or a dict of settings of confluent-kafka, not {named!r:.80}'
+        f'the target must be a store, a path, "host:port,..." or a dict of confluent-kafka settings, not {named!r:.80}'
     )
 
 

@@ -169,7 +169,7 @@ def test_version_2_leaves_out_a_source_without_an_offset(tmp_path, store):
     assert (source.name, source.read.positions) == ("1", {TopicPartition("orders", 0): 7})
     (path / "offsets" / "0").write_text(f"v2\n{CONF}")
     assert read_checkpoint(path).committed.sources == ()
-    with pytest.raises(errors.StateError, match="no position"):
+    with pytest.raises(errors.StateError, match="no source has a position"):
         import_checkpoint(store, "g", path)
 
 
@@ -186,7 +186,7 @@ def test_a_source_that_is_not_there_is_refused(tmp_path, store):
     path = written(tmp_path / "ck", {0: "5"}, [0])
     with pytest.raises(errors.InvalidArgumentError, match="does not have"):
         import_checkpoint(store, "g", path, topics={1: "t"})
-    with pytest.raises(errors.StateError, match="no position"):
+    with pytest.raises(errors.StateError, match="no source has a position"):
         import_checkpoint({"bootstrap.servers": "127.0.0.1:1"}, "g", path)
 
 
@@ -222,9 +222,9 @@ def broken(path: Path, name: str, content: bytes | None) -> Path:
         ("commits/0", b"v1", errors.TornTailError, "after its version"),
         ("commits/0", b"{}", errors.CorruptionError, "is not a version"),
         ("metadata", b"", errors.TornTailError, "empty"),
-        ("metadata", b"{}", errors.CorruptionError, "the id of the query is missing"),
-        ("metadata", b'{"id":7}', errors.CorruptionError, "the id of the query is missing"),
-        ("metadata", json.dumps({"id": "7" * 500}).encode(), errors.CorruptionError, "the id of the query is missing"),
+        ("metadata", b"{}", errors.CorruptionError, "the id of the query, must be a text"),
+        ("metadata", b'{"id":7}', errors.CorruptionError, "the id of the query, must be a text"),
+        ("metadata", json.dumps({"id": "7" * 500}).encode(), errors.CorruptionError, "must be a text of 1 to 200"),
     ],
 )
 def test_what_is_broken_is_named(tmp_path, store, name, content, kind, says):

@@ -4,7 +4,8 @@ Every table is a function from `prepared` commits to a DataFrame, in Spark's own
 records that the log still holds: cleaned records are in no table, and a log that was cleaned shows fewer commits and
 fewer findings than there were.
 
-Times are in milliseconds since 1970, null if a record carries none; positions are counted by log partition.
+Times are in milliseconds since 1970, null if a record carries none.  A position that is in two log partitions counts
+twice.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Audit:
 
     `commits` are the rows that the tables are made of, as `prepared` returns them.  `bucket_ms` is the width of the
     buckets of `over_time`.  `until` is the time up to which stalls are measured, None for the time of the youngest
-    commit.  `incomplete` lists what is missing or damaged in the log.
+    record.  `incomplete` lists what is missing or damaged in the log.
     """
 
     commits: DataFrame
@@ -70,7 +71,7 @@ class Audit:
     incomplete: tuple[str, ...] = ()
 
     def tables(self) -> dict[str, DataFrame]:
-        """Returns the tables by name, without those that could not be made."""
+        """Returns the tables by name, without those that are None."""
         names = [each.name for each in fields(self)[2:] if each.name not in ("stall_ms", "until", "incomplete")]
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
@@ -149,10 +150,11 @@ def _counts() -> list[Column]:
 
 
 def totals(commits: DataFrame) -> DataFrame:
-    """Returns one row: commits, deletes, without_effect, aborted, open, first_at, last_at, bytes, groups, positions.
+    """Returns one row of counts for the whole log.
 
-    `positions` is the number of positions that are committed in the end: neither deleted, nor only in a transaction
-    that is open or was aborted.
+    Columns: commits, deletes, without_effect, aborted, open, first_at, last_at, bytes, groups, log_partitions,
+    positions.  `positions` is the number of positions that are committed in the end: neither deleted, nor only in a
+    transaction that is open or was aborted.
     """
     found = commits.agg(
         *_counts(),
@@ -251,16 +253,16 @@ def _end_of(commits: DataFrame, until: int | None) -> DataFrame:
 def stalls(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = None) -> DataFrame:
     """Returns each period in which a committed offset did not move for a long time.
 
-    A run consists of consecutive commits of a position with the same offset.  It ends with the first commit of another
-    offset, with a deletion, or at `until`, the end of the log; in the last case it is `ongoing`.
+    A stall is a run of consecutive commits of a position with the same offset, or a single commit.  It ends with the
+    first commit of another offset, with a deletion, or otherwise at the time `until`; in the last case it is `ongoing`.
 
     Args:
         commits: as `prepared` returns them.
         stall_ms: the shortest stall to return.
         until: the time up to which stalls are measured, in ms; None for the time of the youngest record.
 
-    Columns: the position, offset, since, until, stalled_ms, commits (of the run), ongoing, and kind: "repeated" if the
-    run has several commits of the offset, "silent" if it has only one.
+    Columns: the position, offset, since, until, stalled_ms, commits (of the stall), ongoing, and kind: "repeated" if
+    the stall has several commits of the offset, "silent" if it has only one.
     """
     in_effect = commits.where(fn.col("effective_at").isNotNull())
     is_other = (
@@ -372,7 +374,7 @@ def zombies(commits: DataFrame, records: DataFrame | None = None) -> DataFrame:
       moved back on purpose; if not, the consumer read from a leader that had been replaced.
     * "producer epoch": a commit in a transaction, with an epoch below one that the same producer used before in this
       log partition, or with which its transaction was ended there.  A broker fences such commits, so this is a sign of
-      a log that was merged from several, or of a bug.
+      a log that was merged from several logs, or of a bug.
 
     A commit's record names neither member nor generation: a broker refuses a stale generation before anything is
     written, so the log does not show it.
@@ -381,8 +383,8 @@ def zombies(commits: DataFrame, records: DataFrame | None = None) -> DataFrame:
         commits: as `prepared` returns them.
         records: rows of the view "records" for the ends of transactions; None uses only the epochs of commits.
 
-    Columns: the position, reason, epoch, newer_epoch (the highest before), offset, offset_below, at, log_offset,
-    producer_id.
+    Columns: the position, reason, epoch, newer_epoch (the highest epoch before the commit), offset, offset_below, at,
+    log_offset, producer_id.
     """
     # A topic that was deleted and created again begins with epoch 0 again.
     earlier = _by_effect("deletes_before").rowsBetween(*_BEFORE)
@@ -435,7 +437,7 @@ def generations(records: DataFrame) -> DataFrame:
       from a tool that resets offsets, or from a consumer that assigns its partitions itself.
 
     Args:
-        records: rows of the view "records", of whole groups.
+        records: rows of the view "records", with all records of each group.
 
     Columns: log_partition, group, reason, generation, newer_generation (null for "no member"), log_offset, at,
     last_log_offset, commits (only for "no member": the number of commits from log_offset to last_log_offset).
@@ -577,7 +579,8 @@ def check_stall(stall_ms: int) -> None:
     """Raises InvalidArgumentError if `stall_ms` is not above 0.  Safe in any thread."""
     if stall_ms <= 0:
         raise InvalidArgumentError(
-            f"a stall of {stall_ms} ms: every commit would be one; give a time above 0, such as {STALL_MS} ms (15m)"
+            f"the shortest stall must be above 0 ms, not {stall_ms} ms, or every commit would be a stall; give a time "
+            f"such as {STALL_MS} ms (15m)"
         )
 
 
@@ -594,8 +597,8 @@ def audit(
     Args:
         commits: as `prepared` returns them; persist them, since every table reads them.
         records: rows of the view "records" for `zombies` and `generations`; None omits `generations`.
-        stall_ms: how long a position or a group may rest.
-        until: the time up to which stalls and silences are measured, in ms; None for the time of the youngest commit.
+        stall_ms: the shortest stall or silence to return.
+        until: the time up to which stalls and silences are measured, in ms; None for the time of the youngest record.
         bucket_ms: the width of the buckets of `over_time`, in ms.
 
     Raises:
@@ -645,12 +648,13 @@ def run(
         spark: the session.
         path: a log directory.
         partitions: log partitions, such as "0,3-5"; None for all.
-        stall_ms: how long a position or a group may rest.
-        until: the time up to which stalls are measured, in ms; None for the time of the youngest commit.
+        stall_ms: the shortest stall or silence to return.
+        until: the time up to which stalls and silences are measured, in ms; None for the time of the youngest record.
         permissive: continues if something is missing or damaged; `incomplete` then says what.
 
     Raises:
-        CorruptionError: the log is damaged, or not whole (DataLossError, PossibleLossError); not with `permissive`.
+        CorruptionError: the log is damaged, or a part is missing (DataLossError, PossibleLossError); not with
+            `permissive`.
         InvalidArgumentError: `until` lies in the future, so that every group would have stalled until then, or
             `stall_ms` is not above 0.
     """

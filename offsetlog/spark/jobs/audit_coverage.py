@@ -53,7 +53,7 @@ def coverage(records: DataFrame, ends: Sequence[tuple[int, int]] = ()) -> DataFr
 
     Args:
         records: log_partition and log_offset of the view "records".
-        ends: as `log_ends` returns them; a log partition that is not among them ends with its last record.
+        ends: as `log_ends` returns them; for a log partition that `ends` lacks, the last record is the end.
     """
     known = records.sparkSession.createDataFrame(list(ends), "log_partition int, _end bigint")
     found = records.groupBy("log_partition").agg(
@@ -93,16 +93,16 @@ class Coverage:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing has gone and nothing is missing."""
+        """Whether every log offset still has its record, and nothing is missing or damaged."""
         return self.gone == 0 and not self.incomplete
 
     @property
     def is_long_enough(self) -> bool:
-        """Whether the log spans as long as a stall."""
+        """Whether the log spans at least the time of the shortest stall."""
         return self.span_ms is not None and self.span_ms >= self.stall_ms
 
     def lines(self) -> list[str]:
-        """Returns the sentences that a reader has to know before any finding."""
+        """Returns the sentences to print before the findings: which part of the log and which time they cover."""
         found = [f"Incomplete: {problem}." for problem in self.incomplete[:5]]
         if len(self.incomplete) > 5:
             found.append(f"Incomplete: {count_text(len(self.incomplete) - 5)} more problems.")
@@ -128,7 +128,7 @@ class Coverage:
 
         Args:
             table: the name of the table.
-            said: the sentence if the log is whole.
+            said: the sentence to return if the log is whole, and long enough for the table.
         """
         if table in OF_TIME and not self.is_long_enough:
             return "Unknown: the log spans less than --stall."

@@ -124,7 +124,7 @@ def _times(axes: Axes) -> None:
 
 
 def over_time(rows: list[Row], bucket_ms: int) -> str:
-    """Plots records over time: rows of group (None for all others), bucket, count, in the order of the groups."""
+    """Plots records over time by group, from rows of group (None for all others), bucket and count."""
     figure, axes = _figure(3.4, 2 * _WIDTH)
     names = list(dict.fromkeys(row["group"] for row in rows))
     names.sort(key=lambda name: name is None)
@@ -150,7 +150,7 @@ def over_time(rows: list[Row], bucket_ms: int) -> str:
 
 
 def rates(rows: list[Row]) -> str:
-    """Plots percentiles of the rate by group: rows of group, p50, p95, p99, most."""
+    """Plots percentiles of the rate by group, from rows of group, p50, p95, p99 and most."""
     figure, axes = _figure(_height(len(rows)))
     for place, row in enumerate(rows):
         axes.plot(
@@ -206,7 +206,7 @@ def talkers(rows: list[Row]) -> str:
 
 
 def rewinds(rows: list[Row]) -> str:
-    """Plots rewinds over time by their distance: rows of at, distance, after_delete."""
+    """Plots rewinds over time by their distance, from rows of at, distance and after_delete."""
     figure, axes = _figure(4.2)
     for after_delete, label, colour, mark in (
         (False, "went back", BAD, "v"),
@@ -233,7 +233,7 @@ def rewinds(rows: list[Row]) -> str:
 
 
 def stalls(rows: list[Row]) -> str:
-    """Plots the longest stalls: rows of group, topic, partition, since, until, kind, ongoing."""
+    """Plots the longest stalls, from rows of group, topic, partition, since, until, kind and ongoing."""
     figure, axes = _figure(_height(len(rows)))
     colours = {"repeated": COLOURS[1], "silent": COLOURS[5]}
     for place, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""The report of an audit: one self-contained HTML page, which loads and runs nothing.
+"""The report of an audit: one self-contained HTML page, which loads no other file and runs no script.
 
 `gather` collects the rows to show, a bounded number from each table; `page` makes the page from them.
 """

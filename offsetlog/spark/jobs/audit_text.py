@@ -29,7 +29,7 @@ def short(text: str, length: int = 28) -> str:
 
 
 def time_text(ms: int | None) -> str:
-    """Returns a time in UTC, a dash for none, the number itself if no calendar date exists."""
+    """Returns a time in UTC; a dash for None; the number itself if it has no calendar date."""
     if ms is None:
         return "–"
     try:

@@ -1,4 +1,4 @@
-"""offsetlog's own functions on columns: in Arrow if PySpark supports it (4.1), row by row before that."""
+"""offsetlog's own functions on columns: with Arrow from PySpark 4.1 on, row by row in older versions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _by_row(function: Any, kind: str) -> Any:
 
 
 def target_of(group: Column, count: int) -> Column:
-    """Returns the log partition of a group, of `count` partitions; null for null."""
+    """Returns the log partition, out of `count`, of a group; null for a null group."""
     arrow_udf: Any = getattr(fn, "arrow_udf", None)
     function = arrow_udf(targets.partitions_of, "int") if arrow_udf else _by_row(targets.partition_of, "int")
     found: Column = function(group, fn.lit(count))
@@ -30,7 +30,7 @@ def _hashing(function: Any) -> Any:
 
 
 def position_hash(*, pending: bool, physical: bool) -> Column:
-    """Returns the hash of a row of the view "offsets", or with `pending` of "commits", as a struct of LIMBS."""
+    """Returns the hash of a row of the view "offsets", or, with `pending`, of "commits", as four numbers (LIMBS)."""
     names = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_timestamp")
     none = fn.lit(-1).cast("bigint")
     found: Column = _hashing(hashing.position_hashes)(
@@ -42,7 +42,7 @@ def position_hash(*, pending: bool, physical: bool) -> Column:
 
 
 def group_record_hash(*, physical: bool) -> Column:
-    """Returns the hash of a row of the view "records" that is a group's own record, as a struct of LIMBS."""
+    """Returns the hash of a row of the view "records" that is a group's own record, as four numbers (LIMBS)."""
     none = fn.lit(-1).cast("bigint")
     found: Column = _hashing(hashing.group_record_hashes)(
         fn.col("key"), fn.col("value"), fn.col("timestamp"), fn.col("log_offset") if physical else none

@@ -1,8 +1,8 @@
 """The space that a clean would free: live and dead records and bytes, by log partition and by group.
 
 The engine's own cleaner decides, in one task per log partition, as if no history were kept: the last record of each key
-stays; records of an aborted transaction are dropped; a tombstone or a transaction's marker is dropped only if a clean
-found it alone `delete_retention_ms` ago, which the delete horizon of its batch shows.
+stays; records of an aborted transaction are dropped; a tombstone or a transaction's marker is dropped only after the
+delete horizon of its batch, which an earlier clean set to its own time plus `delete_retention_ms`.
 
 Records are counted exactly, and so are the bytes of a log partition that a clean frees.  The bytes of a batch are
 divided among its records by their sizes.  Batches without records, and files beside the log, are not counted.

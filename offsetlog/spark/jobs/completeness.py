@@ -1,4 +1,4 @@
-"""Jobs over a log with missing parts: they refuse it, or with `permissive` continue and mark their output."""
+"""How jobs treat a log with missing parts: they refuse the log, or with `permissive` mark their output."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ MARK = "_incomplete.json"
 def doubts_of(
     spark: SparkSession, path: str | os.PathLike[str], view: str, **options: object
 ) -> tuple[str, ...]:
-    """Returns which witnesses of a log are missing or damaged; without them, losses may stay undetected.
+    """Returns which witnesses of a log are missing or damaged: files that show whether the log is complete.
 
-    Arguments as for `problems_of`, which returns the known losses.
+    Without a witness, losses may stay undetected.  The arguments are those of `problems_of`, which returns the known
+    losses.
 
     Raises:
         MissingFileError, StorageError, ConfigError: the log cannot be read, or an option is wrong.
@@ -50,8 +51,8 @@ def problems_of(
 ) -> tuple[str, ...]:
     """Returns what is missing or damaged in a log, as seen by a view; without `permissive` a missing part is an error.
 
-    With `permissive` the log is read once for this, and at most PROBLEMS_MAX problems are returned.  Without it, damage
-    is an error of the job that reads the log.
+    With `permissive` the log is read once to find the problems, and at most PROBLEMS_MAX of them are returned.  Without
+    it, damage is an error of the job that reads the log.
 
     Args:
         spark: the session.
@@ -99,7 +100,7 @@ def write_marked(
     problems: Sequence[str],
     overwrite: bool = False,
 ) -> None:
-    """Writes tables as `session.write_tables`, and marks them as incomplete if there are problems.
+    """Writes tables as `session.write_tables` does, and marks them as incomplete if there are problems.
 
     The mark is a file that names each incomplete table of the directory, with its log and the problems.  The mark is
     written before the tables, so that no incomplete table lacks it, even after a crash.  Entries for the tables of

@@ -21,8 +21,8 @@ VALUE = (*COMPARED, "commit_timestamp", "expire_timestamp", "topic_id")
 def changes(before: DataFrame, after: DataFrame) -> DataFrame:
     """Returns the positions that differ between two states, as `OffsetStore.diff` does.
 
-    Columns: group, topic, partition, change ("added", "removed" or "changed"), then each column of VALUE with the
-    prefix before_ and with after_, null if the state has no such position.
+    Columns: group, topic, partition, change ("added", "removed" or "changed"), then each column of VALUE twice, with
+    the prefixes before_ and after_; null if that state does not have the position.
 
     Args:
         before: the view "offsets" of one state; at least KEY and VALUE.
@@ -71,7 +71,7 @@ def run(
     Args:
         spark: the session.
         before: a log directory.
-        after: another log directory; None for the same one.
+        after: another log directory; None for `before` itself.
         before_at: the moment of the first state, as for the source's option `at`; None for the present state.
         after_at: the moment of the second state, as `before_at`.
         group: only this group.

@@ -29,7 +29,8 @@ def with_effects(commits: DataFrame) -> DataFrame:
     The rule is in `offsetlog.spark.in_effect`.  Commits that have the column already are returned as they are.
 
     Args:
-        commits: rows of the view "commits", of whole positions: kind, outcome, marker_offset, log_offset and POSITION.
+        commits: rows of the view "commits", with kind, outcome, marker_offset, log_offset and POSITION; for each
+            position in them, all of its rows.
     """
     if "effective_at" in commits.columns:
         return commits
@@ -54,8 +55,8 @@ def _choose(condition: Column, yes: Column | int, no: Column | int) -> Column:
 def pending(commits: DataFrame) -> DataFrame:
     """Returns the pending rows of the view "commits": a COMMIT of their open transaction would bring them into effect.
 
-    These are the latest values of each producer and position.  A tombstone erases the values before it, whatever
-    transaction the tombstone is in.
+    The pending rows are the latest ones of each producer and position in open transactions.  A tombstone erases the
+    values before it, whatever transaction the tombstone is in.
     """
     latest = (
         commits.where("kind = 'commit' and outcome = 'open'")
@@ -72,7 +73,7 @@ def pending(commits: DataFrame) -> DataFrame:
 
 
 def group_records(records: DataFrame) -> DataFrame:
-    """Returns the current records of groups from the view "records": the latest of each key, unless a tombstone."""
+    """Returns the current records of groups in the view "records": the latest of each key, without tombstones."""
     return (
         records.where(~fn.col("kind").isin(*NOT_OF_A_GROUP) & fn.col("group").isNotNull())
         .groupBy("log_partition", "key")

@@ -1,4 +1,4 @@
-"""Output of Spark through Hadoop's file systems; each, except local files and HDFS, needs a package."""
+"""Checks Spark's output through Hadoop's file systems: all but local files and HDFS need a package."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_writable(spark: SparkSession, target: str) -> None:
     """Refuses a URI for which Spark has no file system; contacts no server.
 
     Raises:
-        ConfigError: the file system is missing; the message names its package.
+        ConfigError: the file system is missing; the message names its package, if that is known.
     """
     found = _SCHEME.match(target)
     if found is None:

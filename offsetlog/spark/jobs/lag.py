@@ -145,9 +145,9 @@ def moments(spark: SparkSession, times: list[int]) -> DataFrame:
         InvalidArgumentError: there are no times, or more than MOMENTS_MAX.
     """
     if not times:
-        raise InvalidArgumentError("there must be at least one moment")
+        raise InvalidArgumentError("the list of times is empty; give at least one")
     if len(times) > MOMENTS_MAX:
-        raise InvalidArgumentError(f"{len(times):,} moments are too many; the limit is {MOMENTS_MAX:,}")
+        raise InvalidArgumentError(f"{len(times):,} times are too many; the limit is {MOMENTS_MAX:,}")
     return spark.createDataFrame([(time,) for time in sorted(set(times))], "time bigint")
 
 
@@ -161,7 +161,9 @@ def every(first: int, last: int, step_ms: int) -> list[int]:
         raise InvalidArgumentError(f"the step must be positive, not {step_ms} ms")
     begin, end = -(-first // step_ms), -(-last // step_ms)
     if end - begin >= MOMENTS_MAX:
-        raise InvalidArgumentError(f"{end - begin + 1:,} moments are too many; the limit is {MOMENTS_MAX:,}")
+        raise InvalidArgumentError(
+            f"a step of {step_ms} ms makes {end - begin + 1:,} times, which are too many; the limit is {MOMENTS_MAX:,}"
+        )
     return [number * step_ms for number in range(begin, end + 1)]
 
 
@@ -288,7 +290,7 @@ def run(
     permissive: bool = False,
     reported: Sequence[str] | None = None,
 ) -> DataFrame:
-    """Returns the lag of all committed positions of a directory: now, or over time.
+    """Returns the lag of all committed positions of a directory, at present or over time.
 
     Args:
         spark: the session.
@@ -296,7 +298,7 @@ def run(
         ends: the ends of the logs, as `lag_ends` gives them.
         partitions: log partitions, such as "0,3-5"; None for all.
         times: the times of lag over time, in ms since 1970.
-        step_ms: instead of `times`: their interval in ms, from the first sample to the last.
+        step_ms: adds a time every `step_ms` milliseconds, from the first sample to the last.
         permissive: continues if something is missing or damaged; `problems` says what.
         reported: the result of `problems`; anything else that is missing or damaged is then an error.
 

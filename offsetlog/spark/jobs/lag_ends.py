@@ -69,7 +69,7 @@ def of_samples(spark: SparkSession, path: str) -> DataFrame:
     missing.
 
     Raises:
-        InvalidArgumentError: topic, partition or log_end_offset are missing.
+        InvalidArgumentError: the column topic, partition or log_end_offset is missing, or a value is not a number.
     """
     lower = path.lower().rstrip("/")
     # Values are read as text, so that the topic 007 does not become a number.  A line that cannot be read is an error;
@@ -94,7 +94,7 @@ def of_samples(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _check_numbers(found: DataFrame, name: str, path: str) -> None:
-    """Raises InvalidArgumentError, which shows the row, if a text is not a number; a time may have other forms."""
+    """Raises InvalidArgumentError, which shows the row, if a text is not a number; ignores `timestamp`."""
     if dict(found.dtypes)[name] != "string" or name == "timestamp":
         return
     kind = "int" if name == "partition" else "bigint"
@@ -209,7 +209,7 @@ def _length_at(segment: Path, position: int) -> bytes:
 
 
 class _Directory:
-    """A log directory of a broker, with its checkpoints, which are read before the logs are listed."""
+    """A log directory of a broker.  Its checkpoints are read before its logs are listed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -234,7 +234,7 @@ class _Directory:
         return found
 
     def ends(self, topic: str, partition: int, directory: Path) -> tuple[tuple[int, int] | None, OffsetLogError | None]:
-        """Returns the first offset and the end of a log, None if it has no segment, and why the end may be wrong."""
+        """Returns a log's first offset and end, or None without a segment; and an error if the end may be wrong."""
         segments = segments_of(directory)
         if not segments:
             return None, None
@@ -252,7 +252,7 @@ class _Directory:
 
 
 def _ends_in(path: Path) -> list[tuple[str, int, int, int, OffsetLogError | None]]:
-    """Returns for each log in a directory: topic, partition, first offset, end, and why the end may be wrong."""
+    """Returns for each log of a directory: topic, partition, first offset, end, an error if the end may be wrong."""
     found: list[tuple[str, int, int, int, OffsetLogError | None]] = []
     for _ in range(LOOKS):
         # A running broker may change a log after its checkpoint was read; only a real loss is seen at every attempt.
@@ -281,7 +281,7 @@ def of_directories(
     Args:
         spark: the session.
         directories: log directories of brokers, on this machine.
-        permissive: whether to accept the end of a log that is damaged, or that ends below its checkpoint.
+        permissive: whether to accept the end of a log that is damaged, or that ends below a checkpoint.
         problems: gets a line for each of these logs.
 
     Raises:

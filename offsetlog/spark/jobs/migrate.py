@@ -1,6 +1,6 @@
 """Imports the offsets that consumers kept in ZooKeeper, or that a file lists, into a log directory.
 
-The rules are those of offsetlog/migration/rules.py, written for columns; both are tested with one table of cases.
+The rules of the import are those of offsetlog/migration/rules.py, written for columns; one table of cases tests both.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def from_zookeeper(
 
 
 def from_dump(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:
-    """Returns the offsets in a dump as `from_zookeeper` does, with `file` and `line`.
+    """Returns the offsets in a dump like `from_zookeeper`, with two more columns, `file` and `line`.
 
     A dump is JSON lines, or CSV with a heading.  A line has group, topic, partition and offset; or path and value,
     where path ends with "/consumers/GROUP/offsets/TOPIC/PARTITION".  Other columns are ignored, and so are paths of
@@ -98,7 +98,7 @@ def from_dump(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:
     there.  `file` is written as in a URI.
 
     Raises:
-        InvalidArgumentError: a heading lacks some of these columns, or has one of them more than once.
+        InvalidArgumentError: the heading of a CSV file has none of these columns, or has one of them more than once.
         MissingFileError: there is no such file.
     """
     check_file(path)
@@ -160,10 +160,10 @@ def _of_csv(lines: DataFrame, path: str) -> DataFrame:
 
 
 def checked(rows: DataFrame) -> DataFrame:
-    """Adds numbers (position, committed) and a `reason` to rows of text; `reason` is null if the row can be committed.
+    """Adds `number` (the partition), `committed` (the offset) and `reason` to rows of text.
 
-    The rules are those of `rules.sort_rows`: if a position appears more than once with different offsets, all of its
-    rows are refused.
+    `reason` says why a row is refused; it is null for a valid row.  The rules are those of `rules.sort_rows`: if a
+    position appears more than once with different offsets, all of its rows are refused.
     """
     names = ("group", "topic", "partition", "offset")
     reason = (
@@ -193,7 +193,7 @@ def _number(name: str, form: str, kind: str) -> Column:
 
 
 def compared(rows: DataFrame, offsets: DataFrame | None, *, overwrite: bool = False) -> DataFrame:
-    """Adds to valid rows of `checked` the offset that is committed now, and an `action`, by `rules.action_of`.
+    """Returns each valid row of `checked` once, with the offset committed now and an `action` (`rules.action_of`).
 
     Args:
         rows: the rows whose `reason` is null.
@@ -217,7 +217,7 @@ def compared(rows: DataFrame, offsets: DataFrame | None, *, overwrite: bool = Fa
 def marked_lost(chosen: DataFrame, lost_groups: Sequence[str]) -> DataFrame:
     """Sets the action "lost" in rows of `compared` whose group cannot be written, since its log partition has losses.
 
-    A single such group would make the commit of all groups fail.
+    A single group that cannot be written would make the commit of all groups fail.
     """
     if not lost_groups:
         return chosen
@@ -251,7 +251,8 @@ def run(
     """Commits rows of `from_zookeeper` or `from_dump` into a log directory, each group completely or not at all.
 
     A position in the directory moves back only with `overwrite`.  Each position gets the present time as its commit
-    time, so that no retention deletes it at once.  The directory's lock is held meanwhile.
+    time, so that no retention deletes it at once.  The directory's lock is held while positions are compared and
+    committed.
 
     Args:
         spark: the session.
@@ -261,7 +262,7 @@ def run(
             Kafka.
         overwrite: whether positions may be moved back.
         dry_run: only reports; takes no lock, and writes nothing.
-        examples: how many of the refused rows are reported, and of those that move back.
+        examples: how many refused rows are reported, and how many rows that move back.
         agree: is called before positions are moved back, and may raise to refuse; None moves them without asking.
         permissive: continues if something is missing in the directory.  Nothing is committed to a log partition with
             losses, since its lost positions would count as new.

@@ -106,12 +106,12 @@ def check_new(target: AnyPath, way_on: str = "") -> None:
 
 
 def check_replaceable(target: AnyPath) -> None:
-    """Raises ConfigError if a path on this machine is not a table: Spark would remove everything in it."""
+    """Raises ConfigError if a path on this machine exists and is no table: Spark would remove everything in it."""
     found = Location.of(target).here
     if found is None or not os.path.lexists(found):
         return
     if not found.is_dir():
-        raise ConfigError("not the directory of a table, so a table cannot replace it", path=target)
+        raise ConfigError("this is not the directory of a table, so a table cannot replace it", path=target)
     foreign = min((each.name for each in found.iterdir() if not _OF_A_TABLE.fullmatch(each.name)), default=None)
     if foreign is not None:
         raise ConfigError(
@@ -120,7 +120,7 @@ def check_replaceable(target: AnyPath) -> None:
 
 
 def check_target(target: AnyPath, *logs: AnyPath, overwrite: bool) -> None:
-    """Refuses a target as `check_apart` does, and as `check_new`, or with `overwrite` as `check_replaceable`."""
+    """Refuses a target like `check_apart`, and like `check_new` or, with `overwrite`, like `check_replaceable`."""
     check_apart(target, *logs)
     if overwrite:
         check_replaceable(target)
@@ -131,13 +131,13 @@ def check_target(target: AnyPath, *logs: AnyPath, overwrite: bool) -> None:
 def check_vacant(directory: AnyPath, overwrite: bool) -> None:
     """Raises ConfigError if a directory on this machine, to which tables will be written, is not empty.
 
-    With `overwrite` it need not be empty, but it must be a directory.
+    With `overwrite` the directory need not be empty, but it must be a directory.
     """
     found = Location.of(directory).here
     if found is None or not found.exists():
         return
     if not found.is_dir():
-        raise ConfigError("not a directory", path=directory)
+        raise ConfigError("the output must be a directory, but this is not a directory", path=directory)
     if not overwrite and any(found.iterdir()):
         raise ConfigError("the directory is not empty; --overwrite replaces the tables in it", path=directory)
 
@@ -157,7 +157,7 @@ def check_paths(log: AnyPath, tables: AnyPath | None, overwrite: bool, *others: 
 
 
 def check_rewrite(source: AnyPath, target: AnyPath) -> LogDirectory:
-    """Checks the paths of a rewrite; returns the log directory that is rewritten.
+    """Checks the paths of a repartition; returns the source as a log directory.
 
     Raises as `log_directory`, `check_new` and `check_apart`.
     """

@@ -120,7 +120,7 @@ def _ordered(records: DataFrame) -> DataFrame:
 
 
 def _shaped(rows: DataFrame) -> DataFrame:
-    """Converts rows of the view "records", with a target and an order, to the columns that the writer takes."""
+    """Converts rows of the view "records", with `target` and `order_time`, to the columns that the writer takes."""
     standing = (
         fn.when(fn.col("control").isNotNull(), MARKER)
         .when(~fn.col("transactional"), PLAIN)
@@ -143,10 +143,10 @@ def _shaped(rows: DataFrame) -> DataFrame:
 
 
 def history_rows(records: DataFrame, partitions: int) -> DataFrame:
-    """Returns every record of the view "records" with its new partition, and each marker once for every partition.
+    """Returns every record of the view "records" with its new partition, `target`.
 
-    A record of an unknown kind names no group.  Its new partition is the number of its old partition modulo the new
-    count.
+    A transaction's marker goes to every new partition that has records of the transaction.  A record of an unknown kind
+    names no group: its new partition is the number of its old partition modulo the new count.
     """
     ordered = _ordered(records.select(*RECORD_COLUMNS))
     elsewhere = fn.col("log_partition") % partitions
@@ -195,7 +195,7 @@ def sorted_rows(rows: DataFrame, partitions: int) -> DataFrame:
 
 
 def survey(spark: SparkSession, directory: LogDirectory, numbers: Iterable[int]) -> tuple[list[Survey], list[Finding]]:
-    """Returns the engine's survey of log partitions, each replayed by one task, and the findings of the checkpoints.
+    """Returns the engine's survey of each log partition, made by one task, and the findings of the witnesses.
 
     Args:
         spark: the session.
@@ -218,7 +218,7 @@ def survey(spark: SparkSession, directory: LogDirectory, numbers: Iterable[int])
 
 
 def _add_losses(directory: LogDirectory, findings: list[Finding]) -> None:
-    """Adds the losses that the other witnesses show, unless a checkpoint has shown them already."""
+    """Adds the losses that other witnesses show, except in log partitions in which the checkpoints showed a loss."""
     known = {each.log_partition for each in findings if each.severity == "problem"}
     read = parse({"path": str(directory.path), "view": "records"})
     for loss in find_losses(open_source(read), read):
@@ -232,8 +232,8 @@ def check_surveys(
     """Returns the producer ids of open transactions, each with the old partitions in which it is open.
 
     Raises:
-        CorruptionError: a log is damaged; it must be repaired, or the loss accepted, before the rewrite.
-        TransactionError: two different transactions of one producer are open in partitions that would become one.
+        CorruptionError: a log is damaged; not with `permissive`.
+        TransactionError: open transactions of one producer with different epochs would meet in one new partition.
     """
     holders: dict[int, list[int]] = {}
     epochs: dict[tuple[int, int], tuple[int, int]] = {}
@@ -257,7 +257,7 @@ def check_surveys(
 
 
 def check_ends(findings: Iterable[Finding]) -> None:
-    """Raises CorruptionError if a checkpoint shows that the end of a log is missing, e.g. in an incomplete copy."""
+    """Raises CorruptionError if a witness shows a loss, such as the missing end of a log in an incomplete copy."""
     for each in findings:
         if each.severity == "problem":
             place = "" if each.log_partition is None else f"log partition {each.log_partition}: "
@@ -265,7 +265,7 @@ def check_ends(findings: Iterable[Finding]) -> None:
 
 
 def check_records(records: DataFrame) -> None:
-    """Refuses records that a rewrite would lose or mix up.
+    """Refuses records that a repartition would lose or mix up.
 
     Raises:
         PartitionCountError: a group has records in two log partitions, of which only one can be right.
@@ -288,12 +288,13 @@ def check_records(records: DataFrame) -> None:
     for row in found:
         if row.foreign is not None:
             raise UnsupportedVersionError(
-                f"a record of log partition {row.foreign.log_partition} has a header that would be lost",
+                f"a record of log partition {row.foreign.log_partition} has a header that neither offsetlog nor a "
+                "broker writes; the copy would lose it",
                 log_offset=row.foreign.log_offset,
             )
         raise PartitionCountError(
-            f"the group {row.group!r} has records in log partitions {row['first']} and {row['last']}, of which only "
-            "one is its own: the number of partitions was changed while the log was written"
+            f"the group {row.group!r} has records in log partitions {row['first']} and {row['last']}, but a group "
+            "belongs to one: the number of partitions was changed while the log was written"
         )
 
 
@@ -312,7 +313,7 @@ def floors_of(directory: LogDirectory, surveys: Iterable[Survey]) -> dict[int, i
 
 
 def check(source: AnyPath, target: AnyPath, partitions: int, segment_bytes: int | None = None) -> LogDirectory:
-    """Checks the arguments of `run` as far as possible without Spark; returns the source, and raises as `run`."""
+    """Checks the arguments of `run` as far as possible without Spark; returns the source.  Raises as `run`."""
     if not 1 <= partitions <= PARTITIONS_MAX:
         raise InvalidArgumentError(f"partitions must be from 1 to {PARTITIONS_MAX}, not {partitions}")
     _segment_bytes(segment_bytes)
@@ -353,7 +354,8 @@ def run(
         CorruptionError: the source is damaged, or parts of it are missing; not with `permissive`.
         CorruptionError: the state that was written differs from the state that was read.
         TransactionError, PartitionCountError, UnsupportedVersionError: as `check_surveys` and `check_records`.
-        InvalidArgumentError, MissingFileError, StorageError.
+        InvalidArgumentError: `partitions` is out of range.
+        InvalidArgumentError, MissingFileError, StorageError: as `places.check_rewrite`.
     """
     old = check(source, target, partitions, segment_bytes)
     new = local_path(target, "target")

@@ -55,14 +55,15 @@ def session_for(
         job: the name of the application.
         master: Spark's master; None for `local[*]`, or under spark-submit for the master that it was given.
         driver_memory: the memory of the JVM, such as "1g".
-        settings: more settings of Spark; they override the others.
+        settings: more settings of Spark; they override those of this function.
 
     A local session listens only on the loopback address, shows neither progress nor web pages, and its workers run this
     interpreter.  The workers of a cluster run the interpreter that the setting `spark.pyspark.python` names, or
     otherwise `PYSPARK_PYTHON`.
 
     Raises:
-        ConfigError: Spark does not start, or nothing names the Python of a cluster's workers.
+        ConfigError: Spark does not start, nothing names the Python of a cluster's workers, or `master` is given under
+            spark-submit.
     """
     builder = SparkSession.builder.appName(f"offsetlog {job}")
     submitted = is_submitted()
@@ -132,8 +133,8 @@ def _wait_for_executors(spark: SparkSession) -> None:
 def _set_worker_python(master: str, settings: Mapping[str, str]) -> None:
     """Sets the Python of a cluster's workers in the environment, the only place from which PySpark takes it.
 
-    The setting overrides the environment, as in spark-submit.  Without either, the workers would run their `python3`,
-    most likely without offsetlog, so that is refused.
+    `spark.pyspark.python` in `settings` comes first, then the environment, then `spark-defaults.conf`.  If none names a
+    Python, raises ConfigError: the workers would run their `python3`, most likely without offsetlog.
     """
     if master.startswith("local"):
         return

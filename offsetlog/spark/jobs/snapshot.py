@@ -1,4 +1,4 @@
-"""The table of committed positions as of a moment, as Parquet, Delta or Iceberg."""
+"""Writes the committed positions as of a moment to a table in Parquet, Delta or Iceberg."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _PACKAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The contents of a snapshot, and the notes beside it.
+    """The description of a snapshot, which is stored with its table.
 
     Attributes:
         source: the log directory.
@@ -135,7 +135,7 @@ def _whole(target: str) -> str:
 
 
 def _write_note(spark: SparkSession, target: str, snapshot: Snapshot) -> None:
-    """Stores the description with the table; in a Parquet directory it also marks the table as complete."""
+    """Stores a snapshot's description with its table; in a Parquet directory it also marks the table as complete."""
     text = json.dumps(asdict(snapshot), indent=2)
     if snapshot.format == "parquet":
         write_text(spark, target, NOTE, text + "\n")
@@ -168,7 +168,8 @@ def run(
 
     Raises:
         ConfigError: the package of the format or of the target's file system is missing, or `target` exists on this
-            machine.  For other file systems, and for Iceberg's tables, Spark itself reports a target that exists.
+            machine (with `overwrite`: and is not a table).  For other file systems, and for Iceberg's tables, Spark
+            itself reports a target that exists.
         InvalidArgumentError: `target` is in the log, or replacing it would remove the log.
         MissingFileError: there is no log at `path`.
         CorruptionError: the log is damaged, or parts are missing (DataLossError, PossibleLossError); not with

@@ -49,7 +49,7 @@ class Compared:
 
     @property
     def is_equal(self) -> bool:
-        """Whether both digests are equal, everything could be read, and nothing is missing at the end."""
+        """Whether both digests are equal, everything could be read, and no finding is a problem."""
         problems = any(each.severity == "problem" for each in self.findings)
         return self.spark == self.engine and not self.damages and not problems
 
@@ -60,7 +60,7 @@ def _summed(hashed: DataFrame, part: str) -> DataFrame:
 
 
 def sums(offsets: DataFrame, commits: DataFrame, records: DataFrame, *, physical: bool = True) -> DataFrame:
-    """Returns the sums of a digest: log_partition, part (one of PARTS) and its limbs; an empty part has no row.
+    """Returns the sums of a digest: log_partition, part (one of PARTS) and four sums (LIMBS); an empty part has no row.
 
     Args:
         offsets: the view "offsets".

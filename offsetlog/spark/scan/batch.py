@@ -53,7 +53,7 @@ class BatchReader(DataSourceReader):
             MissingFileError, StorageError: files were removed while they were read, or cannot be read.
             HistoryError: the state at the moment `at` was cleaned away.
 
-        With mode=permissive each of these errors becomes a row instead.
+        With mode=permissive, damage, unreadable files and lost states become rows instead of errors.
         """
         if isinstance(partition, Task):
             for number, text in partition.problems:

@@ -134,11 +134,11 @@ class BlockWorker:
             return None
         size = struct.unpack("=i", head)[0]
         if not 4 <= size <= REQUEST_BYTES_MAX:
-            raise ValueError(f"a request of {size} bytes is too large: {_SAME_VERSION}")
+            raise ValueError(f"a request cannot have {size} bytes: {_SAME_VERSION}")
         return self._read(size)
 
     def _read(self, size: int) -> bytes:
-        """Returns `size` bytes, or none if the connection is closed."""
+        """Returns `size` bytes, or b"" if the connection is closed."""
         received = bytearray()
         while len(received) < size:
             part = self._connection.recv(min(size - len(received), 2**20))

@@ -1,4 +1,4 @@
-"""Positions in a log that another program may be writing to: the end of its whole batches, a log offset, a time.
+"""Finds positions in a log that another program may be writing to: that of its end, of a log offset, of a time.
 
 Indexes only shorten the search.  An entry is trusted if the batch at its position is whole and begins at or below its
 offset, and if the batches from there on reach that offset.  An entry of the time index also needs a batch with its
@@ -38,7 +38,7 @@ _NO_ENTRIES: Entries = np.empty((0, 2), np.int64)
 
 
 class _Walked(NamedTuple):
-    """The end of a walk: its position in bytes, the log offset there, and the position of the last batch before it.
+    """The end of a walk over headers: its position in bytes, its log offset, and the position of the batch before it.
 
     `offset` and `last` are -1 if no batch was walked, `last` also if there is damage after that batch.
     """
@@ -100,8 +100,8 @@ def _time_entries(files: Files, segment: Segment) -> Entries:
 def find_start(files: Files, segment: Segment, offset: int) -> tuple[int, int]:
     """Returns where a walk to a log offset begins: a position, and a lower bound of the log offsets from there on.
 
-    The position is taken from the index.  It is that of the batch that holds the offset, or of an earlier one; in the
-    worst case, of the first batch of the segment.
+    The position is taken from the index.  The batch at the position holds the offset, or is an earlier one; in the
+    worst case, it is the first batch of the segment.
 
     Raises:
         StorageError: the file cannot be read.
@@ -168,8 +168,8 @@ def batch_near(files: Files, segment: Segment, position: int) -> tuple[int, int]
 def end_of(files: Files, segment: Segment) -> tuple[int, int]:
     """Returns the present end of the whole batches of the last segment, as file position and log offset.
 
-    An incomplete batch and space allocated ahead are not part of the log.  Their bytes are torn or have no length, and
-    no whole batch follows them.  Other damage is part of the log, and an error for its reader.
+    An incomplete batch and space allocated ahead are not part of the log: the batch is torn, or its length is zero, and
+    no whole batch follows.  Any other damage is part of the log, and an error for its reader.
 
     Raises:
         StorageError: the file cannot be read.
@@ -224,7 +224,7 @@ def horizon_now(files: Files, listing: PartitionListing) -> Horizon:
 
 
 def _refuse_other_file(files: Files, segment: Segment) -> None:
-    """Raises CorruptionError for a file, such as an index, without the name of a segment and without a first batch."""
+    """Raises CorruptionError for a file, such as an index, that has neither a segment's name nor a first batch."""
     try:
         is_other = _timestamp_at(files, segment, 0) is None
     except StorageError:
@@ -238,11 +238,11 @@ def _refuse_other_file(files: Files, segment: Segment) -> None:
 
 
 def horizon_at_offset(files: Files, listing: PartitionListing, now: Horizon, offset: int) -> Horizon:
-    """Returns the horizon at a log offset.
+    """Returns the horizon, the end for a reader, at a log offset.
 
     Raises:
         OffsetOutOfRangeError: the log ends below the offset.
-        InsideCommitError: the offset is inside a commit, of which a state has all or nothing.
+        InsideCommitError: the offset is inside a commit, which is never split.
     """
     if offset > now.offset:
         raise OffsetOutOfRangeError(

@@ -1,8 +1,8 @@
-"""Missing parts of a log directory: the driver checks for them at each planning and at each start of a stream.
+"""Finds missing parts of a log directory; the driver does so at each planning and at each start of a stream.
 
 A log that lost its end, a segment or a directory looks like one that never had it, since a cleaner leaves gaps in the
-log offsets, too.  `offsetlog.directory.completeness` reads the witnesses; this module decides which losses concern a
-reader.
+log offsets, too.  `offsetlog.directory.completeness` reads the witnesses, the files that show what the log should hold;
+this module decides which losses concern a reader.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ NUMBERS_TOLD = 10
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file or directory, as it was when it was read.
+    """A file or directory, as it was when it was listed.
 
     Attributes:
         path: the path on its file system.
@@ -126,7 +126,7 @@ class Files:
     Attributes:
         arrow: pyarrow's file system, None for local files.
         uri: the URI of the file system, for messages; otherwise empty.
-        left_behind: swaps without progress for some time, which are not waited for again.
+        left_behind: swaps of segments that made no progress for some time; later listings do not wait for them.
     """
 
     def __init__(self, arrow: Any | None = None, uri: str = "") -> None:
@@ -253,8 +253,8 @@ def attempts() -> Iterator[int]:
 def list_segments(files: Files, directory: str) -> tuple[Segment, ...]:
     """Returns the .log files of a partition directory by base offset, without `.log.deleted` and the like.
 
-    While a cleaner swaps segments, the old ones are removed before the new one has its name.  If this does not end in a
-    moment, a crash may have interrupted it: the list is then that of the directory after recovery
+    While a cleaner swaps segments, the old ones are removed before the new one has its name.  If a swap makes no
+    progress for a short time, a crash may have interrupted it: the list is then that of the directory after recovery
     (docs/format/recovery.md §9.1).
 
     Raises:
@@ -270,9 +270,9 @@ def list_segments(files: Files, directory: str) -> tuple[Segment, ...]:
 
 
 def _recovered(files: Files, entries: list[Entry]) -> tuple[Segment, ...]:
-    """Returns the segments of a directory, with each swap finished or undone.
+    """Returns the segments that a recovery would leave in a directory: each swap is finished or undone.
 
-    The rules are those of the engine: csrc/log/swap_plan.h.
+    The rules for swaps are those of the engine: csrc/log/swap_plan.h.
     """
     found = [(_name(entry.path), entry) for entry in entries if entry.is_file and _NUMBERED.match(_name(entry.path))]
     # A .cleaned file is incomplete, and so is any swap from its base offset on.
@@ -334,7 +334,7 @@ def list_partitions(files: Files, path: str) -> list[PartitionListing]:
         path: a log directory, a partition directory or a segment file.
 
     Raises:
-        MissingFileError: the path does not exist, or holds nothing of the offsets topic.
+        MissingFileError: the path does not exist, or holds no partition of the offsets topic and is no store.
         InvalidArgumentError: the path is a partition of another topic.
         StorageError: the path cannot be read.
     """

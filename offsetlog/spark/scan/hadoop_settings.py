@@ -50,7 +50,7 @@ _ABFS = re.compile(r"abfss?://[^/@:]+@[^/@]+(?:/|$)")
 class HadoopSettings(dict[str, str]):
     """Settings of Hadoop by lower-case name.  Its repr shows only names, since values may be secrets.
 
-    Not changed after it is made, so it is safe from any thread.
+    The settings do not change after creation, so any thread may use them.
     """
 
     def __repr__(self) -> str:
@@ -186,7 +186,7 @@ def _s3_endpoint(settings: _S3Settings) -> dict[str, Any]:
 
 
 def _is_address(host: str) -> bool:
-    """Returns whether a host is an address, to which a bucket cannot be prefixed as a subdomain."""
+    """Returns whether a host is an IP address, to which a bucket cannot be prefixed as a subdomain."""
     name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
     try:
         ipaddress.ip_address(name.strip("[]"))

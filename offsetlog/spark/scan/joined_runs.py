@@ -1,8 +1,8 @@
 """Reads a partition in runs, on several threads, and joins their states, so that each byte is read only once.
 
-The engine releases the interpreter lock while it applies a run and while it joins two.  Any deviation from the plan,
-damage above all, ends the attempt: a reader that reads the partition from start to end then reports the problem and its
-position.
+The engine releases the interpreter lock while it applies a run and while it joins two states.  Any deviation from the
+plan, damage above all, ends the attempt: a reader that reads the partition from start to end then reports the problem
+and its position.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Start:
     """The first batch of a run.
 
     Attributes:
-        index: the index of its segment in the listing.
-        position: its position in the segment.
-        offset: its base offset.
+        index: the index of the batch's segment in the listing.
+        position: the position of the batch in the segment.
+        offset: the base offset of the batch.
     """
 
     index: int
@@ -105,8 +105,8 @@ def replay_joined(
 ) -> JoinedRuns | None:
     """Returns the state of a partition below a log offset; None if it has to be read in one run.
 
-    A key that is written again and again is in the states of many runs.  If these take too much memory together, half
-    as many runs are tried.
+    A key that is written again and again is in the states of many runs.  If the states take too much memory together,
+    half as many runs are tried.
 
     Args:
         files: the file system of the partition.

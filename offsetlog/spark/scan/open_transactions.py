@@ -15,16 +15,16 @@ _COLUMNS = ("base_offset", "last_offset", "producer_id", "transactional", "contr
 
 
 class OpenTransactions:
-    """Follows the headers of one partition.  For one thread only."""
+    """Finds the open transactions of one partition in the headers of its batches.  For one thread only."""
 
     def __init__(self) -> None:
         self._began: dict[int, int] = {}
         self._next_offset = 0
 
     def stable_offset(self, files: Files, listing: PartitionListing, horizon: Horizon) -> int:
-        """Returns the log offset below which every transaction has ended, at most that of the horizon.
+        """Returns the log offset below which every transaction has ended, at most the end in `horizon`.
 
-        Reads the records since the last call.
+        Each call reads only the headers of the batches since the last call.
 
         Raises:
             StorageError: a file cannot be read, or files were replaced faster than they could be read.

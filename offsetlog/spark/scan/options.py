@@ -86,9 +86,10 @@ class ReadOptions:
         permissive: whether damage becomes rows instead of a failure.
         pushdown: whether Spark's filters are used.
         starting_offsets: for a stream: "earliest", "latest", or log offsets, which may be EARLIEST or LATEST.
-        offsets_per_trigger: for a stream: the most records of a batch; 0 for no limit.
+        offsets_per_trigger: for a stream: the most log offsets in a batch; 0 for no limit.
         fail_on_data_loss: for a stream: whether it fails if records are gone.
-        committed_only: for a stream: whether it waits for the end of transactions and omits aborted records.
+        committed_only: for a stream: whether it waits for the end of transactions and omits aborted records other than
+            tombstones.
         hadoop: Hadoop's settings for the file system of the path; they may hold secrets and are not shown.
     """
 
@@ -198,7 +199,7 @@ def _elsewhere(lower: str, names: tuple[str, ...]) -> str:
 def _check_fits_view(read: ReadOptions, given: Mapping[str, str]) -> None:
     for name in ("startingOffset", "endingOffset"):
         if name in given and read.view not in RANGED:
-            raise ConfigError(f"{name}={given[name]!r} is for {_list(RANGED)}; for view={read.view} use at")
+            raise ConfigError(f"{name}={given[name]!r} is for {_list(RANGED)}; for view={read.view} use the option at")
     for name in ("topic", "partition"):
         if name in given and read.view not in KEYED:
             raise ConfigError(f"{name}={given[name]!r} is for {_list(KEYED)}, not for view={read.view}")
@@ -374,7 +375,7 @@ def bound_of(bound: Bound | None, number: int, default: int) -> int:
 
 
 def moment_of(moment: Moment, number: int, partitions: int) -> int | None:
-    """Returns the log offset of a moment for a log partition, None if it names none.
+    """Returns the log offset of a moment for a log partition, None if the moment names none for it.
 
     Raises:
         ConfigError: the moment is a single log offset, and there are several log partitions.

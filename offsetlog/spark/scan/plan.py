@@ -170,7 +170,7 @@ def open_source(read: ReadOptions, files: Files | None = None) -> Source:
 
 
 def open_on_driver(read: ReadOptions, files: Files | None = None) -> Source:
-    """Lists the path as `open_source`, on the driver: the error for a missing log says that it may be elsewhere.
+    """Lists the path as `open_source`, on the driver; the error for a missing log says how to read it elsewhere.
 
     Raises:
         ConfigError, MissingFileError, InvalidArgumentError, StorageError: as `open_source`.
@@ -194,7 +194,7 @@ def _is_seen(read: ReadOptions) -> bool:
 
 
 def check_named(source: Source, read: ReadOptions, lost: Collection[int] = ()) -> None:
-    """Refuses log offsets for log partitions that do not exist: a typing error would read all records, or the present.
+    """Refuses log offsets for missing log partitions: otherwise a typing error would read all records, or the present.
 
     Args:
         source: the source that is read.

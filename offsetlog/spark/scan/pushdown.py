@@ -13,7 +13,7 @@ from offsetlog.spark.scan.options import OFFSET_MAX, RANGED, ReadOptions
 
 
 class FilteringReader(BatchReader):
-    """Also uses Spark's filters, if `spark.sql.python.filterPushdown.enabled` is set.
+    """A batch reader that also uses Spark's filters, if `spark.sql.python.filterPushdown.enabled` is set.
 
     The filters only reduce what is read: Spark applies them again to every row.
     """

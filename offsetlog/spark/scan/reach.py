@@ -13,5 +13,5 @@ DRIVER_PLANS = (
 
 
 def not_on_driver(failure: MissingFileError) -> MissingFileError:
-    """Returns the error for a log that the driver does not find on its machine, which says how to read the log."""
+    """Returns the error for a log that the driver does not find on its machine; it says how to read the log."""
     return MissingFileError(f"{failure.message}; {DRIVER_PLANS}", errno=failure.errno, path=failure.path)

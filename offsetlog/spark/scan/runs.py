@@ -112,7 +112,7 @@ class RunReader:
             raise _ReplacedError from None
 
     def _is_same(self, segment: Segment) -> bool:
-        """Whether the file is still the planned one.
+        """Returns whether a planned segment is still the same file.
 
         A segment that is written to grows; when it is closed, it loses only space that was allocated ahead.
         """
@@ -200,7 +200,7 @@ class RunReader:
 
     def _fail_at_boundary(self, span: Span) -> None:
         raise CorruptionError(
-            f"an entry points to byte {span.limit} of the segment, where no batch begins",
+            f"an entry of the index points to byte {span.limit} of the segment, where no batch begins",
             path=span.segment.index_path,
         )
 
@@ -270,7 +270,7 @@ class RunReader:
     # ------------------------------------------------------------------------------------------------ transactions
 
     def _all_outcomes(self) -> Outcomes:
-        """Returns how the transactions of the split ended, up to the partition's horizon."""
+        """Returns how the transactions of the split ended, up to the end of the partition (`horizon`)."""
         if self._outcomes is None:
             first, until = self._split.spans[0].first, self._split.spans[-1].until
             self._outcomes = outcomes_within(self._files, self._split, self._listing, first, until, self._decompressor)

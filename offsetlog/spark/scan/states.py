@@ -42,9 +42,10 @@ SHARES_MAX = 1024
 
 
 def _is_as_it_was(segments: Sequence[Segment], now: PartitionListing, size: int) -> bool:
-    """Returns whether no listed segment was replaced; new ones may have come, and the newest had `size` bytes.
+    """Returns whether no listed segment was replaced; new ones may have come.  The newest must still have `size` bytes.
 
-    When that segment is no longer the newest, it may be cleaned; only its inode distinguishes a clean from growth.
+    When the newest listed segment is no longer the newest of the log, it may be cleaned; only its inode distinguishes a
+    clean from growth.
     """
     present = {segment.base_offset: segment for segment in now.segments}
     *closed, newest = segments
@@ -60,7 +61,7 @@ def _is_as_it_was(segments: Sequence[Segment], now: PartitionListing, size: int)
 def _lost(planned: Sequence[Segment], now: PartitionListing) -> list[Segment]:
     """Returns the segments that were removed after planning without a replacement.
 
-    A cleaner may move the records of a segment to a segment before it; that one is then not the planned file either.
+    A cleaner may move the records of a segment to an earlier one; the earlier file then differs from the planned one.
     """
     present = {segment.base_offset for segment in now.segments}
     known = {(segment.base_offset, segment.identity, segment.size) for segment in planned}
@@ -168,7 +169,7 @@ class BucketReader:
         return horizon.offset if self._went_on() else OFFSET_MAX
 
     def _went_on(self) -> bool:
-        """Returns whether a batch begins at the planned end: after two cleanings another file may have the inode."""
+        """Returns whether the planned end is still between two batches: another file may have the same inode by now."""
         horizon, path, native = self._split.horizon, self._split.segments[-1].path, self._files.native
         try:
             behind = batch_at(path, horizon.position, file_system=native)
@@ -324,7 +325,7 @@ class BucketReader:
         if not self._split.horizon.is_cut or until >= newest or state.replay.records_below == until:
             return
         raise HistoryError(
-            f"records below log offset {until} of log partition {self._split.number} were cleaned since; "
+            f"records below log offset {until} of log partition {self._split.number} were cleaned since then; "
             f"states are known from log offset {newest} on",
             floor=newest,
             log_partition=self._split.number,

@@ -86,7 +86,7 @@ class MarkerGroups:
 def is_finished(core: StoreCore, epoch: Epoch) -> bool:
     """Returns whether an epoch is published completely.
 
-    Raises StateError if another stream, whose epochs are different ones, uses the name of the query.
+    Raises StateError if another stream, with epochs of its own, uses the name of the query.
     """
     found = core.fetch_one(FINISHED, *epoch.key)
     if found is None:
@@ -112,7 +112,7 @@ def refuse_other_stream(epoch: Epoch, found: OffsetAndMetadata) -> None:
 
 
 def published_in(core: StoreCore, markers: MarkerGroups, epoch: Epoch, log_partitions: Iterable[int]) -> set[int]:
-    """Returns the log partitions in which an epoch is published already, after a crash before the others."""
+    """Returns the log partitions that already have an epoch, after a crash before the others got it."""
     found = set()
     for number in log_partitions:
         marker = core.fetch_one(markers.name(number), *epoch.key)

@@ -18,7 +18,7 @@ from offsetlog.spark.sink.options import SinkOptions, default_staging
 
 
 def remove_staged(options: SinkOptions, query: str, runs: Sequence[str], done: int | None) -> None:
-    """Deletes the staged files of runs.  If that fails, the write still succeeds, and the next one deletes them.
+    """Deletes the staged files of runs.  If that fails, the write still succeeds, and the next write deletes them.
 
     Empty directories are deleted, too: a broker accepts only directories of logs in its log directory.
 

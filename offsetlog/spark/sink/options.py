@@ -130,7 +130,9 @@ def checked_options(
     path = _store_path(given.get("path"))
     query_id = given.get("queryid")
     if query_id is not None and (not QUERY_ID.fullmatch(query_id) or query_id.strip(".") == ""):
-        raise ConfigError(f"queryId {query_id!r} must be 1 to 200 of the characters A-Z a-z 0-9 . _ -")
+        raise ConfigError(
+            f"queryId {query_id!r} must be 1 to 200 of the characters A-Z a-z 0-9 . _ -, and not only dots"
+        )
     report = given.get("report")
     epoch = _number(given, "epoch", 0, 2**62)
     if stream and epoch is not None:

@@ -226,7 +226,7 @@ class _Publication:
         return False
 
     def end(self, options: SinkOptions) -> None:
-        """Commits the transactions, each with the position that records the epoch, and waits for the disk."""
+        """Commits the transactions, each with the position that records the epoch; waits for `options.durability`."""
         for number in sorted(self._open):
             if self._epoch is not None:
                 marker = {self._epoch.key: self._epoch.position()}
@@ -247,7 +247,9 @@ class _Publication:
             except TransactionError:  # nothing was written to it
                 continue
             except OffsetLogError as failure:  # the next publication aborts it
-                _log.warning("a transaction is left open in log partition %d: %s", number, failure)
+                _log.warning(
+                    "a transaction stays open in log partition %d; the next write aborts it: %s", number, failure
+                )
         if self._ended:
             again = "try the epoch again" if self._epoch is not None else "each group is complete or was not written"
             stopped.add_note(f"{len(self._ended)} log partitions have this write, {len(self._open)} do not: {again}")

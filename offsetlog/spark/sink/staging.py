@@ -210,7 +210,8 @@ def stage(
         The message for the driver.
 
     Raises:
-        ConfigError: the query has no name, or the task runs on a machine that may not stage there.
+        ConfigError: Spark does not report the query and the epoch to the task, or the task runs on a machine that may
+            not stage there.
         InvalidArgumentError: a column has a type that cannot be read.
         StorageError: the staged file cannot be written.
     """

@@ -85,7 +85,7 @@ def commit_batch(df: DataFrame, batch_id: int, path: str, query_id: str, **optio
         df: the rows, with the columns of any write.
         batch_id: the batch id from `foreachBatch`.
         path: the store's directory.
-        query_id: the name of the query in the store; for one checkpoint only.
+        query_id: the name of the query in the store; a query with another checkpoint needs another name.
         options: the other options of a write.
     """
     given = {**options, "queryId": query_id, "epoch": str(batch_id)}

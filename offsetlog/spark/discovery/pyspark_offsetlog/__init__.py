@@ -1,4 +1,4 @@
-"""PySpark registers `DefaultSource` of every top-level package `pyspark_*`: `spark.read.format("offsetlog")`."""
+"""PySpark registers the class `DefaultSource` of every top-level package `pyspark_*`, here as format "offsetlog"."""
 
 from offsetlog.spark.source import OffsetlogDataSource as DefaultSource
 

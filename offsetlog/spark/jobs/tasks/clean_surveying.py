@@ -41,7 +41,7 @@ SPARK_SCHEMA = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
 
 @dataclass(frozen=True)
 class CleanSurveying:
-    """A function of the number and the directory of a log partition.
+    """Surveys a log partition, given its number and its directory; Spark's tasks call the object as a function.
 
     Attributes:
         arrow: pyarrow's file system that holds the directories; None for local ones.
@@ -60,7 +60,7 @@ class CleanSurveying:
 
         Args:
             number: the number of the log partition, -1 if its directory is not named after one.
-            directory: the directory on that file system.
+            directory: the directory of the partition, on the file system `arrow`.
 
         Raises:
             CorruptionError: the log is damaged.
@@ -116,7 +116,7 @@ def _states_of(files: Files, directory: str) -> list[FileState]:
 
 
 def _damage_in_tail(partition: Partition, files: Files, log_end: int) -> CorruptionError | None:
-    """Returns the damage if a load ended at a bad batch that whole batches follow: the views call that damage."""
+    """Returns the damage if a load ended at a bad batch although whole batches follow; the views report it, too."""
     path, position = partition.recovery["torn_path"], partition.recovery["torn_position"]
     if path is None or next_batch(path, position, log_end, file_system=files.native) is None:
         return None
@@ -124,7 +124,7 @@ def _damage_in_tail(partition: Partition, files: Files, log_end: int) -> Corrupt
 
 
 def _damage(partition: Partition) -> Exception | None:
-    """Returns the first damage or loss; the driver has already warned of missing witnesses, as in every job."""
+    """Returns the first damage or loss, but no missing witness: the driver has already warned of these."""
     corruptions = (each for each in partition.problems() if isinstance(each, CorruptionError))
     damages = (each for each in corruptions if not is_witness_missing(each))
     found: Exception | None = next(damages, partition.recovery["corruption"])

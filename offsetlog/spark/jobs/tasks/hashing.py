@@ -22,7 +22,7 @@ MODULUS = 1 << 128
 
 
 def from_limbs(sums: tuple[int, int, int, int]) -> int:
-    """Returns the sum of hashes modulo 2**128 from the sums of their limbs."""
+    """Returns the sum of hashes modulo 2**128, from the sums of their four 32-bit numbers (LIMBS)."""
     a, b, c, d = sums
     return ((a << 96) + (b << 64) + (c << 32) + d) % MODULUS
 
@@ -102,7 +102,7 @@ def position_hashes(
     """Returns the hash of each committed or pending position, as a struct of LIMBS.
 
     The arguments are Arrow arrays, named as the columns of the view "offsets".  A producer id >= 0 makes the hash of a
-    pending position; a log offset >= 0 makes the physical hash.  All rows of a call must be of the same kind.
+    pending position; a log offset >= 0 is included in the hash.  All rows of a call must be of the same kind.
     """
     count = len(group)
     if count == 0:
@@ -135,7 +135,7 @@ def position_hashes(
 
 
 def group_record_hashes(key: pa.Array, value: pa.Array, timestamp: pa.Array, log_offset: pa.Array) -> pa.Array:
-    """Returns the hash of each group record, as a struct of LIMBS; the physical hash if log offsets are >= 0."""
+    """Returns the hash of each group record, as a struct of LIMBS; includes log offsets >= 0, with the timestamps."""
     count = len(key)
     if count == 0:
         return _limbs(b"")
@@ -162,7 +162,7 @@ _TYPES = {
 
 
 def by_row(function: Callable[..., Any]) -> Callable[..., tuple[int, ...]]:
-    """Converts one of the functions above to a function of a single row's values."""
+    """Converts `position_hashes` or `group_record_hashes` to a function of a single row's values."""
     kinds = _TYPES[function]
 
     def hashed(*values: Any) -> tuple[int, ...]:

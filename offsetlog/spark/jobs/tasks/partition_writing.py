@@ -1,4 +1,4 @@
-"""The executors' side of a rewrite: rows of records, in order, become whole partition directories.
+"""The executors' side of a repartition: rows of records, in order, become whole partition directories.
 
 Each task writes the partitions of its rows in a directory of its own, and replays what it wrote.  The directories are
 moved into place only when the whole job commits.
@@ -76,7 +76,7 @@ class Settings:
         segment_bytes: the largest size of a segment, in bytes.
         topic_id: the topic id of the new partitions, as hexadecimal text; "" for none.
         floors: by old partition, the log offset below which it was cleaned; 0 if it never was.
-        held_open: by producer id, the old partitions in which it has an open transaction.
+        held_open: by producer id, the old partitions in which the producer has an open transaction.
         cleaned: whether the rows are a state without its history, as after a cleaning of everything.
     """
 
@@ -234,7 +234,8 @@ class PartitionWriter:
 
         Raises:
             CorruptionError: the written files cannot be read.
-            StorageError, CapacityError.
+            StorageError: a file cannot be written or read.
+            CapacityError: the state does not fit in memory.
         """
         self._close_file()
         if not self._paths:

@@ -127,5 +127,5 @@ def _texts(sums: tuple[int, int, int]) -> tuple[str, str, str]:
 
 
 def survey_json(folder: str, number: int) -> str:
-    """As `survey_partition`, for use as a Spark function."""
+    """Returns the result of `survey_partition` as JSON; for use as a Spark function."""
     return survey_partition(f"{folder}/__consumer_offsets-{number}", number).to_json()

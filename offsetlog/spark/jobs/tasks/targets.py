@@ -27,5 +27,5 @@ def partitions_of(groups: pa.Array, counts: pa.Array) -> pa.Array:
 
 
 def partition_of(group: str | None, count: int) -> int | None:
-    """Returns the log partition of one group; None for none.  For a function that Spark calls for each row."""
+    """Returns the log partition of one group; None for None.  For a function that Spark calls for each row."""
     return None if group is None else partition_for(group, count)
