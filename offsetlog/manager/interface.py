@@ -244,7 +244,7 @@ class OffsetManager(Protocol):
         """
 
     def stop(self) -> None:
-        """Resigns everywhere, fails waiting calls with NotCoordinatorError, makes everything durable, and closes.
+        """Resigns all partitions, fails waiting calls with NotCoordinatorError, makes everything durable, and closes.
 
         A second call does nothing.  The manager cannot be started again.
         """
@@ -474,7 +474,7 @@ class OffsetManager(Protocol):
     # ------------------------------------------------------------------------------------ replication
 
     def append_as_follower(self, partition: int, epoch: int, batches: Buffer) -> int:
-        """Appends whole batches from the leader of the epoch with their offsets; returns the log end.
+        """Appends whole batches, whose offsets the leader of the epoch has assigned; returns the log end.
 
         Raises:
             FencedLeaderEpochError, UnknownLeaderEpochError: the epoch is not the one that this replica follows, or this
@@ -517,7 +517,7 @@ class OffsetManager(Protocol):
 
         Returns the greatest epoch of the log that is at most `epoch`, and its end: the start of the next epoch, or the
         log end for the newest one.  If `epoch` is older than all epochs of the log, returns `epoch` and the start of
-        the first one.  If `epoch` is newer than all or -1, or without a log, returns (-1, -1).
+        the first one.  If `epoch` is -1 or newer than all epochs of the log, or if no log exists, returns (-1, -1).
         """
 
     def read_into(

@@ -54,7 +54,7 @@ class Partitions(Protocol):
         """Returns why an existing log is not open."""
 
     def set_aside(self, number: int) -> None:
-        """Takes a failed log out of use until `open_again`: a caller is to try again; raises OffsetLogError."""
+        """Takes a failed log out of use; until `open_again` has opened it, calls raise CoordinatorLoadingError."""
 
     def open_again(self, number: int) -> Replica:
         """Opens a failed log without putting it to use yet; raises OffsetLogError."""
@@ -168,7 +168,7 @@ class Leaderships:
             raise NotCoordinatorError(f"this process does not lead log partition {number}")
 
     def check_follows(self, number: int, epoch: int) -> None:
-        """Raises FencedLeaderEpochError unless a partition without a directory follows in this epoch."""
+        """Checks that a partition without a directory follows in this epoch; raises FencedLeaderEpochError if not."""
         slot = self._slots[number]
         if slot.role is not Role.FOLLOWER or slot.epoch != epoch:
             raise FencedLeaderEpochError(
@@ -312,7 +312,7 @@ class Leaderships:
             self._executor.submit(partial(self._work, number))
 
     def order(self, number: int) -> None:
-        """Orders the work that a partition needs, such as a load after a truncation dropped the table.
+        """Starts the work that a partition needs, such as a load after a truncation dropped the table.
 
         Raises:
             CapacityError: the executor cannot run the work; the call can be repeated.
@@ -447,7 +447,7 @@ class Leaderships:
         return None
 
     def settle(self, number: int) -> bool:
-        """Ends the transition of a partition that has reached its role; returns whether it still waits."""
+        """Ends the transition of a partition that has reached its role; returns whether the transition still waits."""
         with self._slots[number].lock:
             slot = self._slots[number]
             transition, replica = slot.transition, self._partitions.replica(number)

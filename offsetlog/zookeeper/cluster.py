@@ -280,7 +280,7 @@ class ClusterClient:
         return version + 1
 
     def watch_partition_state(self, topic: str, partition: int) -> Watch[Versioned[PartitionState] | None]:
-        """Watches the state of a partition; it is None while the partition has none."""
+        """Watches the state of a partition; None while the partition has no state."""
         check_topic_name(topic)
         return self._watch(state_node(topic, partition), partial(_state_in, TopicPartition(topic, partition)))
 
@@ -334,7 +334,7 @@ class ClusterClient:
         self._guarded([Delete(CONTROLLER)], epoch)
 
     def watch_controller(self) -> Watch[ControllerRecord | None]:
-        """Watches which broker is the controller; the state is None while none is."""
+        """Watches which broker is the controller; the state is None while no broker is."""
         return self._watch(CONTROLLER, lambda node: ControllerRecord.from_json(node.data))
 
     def _make_controller_epoch(self) -> ControllerEpoch:

@@ -1,7 +1,7 @@
 """Changes positions in a log and in ZooKeeper.
 
-A fetch returns the larger position of the two.  The changes are made in an order in which fetches see each change at
-once.
+A fetch returns the larger position of the two.  The two storages are changed in an order in which no fetch sees half of
+a change.
 
 All calls but `may_go_back` block.  The caller must serialize calls that touch the same positions: each call has its
 turn (`offsetlog.manager.turns`).
@@ -68,12 +68,12 @@ class Both:
     ) -> dict[TopicPartition, OffsetAndMetadata] | None:
         """Returns the larger positions; None if a position may have been lowered meanwhile.
 
-        In that case, this read may have seen the change in one storage only.
+        A read during which a position is lowered may see the lower value in one storage only.
 
         Args:
             group: the consumer group.
             keys: the positions; None for all.
-            is_busy: returns whether a commit is under way, so that only one storage may have it.
+            is_busy: returns whether a commit is in progress, which only one of the storages may have so far.
         """
         with self.looks.at(group) as look:
             is_seen_in_part = look.went_back
@@ -199,7 +199,7 @@ class Both:
         return len(larger_there)
 
     def catch_up(self, group: str) -> tuple[int, list[Difference]]:
-        """Raises all positions of a group to the larger of both.
+        """Raises each position of a group, in both storages, to the larger of its two values.
 
         Returns:
             The number of raised positions, and the positions that still differ.

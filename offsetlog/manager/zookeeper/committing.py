@@ -111,10 +111,11 @@ def _versions(commit: Commit, found: Mapping[str, Node | None]) -> dict[TopicPar
 
 
 def _is_unmade(session: Session, commit: Commit, work: Work[Any], before: Mapping[str, Node | None]) -> Steps[bool]:
-    """Returns whether a conditional commit of unknown outcome was not applied, as one unchanged node of it proves.
+    """Returns whether an unchanged node proves that a conditional commit of unknown outcome was not applied.
 
-    A node's version grows with each write, so the write has not been applied.  It cannot be applied later either: a
-    request still on its way to an earlier server is refused once another server has taken over the session.
+    A write changes the version of each node, so a node with its former version proves that the write has not been
+    applied.  The write cannot be applied later either: a request still on its way to an earlier server is refused once
+    another server has taken over the session.
     """
     if not commit.conditional:
         return False

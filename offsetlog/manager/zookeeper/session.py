@@ -54,7 +54,7 @@ class Session:
         self.connection.start()
 
     def close(self) -> None:
-        """Ends the session; work that waits for a server continues, and ends because it was answered."""
+        """Ends the session, and wakes work that waits for a server: such work has been answered, and ends now."""
         self.connection.close()
         self._release()
 
