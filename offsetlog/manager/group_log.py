@@ -62,8 +62,8 @@ class GroupLog:
 
         Raises:
             NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, StorageError,
-            TooLargeError, GroupError, ClosedError; InvalidArgumentError: no record is given, or a
-            position is invalid.
+            TooLargeError, NotEnoughReplicasError, GroupError, ClosedError; InvalidArgumentError: no
+            record is given, or a position is invalid.
         """
         return self._core.write_group_records_async(group, records, offsets, timeout)
 

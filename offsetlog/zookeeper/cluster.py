@@ -343,7 +343,9 @@ class ClusterClient:
             self.connection.create(CONTROLLER_EPOCH, b"%d" % FIRST_CONTROLLER_EPOCH)
         found = self.controller_epoch()
         if found is None:
-            raise NoNodeError(f"node {CONTROLLER_EPOCH} was removed after it was created", node=CONTROLLER_EPOCH)
+            raise NoNodeError(
+                f"node {CONTROLLER_EPOCH} was removed after it was created; try again", node=CONTROLLER_EPOCH
+            )
         return found
 
     def _was_elected(self, record: ControllerRecord, epoch: ControllerEpoch) -> bool:
@@ -405,7 +407,7 @@ class ClusterClient:
         self.sync()
         found = self.cluster_id()
         if found is None:
-            raise NoNodeError(f"node {CLUSTER_ID} was removed after it was created", node=CLUSTER_ID)
+            raise NoNodeError(f"node {CLUSTER_ID} was removed after it was created; try again", node=CLUSTER_ID)
         return found
 
     # -------------------------------------------------------------------------------------------------------- nodes

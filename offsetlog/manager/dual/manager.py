@@ -249,7 +249,9 @@ class DualManager(BaseOffsetManager):
         if state is PartitionState.LOADING:
             raise CoordinatorLoadingError(f"log partition {number} is being loaded")
         if state is PartitionState.FAILED:
-            raise PartitionFailedError(f"log partition {number} failed")
+            raise PartitionFailedError(
+                f"log partition {number} failed; it will be opened again in the next leader epoch"
+            )
         if state is not PartitionState.ACTIVE:
             raise NotCoordinatorError(f"this process does not lead log partition {number}")
 
