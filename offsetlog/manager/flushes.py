@@ -1,4 +1,4 @@
-"""Flushes that callers await without a thread: one serves all callers that came before it began."""
+"""Flushes that callers await without a thread; one flush serves all callers that came before it began."""
 
 from __future__ import annotations
 

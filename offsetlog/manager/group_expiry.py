@@ -96,8 +96,8 @@ class GroupExpiry:
     def find(self, now: int) -> dict[int, list[str]]:
         """Returns the groups without members that have expired positions, by partition.
 
-        Groups that have members according to their records are left out: the coordinator knows
-        these.
+        Groups that have members according to their records are left out; the coordinator itself
+        lists those of them that may expire.
         """
         found = {}
         for partition in self._sweeps.active():

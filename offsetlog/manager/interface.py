@@ -40,7 +40,7 @@ WatchPosition = Mapping[int, tuple[int, int]]
 
 
 class Capability(enum.Enum):
-    """A feature that not every manager has; the list is closed.
+    """A feature that not every manager has; managers cannot add others.
 
     A call that needs a missing capability raises CapabilityError.
     """
@@ -274,7 +274,7 @@ class OffsetManager(Protocol):
         """
 
     def become_follower(self, partition: int, epoch: int) -> Transition:
-        """Follows a leader; calls that wait for W raise NotCoordinatorError.
+        """Follows a leader; waiting commits and deletes raise NotCoordinatorError.
 
         The table is kept, loaded or dropped as configured.  If the partition has failed, and the epoch is above the
         newest one known, the partition is opened again, as by `become_leader`; until it is open, its log refuses the
@@ -345,7 +345,7 @@ class OffsetManager(Protocol):
             CommitTimeoutError: the commit was not answered in time; it may still take effect.
             CapabilityError: `expected` or `monotonic` without CONDITIONS, `generation` without GENERATIONS, or a
                 value with a field that the manager does not keep.
-            InvalidArgumentError: or a subclass; nothing was written.
+            InvalidArgumentError or a subclass: an argument is invalid; nothing was written.
             NotEnoughReplicasError, ReadOnlyError, PartitionFailedError, StorageError, TooLargeError, CapacityError,
             ClosedError.
         """
@@ -501,9 +501,9 @@ class OffsetManager(Protocol):
         """
 
     def restart_at(self, partition: int, epoch: int, offset: int) -> None:
-        """Drops a follower's log that ends below the start of its leader's, and starts a new one at that offset.
+        """Drops a follower's log that ends below the start of its leader's log, and starts a new one at an offset.
 
-        Raises the errors of `truncate_to`, and InvalidArgumentError for an offset below the log end.
+        Raises the errors of `truncate_to`, and InvalidArgumentError if the offset is below the follower's log end.
         """
 
     def flush(self, partition: int) -> Transition:

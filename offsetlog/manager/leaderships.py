@@ -4,8 +4,9 @@ The engine itself refuses calls with an older leader epoch (`offsetlog._native.r
 reads only below W, so its result is right under any leader.  This module decides which work a change needs (a load,
 dropping a table, opening a failed log again) and which calls are answered.
 
-Each change has a token.  Work belongs to a partition, not to a change: when the work ends, it checks what the newest
-change needs, and does not complete the transition of an older change (docs/format/loading.md §6.1).
+Each change of role has a token, which shows whether a newer change has come.  Work belongs to a partition, not to a
+change: when the work ends, it checks what the newest change needs, and does not complete the transition of an older
+change (docs/format/loading.md §6.1).
 """
 
 from __future__ import annotations

@@ -244,7 +244,7 @@ class MultiRead:
 
 
 def _begin(kind: int, answer: bytes, offset: int) -> tuple[int | None, int]:
-    """Returns the error of a result, or None, and the offset after that part."""
+    """Returns the error of a result, or None if it has none, and the offset at which its rest begins."""
     found, is_end, _ = HEADER.unpack_from(answer, offset)
     offset += HEADER.size
     if is_end or found not in (kind, OP_ERROR):

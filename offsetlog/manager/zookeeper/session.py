@@ -70,7 +70,7 @@ class Session:
             place.succeed(None)
 
     def leave(self, work: Work[Any]) -> None:
-        """Removes work from the queue for a server.  Work that was answered ends during the call."""
+        """Removes work from the queue that waits for a server; the work goes on, or ends if it was answered."""
         with self._lock:
             place = self._waiting.pop(work, None)
         if place is not None:
