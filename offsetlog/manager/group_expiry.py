@@ -19,7 +19,7 @@ class GroupToExpire(NamedTuple):
     Attributes:
         group: its name.
         subscribed: the topics that the members of a stable consumer group read; None for a group
-            without members, because its records in the log are then sufficient.
+            without members, because its records in the log then determine what expires.
     """
 
     group: str

@@ -168,7 +168,7 @@ class PendingCommit(Pending[Position], Protocol):
 class Watch(Protocol):
     """Reports changes of committed positions, from a given log offset in each log on, in the order of that log.
 
-    A change is reported once it is below W.  Every replica that has the log reports it, so a watch continues when
+    A change is reported as soon as it is below W.  Every replica that has the log reports it, so a watch continues when
     leadership moves.  Changes that cannot be reported are replaced by a LogGap.  Nothing is reported twice, not even by
     a later watch that continues from `position`.
 

@@ -55,7 +55,10 @@ class Partitions(Protocol):
         """Returns why an existing log is not open."""
 
     def set_aside(self, number: int) -> None:
-        """Takes a failed log out of use; until `open_again` has opened it, calls raise CoordinatorLoadingError."""
+        """Takes a failed log out of use; until `open_again` ends, calls raise CoordinatorLoadingError.
+
+        Raises OffsetLogError.
+        """
 
     def open_again(self, number: int) -> Replica:
         """Opens a failed log without putting it to use yet; raises OffsetLogError."""

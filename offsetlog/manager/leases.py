@@ -25,7 +25,7 @@ class Leases:
         self._until[number] = until
 
     def end(self, number: int) -> None:
-        """Ends a lease when leadership may have ended.  The partition then needs a new grant to answer."""
+        """Ends a lease, if any, when leadership may have ended.  To answer, the partition needs a new grant."""
         if self._until[number] is not None:
             self._until[number] = -inf
 

@@ -80,7 +80,7 @@ class HostConfig:
     Attributes:
         fetch_wait: the longest time before a leader answers a fetch without new records
             (``replica.fetch.wait.max.ms``).
-        retry: a follower repeats a fetch that failed or was not answered `fetch_wait` + `retry` after it was sent.
+        retry: a follower's fetch that fails or is not answered is sent again, `fetch_wait` + `retry` after it was sent.
         tick: the time between checks of the in-sync set.
         fetch_bytes: the largest number of bytes in one answer (``replica.fetch.max.bytes``).
         renew: the time between renewals of a leader's lease; a leader answers clients' fetches only while it holds a

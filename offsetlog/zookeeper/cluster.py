@@ -457,7 +457,7 @@ def broker_ids_in(names: Iterable[str]) -> list[int]:
 
 
 def registered_broker(broker_id: int, node: Node) -> RegisteredBroker:
-    """Parses a broker's node.  Raises CorruptionError."""
+    """Parses a broker's node.  Raises CorruptionError if it does not hold a registration."""
     stat = node.stat
     record = BrokerRecord.from_json(broker_id, node.data)
     return RegisteredBroker(record, stat.ephemeral_owner, stat.created_zxid, stat.modified_ms)

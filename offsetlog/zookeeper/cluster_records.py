@@ -376,7 +376,7 @@ def cluster_id_in(data: bytes | None) -> str:
     fields = Fields.parse(data, CLUSTER_ID)
     version = fields.values.get("version")
     if version not in ("1", 1) or isinstance(version, bool):
-        raise UnsupportedVersionError("the cluster id has an unknown version, not 1", path=CLUSTER_ID)
+        raise UnsupportedVersionError("the cluster id has an unsupported version (not 1)", path=CLUSTER_ID)
     found = fields.text("id")
     if not _UUID.fullmatch(found):
         raise corrupt(f"{found[:60]!r} is not a cluster id, which has 22 characters of URL-safe base64", CLUSTER_ID)

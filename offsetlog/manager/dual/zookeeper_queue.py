@@ -175,7 +175,7 @@ class ZooKeeperQueue:
         return write
 
     def add_unsure(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Makes the positions of a commit late, because it is not certain whether the log has the commit."""
+        """Makes positions late, because it is not certain whether the log or ZooKeeper has these offsets."""
         with self._lock:
             self._differences.note_lagging(group, offsets, is_failure=False)
             answered = self._keep_late(group, offsets)

@@ -163,7 +163,7 @@ class Session:
 
         Raises:
             TooLargeError, NoNodeError, NodeExistsError, NodeVersionError, NodeNotEmptyError: no write was applied.
-            UnknownOutcomeError: the connection broke.
+            UnknownOutcomeError: it is unknown whether the writes were applied, because the connection broke.
         """
         yield from self.connected(work)
         was_sent, work.is_sent, work.node = work.is_sent, True, operations[0].node
