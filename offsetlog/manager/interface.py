@@ -237,7 +237,7 @@ class OffsetManager(Protocol):
         """The number of partitions of the offsets topic."""
 
     def start(self) -> None:
-        """Acquires files, locks and connections.  Before the start, every other call raises ClosedError.
+        """Acquires files, locks and connections.  Before the start, every call but `stop` raises ClosedError.
 
         Raises:
             LockedError, StorageError, CorruptionError, ConfigError, PartitionCountError.
@@ -372,7 +372,7 @@ class OffsetManager(Protocol):
     def fetch(
         self, group: str, partitions: Iterable[PartitionKey] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns the committed positions of the given keys, with offset -1 for a key without one; or all positions.
+        """Returns the committed positions of the given keys, with offset -1 for a key without one; without keys, all.
 
         Raises:
             NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, InvalidArgumentError, ClosedError.
@@ -383,8 +383,8 @@ class OffsetManager(Protocol):
     ) -> int:
         """Deletes positions of a group; returns how many existed.
 
-        If none exists, the call still waits for earlier writes of the group, because an earlier delete may be
-        truncated.
+        If none exists, the call still waits for all earlier writes to the group's log partition, because one of them
+        may be a delete that is truncated.
 
         Raises the errors of `commit`.
         """

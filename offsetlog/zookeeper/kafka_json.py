@@ -73,7 +73,7 @@ class Fields:
         return self._encodable(value, name)
 
     def number_in_text(self, name: str, default: int | None = None) -> int:
-        """Returns a number that is stored as a string or a number, like a time; otherwise raises CorruptionError."""
+        """Returns a number that is stored as a string or a number.  Raises CorruptionError as `integer` does."""
         value = self._value(name, default)
         if isinstance(value, str) and value.isascii() and value.removeprefix("-").isdecimal() and len(value) < 20:
             value = int(value)
@@ -87,7 +87,7 @@ class Fields:
         return Fields(value, self.node)
 
     def integers(self, name: str, default: list[int] | None = None) -> tuple[int, ...]:
-        """Returns a list of non-negative numbers, such as broker ids; raises CorruptionError for anything else."""
+        """Returns a list of non-negative numbers, such as broker ids.  Raises CorruptionError as `integer` does."""
         values = self._list(name, default)
         return tuple(self._checked_integer(each, f"the field {name!r}", 0, INT_MAX) for each in values)
 

@@ -286,7 +286,7 @@ class Both:
             return max(removed, written)
 
     def delete_topics(self, group: str, topics: Collection[str], timeout: float | None) -> int:
-        """Deletes a group's positions of topics in both storages; returns their number.
+        """Deletes a group's positions in the given topics, in both storages; returns their number.
 
         Call it in the turn of the group.  The deletion is tried even while ZooKeeper is known not to answer, because
         nothing retries it later.
@@ -318,7 +318,7 @@ class Both:
     def _delete_each(self, group: str, keys: list[TopicPartition], timeout: float | None) -> int:
         """Deletes positions in ZooKeeper, whatever their nodes contain; returns their number.
 
-        Before that, the log gets every position that is larger in ZooKeeper.
+        Before the deletion, the log gets every position that is larger in ZooKeeper.
         """
         log = self._log.fetch(group, keys)
         self._raise_log(group, keys, log, self._readable(group, keys))
@@ -357,7 +357,7 @@ class Both:
             return False
 
     def follow_topics(self, group: str, topics: Collection[str]) -> int:
-        """Sends the log's positions of topics to ZooKeeper; returns 0.  Call it in the turn of the group."""
+        """Sends the log's positions in the topics to ZooKeeper; returns 0.  Call it in the turn of the group."""
         self._bring_back(group, [key for key in self._log.fetch(group) if key[0] in topics])
         return 0
 

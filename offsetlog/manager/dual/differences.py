@@ -200,7 +200,7 @@ class Differences:
             self._known_count = len(offsets)
 
     def last_in_zookeeper(self, group: str, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int | None] | None:
-        """Returns the last seen values of ZooKeeper (None: no position); None if any of the keys was never seen."""
+        """Returns the last seen values of ZooKeeper (None: no position); None if the value of any key is unknown."""
         with self._lock:
             known = self._in_zookeeper.get(group, {})
             wanted = list(keys)

@@ -48,8 +48,8 @@ def commit(session: Session, commit: Commit, work: Work[Any]) -> Steps[None]:
     """Commits, and creates missing nodes above the positions.
 
     A plain commit is not sent again after UnknownOutcomeError: if it was applied, another client may have committed
-    since, and a second write would undo that commit.  A conditional commit is sent again if the version of a node shows
-    that it was not applied.  The second try fails if the node was changed since.
+    since, and a second write would undo that commit.  If the version of a node shows that a conditional commit was not
+    applied, its conditions are checked again, and it is sent again.
 
     Raises:
         ExpectedOffsetError, RewindError: a condition does not hold.  Also the errors of Session.write.

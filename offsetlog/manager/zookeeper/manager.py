@@ -85,8 +85,8 @@ class ZooKeeperManager(BaseOffsetManager):
     may commit to the same group; conditions see the commits of all of them.
 
     All calls are safe from any thread, and many can be under way at a time.  Calls for one group that touch the same
-    positions are carried out in the order in which they were made.  A call that raises UnknownOutcomeError was applied
-    as a whole or not at all; it is unknown which.  A transition that gives up a partition ends once each write that was
+    positions are carried out in the order in which they were made.  A commit that raises UnknownOutcomeError was
+    applied as a whole or not at all; it is unknown which.  A transition that gives up a partition ends once each write that was
     sent for the partition was answered or lost its connection.
 
     Args:
@@ -345,7 +345,8 @@ class ZooKeeperManager(BaseOffsetManager):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Returns committed positions as a snapshot of one moment; see OffsetManager.fetch.
 
-        The call waits for ZooKeeper, and sees every write that was answered earlier, to any client.
+        The call waits for ZooKeeper, and sees every write that was answered earlier, to any client.  If other clients
+        change the group during every attempt to read it, the positions may be from different moments of the call.
 
         Raises:
             CorruptionError: a node does not contain an offset, or its name is not a number; `path` names the node.  The
