@@ -126,7 +126,7 @@ class AsyncOffsetManager:
     # ------------------------------------------------------------------------------------ leadership
 
     async def become_leader(self, partition: int, epoch: int) -> int:
-        """See OffsetManager.become_leader; returns the log end when the partition answers.
+        """See OffsetManager.become_leader; returns the log end once the partition answers.
 
         Several changes of one partition may be in progress; the one with the newest epoch decides.
         """

@@ -149,7 +149,8 @@ def checked_expected(
         committed: the positions that the commit writes; no others can be expected.
 
     Raises:
-        InvalidArgumentError: or a subclass that names the fault.
+        InvalidArgumentError or a subclass: the mapping, a key or an offset is invalid, or a key is
+            not among the positions that the commit writes.
     """
     if expected is None:
         return {}

@@ -217,7 +217,7 @@ class ThreadExecutor:
 def executors(given: Executor | None, threads: int) -> tuple[Executor, Executor]:
     """Returns the executors for loads and for flushes: two, so that no flush waits for a load.
 
-    An executor of the host is used for both.
+    If the host passed its own executor, that executor is used for both.
     """
     if given is not None:
         return given, given

@@ -1,4 +1,4 @@
-"""Flushes that callers await without a thread: one serves all callers that came before it began."""
+"""Flushes that callers await without a thread; one flush serves all callers that came before it began."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from offsetlog.manager.transition import PartitionTransition
 
 
 def parkings(count: int, executor: Executor, *, replicated: bool) -> list[Parking]:
-    """Returns a queue for each partition: of writes that wait for W, or else for the disk."""
+    """Returns a queue for each partition, of writes that wait for W if `replicated`, otherwise for the disk."""
     return [Parking(replicated, executor.now, executor.call_later) for _ in range(count)]
 
 
@@ -55,7 +55,7 @@ class Flushes:
         self._closed = False
 
     def order(self, number: int) -> None:
-        """Orders a flush for parked writes.
+        """Schedules a flush of a partition, for writes that wait for it.
 
         Raises:
             CapacityError: the executor cannot run it.

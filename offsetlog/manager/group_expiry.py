@@ -19,7 +19,7 @@ class GroupToExpire(NamedTuple):
     Attributes:
         group: its name.
         subscribed: the topics that the members of a stable consumer group read; None for a group
-            without members, about which its records in the log say everything.
+            without members, because its records in the log then determine what expires.
     """
 
     group: str
@@ -96,8 +96,8 @@ class GroupExpiry:
     def find(self, now: int) -> dict[int, list[str]]:
         """Returns the groups without members that have expired positions, by partition.
 
-        Groups that have members according to their records are left out: the coordinator knows
-        these.
+        Groups that have members according to their records are left out; the coordinator itself
+        lists those of them that may expire.
         """
         found = {}
         for partition in self._sweeps.active():
@@ -108,7 +108,7 @@ class GroupExpiry:
         return found
 
     def expire(self, partition: int, groups: Iterable[GroupToExpire], now: int) -> list[Expired]:
-        """Deletes expired positions of groups of a partition; returns once that is durable."""
+        """Deletes expired positions of groups of a partition; returns once the deletion is durable."""
         results: list[Expired] = []
         written: Written = {}
         for each in groups:

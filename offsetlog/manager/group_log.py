@@ -62,8 +62,8 @@ class GroupLog:
 
         Raises:
             NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, StorageError,
-            TooLargeError, GroupError, ClosedError; InvalidArgumentError: no record is given, or a
-            position is invalid.
+            TooLargeError, NotEnoughReplicasError, GroupError, ClosedError; InvalidArgumentError: no
+            record is given, or a position is invalid.
         """
         return self._core.write_group_records_async(group, records, offsets, timeout)
 
@@ -89,8 +89,8 @@ class GroupLog:
     def settled_async(self, group: str) -> Pending[int] | None:
         """Waits until everything written so far in the group's log partition takes effect or is truncated.
 
-        The timeout is that of a commit.  Returns None if there is nothing to wait for, which is always the case without
-        other replicas.
+        The wait has the configured timeout of commits.  Returns None if there is nothing to wait for, which is always
+        the case without other replicas.
 
         Raises:
             ClosedError.  The result raises NotCoordinatorError, CommitTimeoutError, PartitionFailedError.

@@ -40,7 +40,7 @@ WatchPosition = Mapping[int, tuple[int, int]]
 
 
 class Capability(enum.Enum):
-    """A feature that not every manager has; the list is closed.
+    """A feature that not every manager has; managers cannot add others.
 
     A call that needs a missing capability raises CapabilityError.
     """
@@ -168,7 +168,7 @@ class PendingCommit(Pending[Position], Protocol):
 class Watch(Protocol):
     """Reports changes of committed positions, from a given log offset in each log on, in the order of that log.
 
-    A change is reported once it is below W.  Every replica that has the log reports it, so a watch continues when
+    A change is reported as soon as it is below W.  Every replica that has the log reports it, so a watch continues when
     leadership moves.  Changes that cannot be reported are replaced by a LogGap.  Nothing is reported twice, not even by
     a later watch that continues from `position`.
 
@@ -237,14 +237,14 @@ class OffsetManager(Protocol):
         """The number of partitions of the offsets topic."""
 
     def start(self) -> None:
-        """Acquires files, locks and connections.  Before the start, every other call raises ClosedError.
+        """Acquires files, locks and connections.  Before the start, every call but `stop` raises ClosedError.
 
         Raises:
             LockedError, StorageError, CorruptionError, ConfigError, PartitionCountError.
         """
 
     def stop(self) -> None:
-        """Resigns everywhere, fails waiting calls with NotCoordinatorError, makes everything durable, and closes.
+        """Resigns all partitions, fails waiting calls with NotCoordinatorError, makes everything durable, and closes.
 
         A second call does nothing.  The manager cannot be started again.
         """
@@ -274,7 +274,7 @@ class OffsetManager(Protocol):
         """
 
     def become_follower(self, partition: int, epoch: int) -> Transition:
-        """Follows a leader; calls that wait for W raise NotCoordinatorError.
+        """Follows a leader; waiting commits and deletes raise NotCoordinatorError.
 
         The table is kept, loaded or dropped as configured.  If the partition has failed, and the epoch is above the
         newest one known, the partition is opened again, as by `become_leader`; until it is open, its log refuses the
@@ -345,7 +345,7 @@ class OffsetManager(Protocol):
             CommitTimeoutError: the commit was not answered in time; it may still take effect.
             CapabilityError: `expected` or `monotonic` without CONDITIONS, `generation` without GENERATIONS, or a
                 value with a field that the manager does not keep.
-            InvalidArgumentError: or a subclass; nothing was written.
+            InvalidArgumentError or a subclass: an argument is invalid; nothing was written.
             NotEnoughReplicasError, ReadOnlyError, PartitionFailedError, StorageError, TooLargeError, CapacityError,
             ClosedError.
         """
@@ -372,7 +372,7 @@ class OffsetManager(Protocol):
     def fetch(
         self, group: str, partitions: Iterable[PartitionKey] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns the committed positions of the given keys, with offset -1 for a key without one; or all positions.
+        """Returns the committed positions of the given keys, with offset -1 for a key without one; without keys, all.
 
         Raises:
             NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, InvalidArgumentError, ClosedError.
@@ -383,8 +383,8 @@ class OffsetManager(Protocol):
     ) -> int:
         """Deletes positions of a group; returns how many existed.
 
-        If none exists, the call still waits for earlier writes of the group, because an earlier delete may be
-        truncated.
+        If none exists, the call still waits for all earlier writes to the group's log partition, because one of them
+        may be a delete that is truncated.
 
         Raises the errors of `commit`.
         """
@@ -474,7 +474,7 @@ class OffsetManager(Protocol):
     # ------------------------------------------------------------------------------------ replication
 
     def append_as_follower(self, partition: int, epoch: int, batches: Buffer) -> int:
-        """Appends whole batches from the leader of the epoch with their offsets; returns the log end.
+        """Appends whole batches, whose offsets the leader of the epoch has assigned; returns the log end.
 
         Raises:
             FencedLeaderEpochError, UnknownLeaderEpochError: the epoch is not the one that this replica follows, or this
@@ -501,9 +501,9 @@ class OffsetManager(Protocol):
         """
 
     def restart_at(self, partition: int, epoch: int, offset: int) -> None:
-        """Drops a follower's log that ends below the start of its leader's, and starts a new one at that offset.
+        """Drops a follower's log that ends below the start of its leader's log, and starts a new one at an offset.
 
-        Raises the errors of `truncate_to`, and InvalidArgumentError for an offset below the log end.
+        Raises the errors of `truncate_to`, and InvalidArgumentError if the offset is below the follower's log end.
         """
 
     def flush(self, partition: int) -> Transition:
@@ -517,7 +517,7 @@ class OffsetManager(Protocol):
 
         Returns the greatest epoch of the log that is at most `epoch`, and its end: the start of the next epoch, or the
         log end for the newest one.  If `epoch` is older than all epochs of the log, returns `epoch` and the start of
-        the first one.  If `epoch` is newer than all or -1, or without a log, returns (-1, -1).
+        the first one.  If `epoch` is -1 or newer than all epochs of the log, or if no log exists, returns (-1, -1).
         """
 
     def read_into(

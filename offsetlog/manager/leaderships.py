@@ -4,8 +4,9 @@ The engine itself refuses calls with an older leader epoch (`offsetlog._native.r
 reads only below W, so its result is right under any leader.  This module decides which work a change needs (a load,
 dropping a table, opening a failed log again) and which calls are answered.
 
-Each change has a token.  Work belongs to a partition, not to a change: when the work ends, it checks what the newest
-change needs, and does not complete the transition of an older change (docs/format/loading.md §6.1).
+Each change of role has a token, which shows whether a newer change has come.  Work belongs to a partition, not to a
+change: when the work ends, it checks what the newest change needs, and does not complete the transition of an older
+change (docs/format/loading.md §6.1).
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ class Partitions(Protocol):
         """Returns why an existing log is not open."""
 
     def set_aside(self, number: int) -> None:
-        """Takes a failed log out of use until `open_again`: a caller is to try again; raises OffsetLogError."""
+        """Takes a failed log out of use; until `open_again` ends, calls raise CoordinatorLoadingError.
+
+        Raises OffsetLogError.
+        """
 
     def open_again(self, number: int) -> Replica:
         """Opens a failed log without putting it to use yet; raises OffsetLogError."""
@@ -168,7 +172,7 @@ class Leaderships:
             raise NotCoordinatorError(f"this process does not lead log partition {number}")
 
     def check_follows(self, number: int, epoch: int) -> None:
-        """Raises FencedLeaderEpochError unless a partition without a directory follows in this epoch."""
+        """Checks that a partition without a directory follows in this epoch; raises FencedLeaderEpochError if not."""
         slot = self._slots[number]
         if slot.role is not Role.FOLLOWER or slot.epoch != epoch:
             raise FencedLeaderEpochError(
@@ -312,7 +316,7 @@ class Leaderships:
             self._executor.submit(partial(self._work, number))
 
     def order(self, number: int) -> None:
-        """Orders the work that a partition needs, such as a load after a truncation dropped the table.
+        """Starts the work that a partition needs, such as a load after a truncation dropped the table.
 
         Raises:
             CapacityError: the executor cannot run the work; the call can be repeated.
@@ -447,7 +451,7 @@ class Leaderships:
         return None
 
     def settle(self, number: int) -> bool:
-        """Ends the transition of a partition that has reached its role; returns whether it still waits."""
+        """Ends the transition of a partition that has reached its role; returns whether the transition still waits."""
         with self._slots[number].lock:
             slot = self._slots[number]
             transition, replica = slot.transition, self._partitions.replica(number)

@@ -1,4 +1,4 @@
-"""The time until which a leader may answer from its table alone, if its controller grants leases."""
+"""Leases: how long a leader may answer from its own table without a check that it still leads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Leases:
         self._until[number] = until
 
     def end(self, number: int) -> None:
-        """Ends the lease of a term.  In the next term, the leader needs a new grant."""
+        """Ends a lease, if any, when leadership may have ended.  To answer, the partition needs a new grant."""
         if self._until[number] is not None:
             self._until[number] = -inf
 

@@ -227,7 +227,7 @@ class LogManager:
         vars(self).update({each: getattr(core, each) for each in _DIRECT})
 
     def stop(self) -> None:
-        """Resigns everywhere and closes cleanly; see OffsetManager.stop."""
+        """Resigns all partitions and closes cleanly; see OffsetManager.stop."""
         core = self._taken_core()
         if core is None:
             return
@@ -386,7 +386,8 @@ class LogManager:
 
         With leases (`offsetlog.replication.lease`), fetches are linearizable: a leader that lost its connections does
         not answer with positions that another leader has replaced.  A partition that was never granted a lease answers
-        at any time.  Once granted a lease, a partition needs a new one in each epoch.
+        at any time.  Once granted a lease, a partition needs a new one in each epoch.  A call with an epoch other than
+        the newest known one has no effect.
         """
         if epoch == self.leader_epoch(partition):
             self._leases.grant(partition, until)

@@ -75,12 +75,12 @@ class Network(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostConfig:
-    """The times of a replica, in seconds.
+    """The settings of a replica; times are in seconds.
 
     Attributes:
         fetch_wait: the longest time before a leader answers a fetch without new records
             (``replica.fetch.wait.max.ms``).
-        retry: how long after the end of `fetch_wait` a follower repeats a fetch that failed or was not answered.
+        retry: a follower's fetch that fails or is not answered is sent again, `fetch_wait` + `retry` after it was sent.
         tick: the time between checks of the in-sync set.
         fetch_bytes: the largest number of bytes in one answer (``replica.fetch.max.bytes``).
         renew: the time between renewals of a leader's lease; a leader answers clients' fetches only while it holds a
@@ -156,7 +156,7 @@ class ReplicaHost:
         network: carries messages.
         executor: the manager's executor, which runs slow work.
         rules: settings of the in-sync set.
-        config: the times of the replica.
+        config: intervals and limits of the replica.
     """
 
     def __init__(
@@ -223,8 +223,8 @@ class ReplicaHost:
     def on_state(self, state: PartitionState) -> None:
         """Applies a state of the controller; a state that is not newer than the known one changes nothing.
 
-        After a restart, do not pass a state from before the host registered: its log may be lost, and it would lead in
-        an epoch of its former process.
+        After a restart, do not pass a state that is older than the registration of this process with the controller.
+        The replica's log may be lost, and with such a state the replica would lead in an epoch of its former process.
         """
         with self._lock:
             if self._stopped or state.version <= self._state.version:
@@ -351,8 +351,8 @@ class ReplicaHost:
     def on_fetch(self, request: FetchRequest, answer: Answer) -> None:
         """Handles a follower's fetch.
 
-        Answers it at once with records, a higher watermark or an error; if there is none of them, as soon as there is,
-        and at the latest after `fetch_wait`.
+        Answers the fetch at once if there are records, a higher watermark or an error.  Otherwise, answers it as soon
+        as there is one of these, at the latest after `fetch_wait`.
         """
         with self._lock:
             if self._stopped:

@@ -40,7 +40,7 @@ class ReplicaPartitions:
         return self._owned.all()
 
     def loading(self, wait: bool = True) -> list[int]:
-        """Returns an empty list, because a replica that is being loaded reports that itself."""
+        """Returns an empty list: the calls to a replica that is being loaded raise an error themselves."""
         return []
 
     def loaded(self, number: int) -> Partition | None:

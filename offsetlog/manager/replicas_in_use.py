@@ -42,7 +42,7 @@ class ReplicasInUse:
         return self._owned.failure_of(number)
 
     def set_aside(self, number: int) -> None:
-        """Takes a log out of use that will be opened again; see OpenPartitions.set_aside."""
+        """Takes a failed log out of use, to open it again later; see OpenPartitions.set_aside."""
         self._owned.set_aside(number)
 
     def open_again(self, number: int) -> Replica:

@@ -80,7 +80,8 @@ class ManagerSettings:
         keep_table: whether a replica keeps its table when it resigns (``offsets.table.on.resign``: keep or drop).
         warm_followers: whether followers keep a table, so that they can lead at once (``offsets.follower.table``: warm
             or cold).
-        load_threads: the number of loads at a time, and of flushes at a time (``offsets.load.threads``).
+        load_threads: how many partitions load at the same time, and separately how many flush at the same time
+            (``offsets.load.threads``).
         quotas: limits of groups and clients.
         store: settings of the logs (``offsets.topic.segment.bytes``, ``offset.metadata.max.bytes``).
         maintenance: cleaning, snapshots and expiry (``offsets.retention.minutes``,

@@ -26,7 +26,7 @@ Written = dict[int, tuple[int, int]]
 
 
 def add_written(written: Written, count: int, end_offset: int, term: int) -> None:
-    """Adds written records.  Once the last record of a term is durable, all earlier ones are."""
+    """Adds written records to the count and the end of their term.  Once the end is durable, all records are."""
     if end_offset >= 0:
         before = written.get(term, (0, -1))
         written[term] = (before[0] + count, max(before[1], end_offset))
@@ -50,7 +50,7 @@ class Sweep(Completion[int]):
         work: handles one partition and adds what it wrote, even if it raises afterwards.
         core: waits until writes are durable.
         timeout: seconds to wait until the writes are durable; None for the configured timeout.
-        refused: the errors for which other partitions are left out.
+        refused: the errors of partitions that cannot be handled; they count as failures.
 
     Raises:
         InvalidArgumentError: the timeout is negative or not a number.

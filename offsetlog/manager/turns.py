@@ -105,7 +105,7 @@ class _Group:
 class Turns:
     """Makes work wait for earlier work of its group that touches the same keys.
 
-    Otherwise a write that is refused and sent again, after later writes, could replace a newer
+    Without this order, a write that is refused and sent again, after later writes, could replace a newer
     offset by an older one.  Thread-safe; no lock is held while work runs.
     """
 

@@ -28,7 +28,7 @@ Steps = Generator[Sequence[Awaited], None, T]
 
 
 class AbandonedError(Exception):
-    """Ends the steps of work that was answered before its end: its timeout passed, or the manager stopped."""
+    """Ends the steps of work that was answered early: its timeout passed, or the manager stopped."""
 
 
 class _Countdown:

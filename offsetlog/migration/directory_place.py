@@ -42,7 +42,7 @@ _KINDS = pa.schema(
 def losses_of(store: OffsetStore, *, permissive: bool) -> list[OffsetLogError]:
     """Returns the losses and damage that the open of the store found; raises the first unless `permissive`.
 
-    A missing witness alone does not count as a loss.
+    A missing or damaged witness (a side file that records how far the log reached) alone does not count as a loss.
 
     Raises:
         CorruptionError, DataLossError, PossibleLossError: the first loss or damage; not with `permissive`.

@@ -169,7 +169,7 @@ class Target(Protocol):
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
         """Executes the writes in any order; yields each write when its outcome is known.
 
-        Each is made completely or not at all, unless the place was asked to split writes that are too large for one
-        request.
+        Each write is applied completely or not at all, unless the place was asked to split writes that are too large
+        for one request.
         """
         ...

@@ -1,4 +1,4 @@
-"""The rules of a migration: which rows are positions, and which action the target's offset leads to.
+"""The rules of a migration: which rows are valid positions, and which action is taken for each of them.
 
 The rules do no I/O.  The Spark job implements the same rules on columns (offsetlog/spark/jobs/migrate.py), with the
 names and texts of this module.  One table of cases, tests/migration/cases.py, tests both.

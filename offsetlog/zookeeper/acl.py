@@ -69,7 +69,7 @@ def encoded(acl: Sequence[Acl]) -> bytes:
 
 
 def stored_bytes_max(acl: Sequence[Acl], auth: Iterable[tuple[str, str]]) -> int:
-    """Returns an upper bound of the entries' bytes after a server has replaced "auth" by identities.
+    """Returns an upper bound of the entries' size in bytes after a server has replaced "auth" by identities.
 
     Args:
         acl: the entries.

@@ -280,7 +280,7 @@ class ClusterClient:
         return version + 1
 
     def watch_partition_state(self, topic: str, partition: int) -> Watch[Versioned[PartitionState] | None]:
-        """Watches the state of a partition; it is None while the partition has none."""
+        """Watches the state of a partition; None while the partition has no state."""
         check_topic_name(topic)
         return self._watch(state_node(topic, partition), partial(_state_in, TopicPartition(topic, partition)))
 
@@ -334,7 +334,7 @@ class ClusterClient:
         self._guarded([Delete(CONTROLLER)], epoch)
 
     def watch_controller(self) -> Watch[ControllerRecord | None]:
-        """Watches which broker is the controller; the state is None while none is."""
+        """Watches which broker is the controller; the state is None while no broker is."""
         return self._watch(CONTROLLER, lambda node: ControllerRecord.from_json(node.data))
 
     def _make_controller_epoch(self) -> ControllerEpoch:
@@ -343,7 +343,9 @@ class ClusterClient:
             self.connection.create(CONTROLLER_EPOCH, b"%d" % FIRST_CONTROLLER_EPOCH)
         found = self.controller_epoch()
         if found is None:
-            raise NoNodeError(f"node {CONTROLLER_EPOCH} was removed after it was created", node=CONTROLLER_EPOCH)
+            raise NoNodeError(
+                f"node {CONTROLLER_EPOCH} was removed after it was created; try again", node=CONTROLLER_EPOCH
+            )
         return found
 
     def _was_elected(self, record: ControllerRecord, epoch: ControllerEpoch) -> bool:
@@ -405,7 +407,7 @@ class ClusterClient:
         self.sync()
         found = self.cluster_id()
         if found is None:
-            raise NoNodeError(f"node {CLUSTER_ID} was removed after it was created", node=CLUSTER_ID)
+            raise NoNodeError(f"node {CLUSTER_ID} was removed after it was created; try again", node=CLUSTER_ID)
         return found
 
     # -------------------------------------------------------------------------------------------------------- nodes
@@ -455,7 +457,7 @@ def broker_ids_in(names: Iterable[str]) -> list[int]:
 
 
 def registered_broker(broker_id: int, node: Node) -> RegisteredBroker:
-    """Parses a broker's node.  Raises CorruptionError."""
+    """Parses a broker's node.  Raises CorruptionError if it does not hold a registration."""
     stat = node.stat
     record = BrokerRecord.from_json(broker_id, node.data)
     return RegisteredBroker(record, stat.ephemeral_owner, stat.created_zxid, stat.modified_ms)

@@ -70,7 +70,7 @@ class Endpoint(NamedTuple):
         listener, host, port = parts.groups()
         protocol = protocols.get(listener) if protocols else listener
         if protocol is None:
-            raise InvalidArgumentError(f"the listener {listener!r} has no security protocol")
+            raise InvalidArgumentError(f"the listener {listener!r} has no security protocol in the map of listeners")
         return cls(listener, host, int(port), protocol)
 
     def __str__(self) -> str:
@@ -376,7 +376,7 @@ def cluster_id_in(data: bytes | None) -> str:
     fields = Fields.parse(data, CLUSTER_ID)
     version = fields.values.get("version")
     if version not in ("1", 1) or isinstance(version, bool):
-        raise UnsupportedVersionError("the cluster id has an unknown version", path=CLUSTER_ID)
+        raise UnsupportedVersionError("the cluster id has an unsupported version (not 1)", path=CLUSTER_ID)
     found = fields.text("id")
     if not _UUID.fullmatch(found):
         raise corrupt(f"{found[:60]!r} is not a cluster id, which has 22 characters of URL-safe base64", CLUSTER_ID)

@@ -150,7 +150,7 @@ class Answer(Generic[T]):
 
         Raises:
             UnknownOutcomeError: for a write: the connection broke, or no server answered in time.
-            ZooKeeperUnavailableError: for a read: the same.
+            ZooKeeperUnavailableError: for a read: the connection broke, or no server answered in time.
             Also the errors of the call itself.
         """
         result = self._result
@@ -191,8 +191,8 @@ def _node_of(found: tuple[bytes | None, Any]) -> Node:
 class ZooKeeperConnection:
     """A session with an ensemble; safe from any thread.
 
-    An expired session is replaced by a new one.  A kazoo client whose thread has failed is replaced, too.  While
-    credentials are refused, the retries become less frequent, and calls raise the refusal.
+    An expired session is replaced by a new one.  A kazoo client whose thread has failed is replaced, too.  While the
+    servers refuse the credentials, reconnects become less frequent, and calls raise the refusal.
 
     Requests of one connection are executed in the order of their calls.  A read sees earlier writes of this connection;
     after a `sync_async`, it also sees earlier writes of other clients.  No call waits for a server to accept a request:
@@ -231,7 +231,7 @@ class ZooKeeperConnection:
         """Begins the session.  A second call does nothing; a concurrent call waits for the first.
 
         Raises:
-            ClosedError: the connection was closed meanwhile.
+            ClosedError: the connection was closed during the call.
             ConfigError: kazoo refuses the list of hosts.
             ZooKeeperError: the servers refuse the credentials.
             ZooKeeperUnavailableError: no server answered within `connection_timeout`.
@@ -260,7 +260,7 @@ class ZooKeeperConnection:
             self._thread_ended(client.handler)
 
     def _is_let_in(self, client: Any, connected: threading.Event) -> bool:
-        """Waits for a connection and, with credentials, for the first answer after they were sent."""
+        """Waits for a connection, and with credentials also for an answer; returns whether the wait succeeded."""
         deadline = time.monotonic() + self.settings.connection_timeout
         while not self._refusals and connected.wait(max(0.0, deadline - time.monotonic())):
             if not self.settings.auth:
@@ -388,7 +388,7 @@ class ZooKeeperConnection:
     def add_state_listener(self, listener: Callable[[str], object]) -> None:
         """Registers a listener for "connected", "suspended" and "lost"; a thread of the connection calls it.
 
-        The listener must not wait for anything, because only this thread sends requests and reads answers.
+        The listener must not wait for anything: the thread that calls it also sends all requests and reads all answers.
         "suspended": no server is connected, but the session may still exist.  "lost": the session has ended.
         """
         self._listeners.append(listener)
@@ -511,8 +511,8 @@ class ZooKeeperConnection:
         A server before 3.6 refuses the first such request and closes the connection; kazoo reconnects.
 
         Raises:
-            ZooKeeperUnavailableError: the connection broke, or no server answers.  After a second such failure, the
-                result is False.
+            ZooKeeperUnavailableError: the connection broke, or no server answers.  After the second such failure,
+                further calls return False.
         """
         if self._reads_many is None:
             try:
@@ -573,7 +573,7 @@ class ZooKeeperConnection:
         return self._write(multi.nodes, result)
 
     def request_size(self, operations: Sequence[Operation]) -> int:
-        """Returns an upper bound of the bytes of a request with these writes, for `request_bytes_max`."""
+        """Returns an upper bound of the size in bytes of a request with these writes, for `request_bytes_max`."""
         return self._multi_of(operations).size
 
     def _multi_of(self, operations: Iterable[Operation]) -> Multi:
@@ -617,7 +617,7 @@ class ZooKeeperConnection:
                 if code not in (kinds.RolledBackError.code, kinds.RuntimeInconsistency.code):
                     raise failed(kinds.EXCEPTIONS.get(code, kinds.ZookeeperError)(), at)
             if codes:
-                raise unknown("ZooKeeper answered with an error for none of the writes in particular")
+                raise unknown("ZooKeeper reported a failed request, but no failed write,")
 
         def overdue() -> OffsetLogError:
             return unknown(f"ZooKeeper did not answer within {self.settings.request_timeout:g} s")

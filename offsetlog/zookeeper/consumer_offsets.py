@@ -151,7 +151,7 @@ def settled(
     """Yields (key, answer) in the order of the questions; the answer may be the error of a node.
 
     Args:
-        questions: pairs of a key of the caller's and the call that sends the question.
+        questions: pairs of a key, which the caller chooses, and the call that sends the question.
         in_flight: the largest number of outstanding answers.
 
     Raises:

@@ -66,33 +66,33 @@ class Fields:
         return self._checked_integer(value, f"the field {name!r}", low, high)
 
     def text(self, name: str) -> str:
-        """Returns a string.  Raises CorruptionError."""
+        """Returns a string.  Raises CorruptionError if the field is missing or is not a valid string."""
         value = self._value(name)
         if not isinstance(value, str):
             raise corrupt(f"the field {name!r} must be a string, not {_shown(value)}", self.node)
         return self._encodable(value, name)
 
     def number_in_text(self, name: str, default: int | None = None) -> int:
-        """Returns a number that is stored as a string or a number, like the times in nodes.  Raises CorruptionError."""
+        """Returns a number that is stored as a string or a number.  Raises CorruptionError as `integer` does."""
         value = self._value(name, default)
         if isinstance(value, str) and value.isascii() and value.removeprefix("-").isdecimal() and len(value) < 20:
             value = int(value)
         return self._checked_integer(value, f"the field {name!r}", -1, LONG_MAX)
 
     def objects(self, name: str) -> Fields:
-        """Returns an object; an empty one if the field is missing.  Raises CorruptionError."""
+        """Returns an object; an empty one if the field is missing.  Raises CorruptionError if it is not an object."""
         value = self._value(name, {})
         if not isinstance(value, dict):
             raise corrupt(f"the field {name!r} must be an object, not {_shown(value)}", self.node)
         return Fields(value, self.node)
 
     def integers(self, name: str, default: list[int] | None = None) -> tuple[int, ...]:
-        """Returns a list of non-negative numbers, such as broker ids.  Raises CorruptionError."""
+        """Returns a list of non-negative numbers, such as broker ids.  Raises CorruptionError as `integer` does."""
         values = self._list(name, default)
         return tuple(self._checked_integer(each, f"the field {name!r}", 0, INT_MAX) for each in values)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Returns a list of strings.  Raises CorruptionError."""
+        """Returns a list of strings; raises CorruptionError for anything else."""
         values = self._list(name, None)
         for each in values:
             if not isinstance(each, str):

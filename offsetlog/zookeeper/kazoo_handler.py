@@ -162,8 +162,8 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
     ) -> socket.socket:
         """Connects with a server.
 
-        kazoo's own method cannot be ended early.  With TLS, it also trusts the system's certificates, beside the given
-        ones.
+        This method replaces kazoo's own one, which cannot be ended early, and with TLS trusts the system's certificates
+        in addition to the given ones.
 
         Raises:
             OSError: the connection failed or timed out, or the client is shutting down.

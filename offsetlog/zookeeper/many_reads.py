@@ -65,7 +65,7 @@ class ManyReads:
         """Yields (key, result) in the order of the questions; the result may be the error of a node.
 
         Args:
-            questions: pairs of a key of the caller's and a read; if the read is None, so is the result.
+            questions: pairs of a key, which the caller chooses, and a read; if the read is None, so is the result.
 
         Raises:
             ZooKeeperUnavailableError: no server answers, so no node can be read.

@@ -55,7 +55,7 @@ def path_bytes(path: str) -> bytes:
 
 
 def check_path(path: str) -> None:
-    """Checks a path for kazoo's own calls, which would change some paths, and so read another node.
+    """Checks a path for kazoo's own calls, which change some invalid paths, and would then read another node.
 
     Raises:
         InvalidArgumentError: no node can have the path: a name in it is empty, "." or "..", or the path is not UTF-8.

@@ -1,4 +1,4 @@
-"""Writes to nodes, as values; a write is applied alone, or several are applied all or none."""
+"""Writes to nodes, as values.  A request applies one write, or several writes, all or none."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The wait for sockets, which a client of ZooKeeper makes several times for each request.
 
-Each time, kazoo's own wait creates, fills, polls and closes an epoll object: five system calls where one is enough, and
+kazoo's own wait creates, fills, polls and closes an epoll object each time: five system calls where one is enough, and
 most of the processor time of a small request.
 """
 

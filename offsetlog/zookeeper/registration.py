@@ -90,6 +90,7 @@ class BrokerRegistration:
 
         Raises:
             BrokerIdTakenError: the id was lost to another broker.
+            ZooKeeperError: the registration was lost, because the servers refuse to renew it.
             TimeoutError: the broker was not registered within `timeout` seconds.
         """
 

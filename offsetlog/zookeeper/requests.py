@@ -1,6 +1,6 @@
 """Requests to ZooKeeper with many operations, kept in their encoded form.
 
-kazoo's client sends them like its own requests.  Its own classes would create an object for each operation and each
+kazoo's client sends these requests like its own.  kazoo's own classes create an object for each operation and each
 result, and split and join the path of each node.  That costs more than everything else in a write of many nodes.
 """
 
@@ -50,7 +50,7 @@ class Multi:
 
     Attributes:
         nodes: the node of each operation, without the root.
-        size: an upper bound of the bytes of the request, in its own form and in the servers' internal form.
+        size: an upper bound of the request's size in bytes, both as it is sent and in the servers' internal form.
     """
 
     type = OP_MULTI
@@ -244,7 +244,7 @@ class MultiRead:
 
 
 def _begin(kind: int, answer: bytes, offset: int) -> tuple[int | None, int]:
-    """Returns the error of a result, or None, and the offset after that part."""
+    """Returns the error of a result, or None if it has none, and the offset at which its rest begins."""
     found, is_end, _ = HEADER.unpack_from(answer, offset)
     offset += HEADER.size
     if is_end or found not in (kind, OP_ERROR):

@@ -48,7 +48,7 @@ class Watch(Generic[T]):
         """Waits for a state that differs from the one before, and returns it.
 
         Raises:
-            TimeoutError: no such state came within `timeout` seconds; a read that has begun is still awaited.
+            TimeoutError: no such state came within `timeout` seconds.  A read that has begun may take longer.
             ClosedError: the watch, or its connection, is closed.
             CorruptionError: the node has wrong content; the next call waits for its next change.
             ZooKeeperError: ZooKeeper refuses the read, or the credentials of the connection; the next call waits for a

@@ -1,7 +1,7 @@
 """Changes positions in a log and in ZooKeeper.
 
-A fetch returns the larger position of the two.  The changes are made in an order in which fetches see each change at
-once.
+A fetch returns the larger position of the two.  The two storages are changed in an order in which no fetch sees half of
+a change.
 
 All calls but `may_go_back` block.  The caller must serialize calls that touch the same positions: each call has its
 turn (`offsetlog.manager.turns`).
@@ -68,12 +68,12 @@ class Both:
     ) -> dict[TopicPartition, OffsetAndMetadata] | None:
         """Returns the larger positions; None if a position may have been lowered meanwhile.
 
-        In that case, this read may have seen the change in one storage only.
+        A read during which a position is lowered may see the lower value in one storage only.
 
         Args:
             group: the consumer group.
             keys: the positions; None for all.
-            is_busy: returns whether a commit is under way, so that only one storage may have it.
+            is_busy: returns whether a commit is in progress, which only one of the storages may have so far.
         """
         with self.looks.at(group) as look:
             is_seen_in_part = look.went_back
@@ -199,7 +199,7 @@ class Both:
         return len(larger_there)
 
     def catch_up(self, group: str) -> tuple[int, list[Difference]]:
-        """Raises all positions of a group to the larger of both.
+        """Raises each position of a group, in both storages, to the larger of its two values.
 
         Returns:
             The number of raised positions, and the positions that still differ.
@@ -286,7 +286,7 @@ class Both:
             return max(removed, written)
 
     def delete_topics(self, group: str, topics: Collection[str], timeout: float | None) -> int:
-        """Deletes a group's positions of topics in both storages; returns their number.
+        """Deletes a group's positions in the given topics, in both storages; returns their number.
 
         Call it in the turn of the group.  The deletion is tried even while ZooKeeper is known not to answer, because
         nothing retries it later.
@@ -318,7 +318,7 @@ class Both:
     def _delete_each(self, group: str, keys: list[TopicPartition], timeout: float | None) -> int:
         """Deletes positions in ZooKeeper, whatever their nodes contain; returns their number.
 
-        Before that, the log gets every position that is larger in ZooKeeper.
+        Before the deletion, the log gets every position that is larger in ZooKeeper.
         """
         log = self._log.fetch(group, keys)
         self._raise_log(group, keys, log, self._readable(group, keys))
@@ -357,7 +357,7 @@ class Both:
             return False
 
     def follow_topics(self, group: str, topics: Collection[str]) -> int:
-        """Sends the log's positions of topics to ZooKeeper; returns 0.  Call it in the turn of the group."""
+        """Sends the log's positions in the topics to ZooKeeper; returns 0.  Call it in the turn of the group."""
         self._bring_back(group, [key for key in self._log.fetch(group) if key[0] in topics])
         return 0
 

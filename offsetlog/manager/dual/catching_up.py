@@ -33,7 +33,7 @@ class CaughtUp(NamedTuple):
     def is_equal(self) -> bool:
         """Whether both storages had the same positions of every group when that group was compared.
 
-        False in every process that does not lead all log partitions, because it does not know all groups.
+        A process that does not lead all log partitions always gets False, because it does not know all groups.
         """
         return not (self.differences or self.failures or self.partitions)
 

@@ -71,8 +71,8 @@ def larger(log: OffsetAndMetadata | None, zookeeper: OffsetAndMetadata | None) -
 class Differences:
     """The positions last seen to differ, and the last seen values of ZooKeeper.  Thread-safe.
 
-    The number of both is limited.  Beyond the limit, the values of ZooKeeper are dropped, the least recently used group
-    first, and read from ZooKeeper again when they are needed.  Differences beyond the limit are only counted.
+    Each of the two has a limit.  Beyond its limit, values of ZooKeeper are dropped, the least recently used group
+    first, and read from ZooKeeper again when they are needed.  Differences beyond their limit are only counted.
 
     Args:
         known_max: the largest number of ZooKeeper's values kept, unless the last call alone has more.
@@ -200,7 +200,7 @@ class Differences:
             self._known_count = len(offsets)
 
     def last_in_zookeeper(self, group: str, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int | None] | None:
-        """Returns the last seen values of ZooKeeper (None: no position); None if any of the keys was never seen."""
+        """Returns the last seen values of ZooKeeper (None: no position); None if the value of any key is unknown."""
         with self._lock:
             known = self._in_zookeeper.get(group, {})
             wanted = list(keys)

@@ -61,7 +61,8 @@ class Expiry:
         """Expires positions in both storages; returns the larger of the two numbers of expired positions.
 
         Raises:
-            ClockError: the clock cannot be right; nothing was deleted.
+            ClockError: the clock cannot be right.  If the log shows that, nothing was deleted; if a group in ZooKeeper
+                shows it, only that group keeps its positions there.
             ZooKeeperUnavailableError: groups cannot be levelled now; the remaining groups were not tried.
             OffsetLogError: the first failure; every group that did not fail has been expired.
         """

@@ -1,6 +1,6 @@
 """The manager that keeps positions in a log and in ZooKeeper; the entry point "dual" of `offsetlog.managers`.
 
-A fetch returns the larger of the two positions.  Every change takes effect at once, when it is written to the log:
+A fetch returns the larger of the two positions.  Every change takes effect as a whole when it is written to the log:
 
 * A commit that lowers no position is written to the log, then to ZooKeeper.  Its turn ends once the log has it, so that
   a slow ZooKeeper does not delay commits to the log.  `zookeeper_queue` sends it to ZooKeeper.  The commit is answered
@@ -150,7 +150,7 @@ class DualManager(BaseOffsetManager):
         """Starts both.
 
         Raises:
-            ConfigError: the two have different numbers of partitions.
+            ConfigError: the two managers have different numbers of partitions.
             Also the errors of both managers.
         """
         self.zookeeper.start()
@@ -174,7 +174,7 @@ class DualManager(BaseOffsetManager):
             self._hooked(self.close)
 
     def close(self) -> None:
-        """Stops both; calls under way are answered."""
+        """Stops both managers; calls in progress are answered."""
         try:
             self.log.stop()
         finally:
@@ -249,7 +249,9 @@ class DualManager(BaseOffsetManager):
         if state is PartitionState.LOADING:
             raise CoordinatorLoadingError(f"log partition {number} is being loaded")
         if state is PartitionState.FAILED:
-            raise PartitionFailedError(f"log partition {number} failed")
+            raise PartitionFailedError(
+                f"log partition {number} failed; it will be opened again in the next leader epoch"
+            )
         if state is not PartitionState.ACTIVE:
             raise NotCoordinatorError(f"this process does not lead log partition {number}")
 
@@ -346,7 +348,7 @@ class DualManager(BaseOffsetManager):
         client: str | None = None,
         principal: str | None = None,
     ) -> Position:
-        """Commits to both; see OffsetManager.commit, whose Position is that in the log.
+        """Commits to both storages; see OffsetManager.commit.  The result is the position of the commit in the log.
 
         A commit that lowers no position succeeds once the log has it, even if ZooKeeper does not: fetches return it.
         Until ZooKeeper has the same offsets, they are among `differences`.  The call waits for ZooKeeper until the
@@ -357,8 +359,8 @@ class DualManager(BaseOffsetManager):
                 may have the commit, which is then among `differences`.
             DifferenceError: a commit that lowers a position was made in ZooKeeper, but not, or not certainly, in the
                 log.  If the log did not take it, fetches answer as before.  Repeat the call to complete it.
-            ZooKeeperUnavailableError: ZooKeeper did not answer, and only it knows whether the commit lowers a position;
-                nothing was written.
+            ZooKeeperUnavailableError: ZooKeeper did not answer, and the commit lowers a position, or only ZooKeeper
+                knows whether it does; nothing was written.
         """
         return self.commit_async(
             group,
@@ -437,7 +439,7 @@ class DualManager(BaseOffsetManager):
         return offsets
 
     def _follow(self, work: _PendingCommit, group: str, offsets: Mapping[TopicPartition, int]) -> Steps[None]:
-        """Passes a commit that the log has to the queue for ZooKeeper, and ends its turn; the queue keeps the order."""
+        """Passes a commit from the log to the queue for ZooKeeper, and ends its turn; the queue keeps the order."""
         work.followed = self._queue.add(group, offsets)
         self._turns.pass_on(work)
         if work.followed.done():
@@ -569,7 +571,7 @@ class DualManager(BaseOffsetManager):
         return self._sweeps.begin(lambda: self.expire(timeout=timeout))
 
     def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
-        """Deletes the positions of deleted topics in both; see OffsetManager.on_topic_deleted.
+        """Deletes the positions of deleted topics in both storages; see OffsetManager.on_topic_deleted.
 
         Each group is handled in its turn.  A concurrent commit is deleted in both storages or in neither.
 
@@ -579,6 +581,8 @@ class DualManager(BaseOffsetManager):
 
         Raises:
             ZooKeeperUnavailableError: ZooKeeper does not answer; the remaining groups were not tried.
+            CoordinatorLoadingError: a log partition is being loaded, or was not led during the whole call, so some of
+                its groups may have been skipped; repeat the call.
             DifferenceError: positions are deleted in ZooKeeper, but not, or not certainly, in the log; repeat the call.
         """
         gone = list(arguments.listed_topics(topics))
@@ -624,7 +628,7 @@ class DualManager(BaseOffsetManager):
         return self._called(group, None, lambda: self._both.compare(group)).result()
 
     def catch_up(self, group: str) -> int:
-        """Raises each position of a group to the larger of the two; returns the number of raised positions.
+        """Raises each position of a group to the larger of its two values; returns the number of raised positions.
 
         Use it before ZooKeeper is shut down: it copies to the log even positions that no consumer commits any more.
 
@@ -640,7 +644,7 @@ class DualManager(BaseOffsetManager):
         return self._called(group, None, lambda: self._both.catch_up(group)).result()
 
     def catch_up_all(self) -> CaughtUp:
-        """Raises the positions of every group of the log and of ZooKeeper to the larger of the two.
+        """Raises each position of every group, in the log and in ZooKeeper, to the larger of its two values.
 
         The groups are done one after the other, and the call waits for both storages.  It continues after a group that
         fails, for example because another process leads it (NotCoordinatorError), because a node has no offset

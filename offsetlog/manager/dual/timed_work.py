@@ -48,7 +48,7 @@ class TimedWork(Work[T]):
         """
         with self._lock:
             if self._is_given_up:
-                raise CommitTimeoutError("the call timed out before its work began")
+                raise CommitTimeoutError("the call timed out before its work began; nothing was written")
             self._is_begun = True
 
     def give_up(self) -> None:

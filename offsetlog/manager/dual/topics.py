@@ -5,8 +5,9 @@ were swept separately, ZooKeeper could get a copy after its own sweep, before th
 Fetches would then return that position, even for a topic of the same name that is created later.  Therefore both
 storages of a group are changed in the same turn.
 
-After that, ZooKeeper is swept.  The sweep removes the nodes above the positions, and nodes that contain no offset.
-Positions that the log has at that time were committed after their group was done, so they are sent to ZooKeeper again.
+After the last group, ZooKeeper is swept.  The sweep removes the nodes above the positions, and nodes that contain no
+offset.  Positions that the log has at that time were committed after their group was done, so they are sent to
+ZooKeeper again.  If a group failed, ZooKeeper is not swept.
 """
 
 from __future__ import annotations

@@ -15,8 +15,9 @@ no commit to the log.  Writes to ZooKeeper are in one of three states:
 
 A rewind (a commit that lowers a position) or a delete holds its positions (`held`), so that no earlier commit arrives
 later and undoes it.  Waiting writes of these positions are withdrawn, and writes that are being sent are awaited.  No
-commit adds such writes meanwhile, because the rewind or delete has the turn for its positions.  If it fails before the
-log is written, the positions become late: ZooKeeper may have the lower value, and gets the value of the log again.
+commit adds such writes meanwhile, because the rewind or delete has the turn for its positions.  If the rewind or delete
+fails before the log is written, the positions become late: ZooKeeper may have the lower value, and gets the value of
+the log again.
 
 A crash loses only the knowledge of which positions are late: the log has them all, and fetches return the larger value.
 """
@@ -139,7 +140,7 @@ class ZooKeeperQueue:
 
     @property
     def is_away(self) -> bool:
-        """Whether ZooKeeper did not answer the last request."""
+        """Whether ZooKeeper counts as away: it did not answer, and is not known to have answered since."""
         return self._is_away
 
     def is_busy(self, group: str) -> bool:
@@ -160,7 +161,7 @@ class ZooKeeperQueue:
     # ----------------------------------------------------------------------------------------------------- to the queue
 
     def add(self, group: str, offsets: Mapping[TopicPartition, int]) -> Write:
-        """Sends a commit that the log has to ZooKeeper; returns the write.  Call it in the commit's turn."""
+        """Sends to ZooKeeper a commit that is in the log; returns the write.  Call it in the commit's turn."""
         write = Write(group, offsets)
         with self._lock:
             if self._is_away:
@@ -174,7 +175,7 @@ class ZooKeeperQueue:
         return write
 
     def add_unsure(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Sends a commit to ZooKeeper if the log has it, which is not certain."""
+        """Makes positions late, because it is not certain whether the log or ZooKeeper has these offsets."""
         with self._lock:
             self._differences.note_lagging(group, offsets, is_failure=False)
             answered = self._keep_late(group, offsets)
@@ -488,12 +489,12 @@ class ZooKeeperQueue:
         """Keeps positions of a group (None: all) from being sent while some of them are lowered.
 
         The caller has the turn for these positions, and waits.  It adds the positions that it lowered or deleted in
-        ZooKeeper to the set that the `with` block gets.  If the log does not follow (DifferenceError), these positions
-        do not become late again, because the log may still follow.
+        ZooKeeper to the set that the `with` block gets.  After a DifferenceError, these positions do not become late
+        again, because the log may still get the same change.
 
         Args:
             group: the consumer group.
-            keys: the positions.
+            keys: the positions; None for all.
             timeout: seconds to wait for the writes that are being sent.
 
         Raises:
@@ -547,8 +548,8 @@ class ZooKeeperQueue:
         Args:
             group: the consumer group.
             keys: the positions; None for all.
-            withdrawn: gets the positions that were taken out: with its offset if the position waited, with None if it
-                was late, and therefore is a difference already.
+            withdrawn: gets each position that was taken out: with its offset if the position waited, or with None if
+                it was late, and therefore is a difference already.
         """
         with self._lock:
             late, answered = self._withdraw_late(group, keys)

@@ -1,4 +1,4 @@
-"""Invalid arguments: the class of the error, and that nothing was changed."""
+"""Invalid arguments: the class of the error that a call raises, and that the call changes nothing."""
 
 from __future__ import annotations
 

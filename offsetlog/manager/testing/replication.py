@@ -230,7 +230,7 @@ class TestFollowers:
 
 @pytest.mark.needs(Capability.REPLICATION, Capability.METADATA, Capability.EPOCHS)
 class TestReading:
-    """Whole batches, into a buffer or from a file."""
+    """Reads of whole batches, into a buffer or as a range of a file."""
 
     def test_only_followers_read_above_the_watermark(self, manager_site: ManagerSite) -> None:
         replicas = ReplicaSet(manager_site)

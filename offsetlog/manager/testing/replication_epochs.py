@@ -1,4 +1,4 @@
-"""Calls of other leadership epochs: refused, and nothing has changed."""
+"""Calls with another leader epoch than the current one are refused, and change nothing."""
 
 from __future__ import annotations
 

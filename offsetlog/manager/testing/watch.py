@@ -1,4 +1,4 @@
-"""Watches: each change comes once, in log order, from a place that can be stored."""
+"""Watches: each change comes once, in log order, and a watch can continue from a stored position."""
 
 from __future__ import annotations
 

@@ -70,7 +70,8 @@ def register_broker(
         properties: the broker's properties: ``zookeeper.connect``, its timeouts, credentials and TLS, ``broker.id``,
             ``advertised.listeners`` or ``listeners``, ``listener.security.protocol.map`` and ``broker.rack``.  Others
             are ignored.
-        on_failure: called once if the id is later lost to another broker; see BrokerRegistration.
+        on_failure: called once if the registration is lost for good, for example to another broker; see
+            BrokerRegistration.
 
     Raises:
         ConfigError: a property is missing or wrong; the message names it.

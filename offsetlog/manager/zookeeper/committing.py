@@ -48,8 +48,8 @@ def commit(session: Session, commit: Commit, work: Work[Any]) -> Steps[None]:
     """Commits, and creates missing nodes above the positions.
 
     A plain commit is not sent again after UnknownOutcomeError: if it was applied, another client may have committed
-    since, and a second write would undo that commit.  A conditional commit is sent again if the version of a node shows
-    that it was not applied.  The second try fails if the node was changed since.
+    since, and a second write would undo that commit.  If the version of a node shows that a conditional commit was not
+    applied, its conditions are checked again, and it is sent again.
 
     Raises:
         ExpectedOffsetError, RewindError: a condition does not hold.  Also the errors of Session.write.
@@ -111,10 +111,11 @@ def _versions(commit: Commit, found: Mapping[str, Node | None]) -> dict[TopicPar
 
 
 def _is_unmade(session: Session, commit: Commit, work: Work[Any], before: Mapping[str, Node | None]) -> Steps[bool]:
-    """Returns whether a conditional commit of unknown outcome was not applied, as one unchanged node of it proves.
+    """Returns whether an unchanged node proves that a conditional commit of unknown outcome was not applied.
 
-    A node's version grows with each write, so the write has not been applied.  It cannot be applied later either: a
-    request still on its way to an earlier server is refused once another server has taken over the session.
+    A write changes the version of each node, so a node with its former version proves that the write has not been
+    applied.  The write cannot be applied later either: a request still on its way to an earlier server is refused once
+    another server has taken over the session.
     """
     if not commit.conditional:
         return False

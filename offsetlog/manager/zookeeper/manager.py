@@ -85,9 +85,9 @@ class ZooKeeperManager(BaseOffsetManager):
     may commit to the same group; conditions see the commits of all of them.
 
     All calls are safe from any thread, and many can be under way at a time.  Calls for one group that touch the same
-    positions are carried out in the order in which they were made.  A call that raises UnknownOutcomeError was applied
-    as a whole or not at all; it is unknown which.  A transition that gives up a partition ends once each write that was
-    sent for the partition was answered or lost its connection.
+    positions are carried out in the order in which they were made.  A commit that raises UnknownOutcomeError was
+    applied as a whole or not at all; it is unknown which.  A transition that gives up a partition ends once each write
+    that was sent for the partition was answered or lost its connection.
 
     Args:
         settings: the manager's settings.
@@ -134,7 +134,7 @@ class ZooKeeperManager(BaseOffsetManager):
             raise
 
     def stop(self) -> None:
-        """Resigns everywhere, answers running calls, and ends the session; see OffsetManager.stop.
+        """Resigns all partitions, answers running calls, and ends the session; see OffsetManager.stop.
 
         A callback may call this method: the session then ends on another thread, after the callback.
         """
@@ -190,7 +190,7 @@ class ZooKeeperManager(BaseOffsetManager):
         Args:
             work: the work.
             turn: the group and the positions that the work touches (None: all); None for work that needs no turn.
-            late: the timeout in seconds, and a function that returns the error after it; None for no timeout.
+            late: the timeout in seconds, and a function that returns the error to raise after it; None for no timeout.
         """
         try:
             with self._under_way_lock:
@@ -345,7 +345,8 @@ class ZooKeeperManager(BaseOffsetManager):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Returns committed positions as a snapshot of one moment; see OffsetManager.fetch.
 
-        The call waits for ZooKeeper, and sees every write that was answered earlier, to any client.
+        The call waits for ZooKeeper, and sees every write that was answered earlier, to any client.  If other clients
+        change the group during every attempt to read it, the positions may be from different moments of the call.
 
         Raises:
             CorruptionError: a node does not contain an offset, or its name is not a number; `path` names the node.  The
@@ -426,11 +427,13 @@ class ZooKeeperManager(BaseOffsetManager):
     # ------------------------------------------------------------------------------------------------------- deletes
 
     def delete(self, group: str, partitions: Iterable[PartitionKey], *, timeout: float | None = None) -> int:
-        """Deletes positions of a group, all or none; see OffsetManager.delete, and `commit` for what it raises.
+        """Deletes positions of a group, all or none; see OffsetManager.delete.
 
         Raises:
             GroupNotEmptyError: another process has committed one of the positions since it was read; nothing was
                 deleted.
+            NodeNotEmptyError: the node of a position has child nodes; nothing was deleted.
+            Also the errors of `commit`.
         """
         return self.delete_async(group, partitions, timeout=timeout).result()
 
@@ -482,10 +485,12 @@ class ZooKeeperManager(BaseOffsetManager):
         A group with live consumers keeps all its positions.  Without a retention time, nothing expires.
 
         Args:
-            timeout: the seconds to list the groups, and again the seconds for each group; None for the commit timeout.
+            timeout: seconds to wait for the list of groups, and separately for each group; None for the commit timeout.
 
         Raises:
             CommitTimeoutError: no server answered in time.  Positions deleted before that stay deleted.
+            ClockError: a position was changed more than an hour later than the clock's time; its group keeps all of its
+                positions.
         """
         return self.expire_async(timeout=timeout).result()
 
@@ -497,7 +502,7 @@ class ZooKeeperManager(BaseOffsetManager):
         return self._sweep(None if retention_ms is None else self._expiry_of_group, timeout)
 
     def expire_group(self, group: str, *, timeout: float | None = None) -> int:
-        """Expires the positions of one group, for callers that prepare each group before that; see `expire`.
+        """Expires the positions of one group, for callers that first prepare each group; see `expire`.
 
         Raises:
             NotCoordinatorError: another process leads the group's partition.

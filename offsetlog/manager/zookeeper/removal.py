@@ -205,7 +205,7 @@ class Tree:
             raise _occupied(self.group, f"{consumers[0]} exists")
 
     def removal(self) -> list[Operation]:
-        """Returns the writes that remove the group if each position is unchanged."""
+        """Returns the writes that remove the group, on condition that each position is unchanged."""
         positions = set(self.positions())
         return [Delete(node, stat.version) if node in positions else Delete(node) for node, stat in self.nodes.items()]
 
@@ -300,7 +300,7 @@ def expire_group(
     If no position is left, the group's nodes are removed, too.
 
     Raises:
-        ClockError: a position was changed at a time that is in the future by the clock.
+        ClockError: a position was changed more than an hour later than the clock's time; nothing was deleted.
         NodeNotEmptyError: a position has child nodes; the others are deleted.
         Also the errors of Session.write.
     """

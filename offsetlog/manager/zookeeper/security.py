@@ -75,5 +75,5 @@ def _file(properties: Mapping[str, Setting], store: str) -> str | None:
 def _checks_hostname(properties: Mapping[str, Setting]) -> bool:
     given = str(properties.get(HOSTNAME, "HTTPS")).strip().upper()
     if given not in ("HTTPS", ""):
-        raise ConfigError(f"{HOSTNAME} must be HTTPS, or empty to take a certificate of any host, not {given!r}")
+        raise ConfigError(f"{HOSTNAME} must be HTTPS, or empty to accept a certificate for any host, not {given!r}")
     return given == "HTTPS"

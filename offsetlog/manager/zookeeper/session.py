@@ -54,7 +54,7 @@ class Session:
         self.connection.start()
 
     def close(self) -> None:
-        """Ends the session; work that waits for a server continues, and ends because it was answered."""
+        """Ends the session, and wakes work that waits for a server: such work has been answered, and ends now."""
         self.connection.close()
         self._release()
 
@@ -70,7 +70,7 @@ class Session:
             place.succeed(None)
 
     def leave(self, work: Work[Any]) -> None:
-        """Removes work from the queue for a server.  Work that was answered ends during the call."""
+        """Removes work from the queue that waits for a server; the work goes on, or ends if it was answered."""
         with self._lock:
             place = self._waiting.pop(work, None)
         if place is not None:
@@ -163,7 +163,7 @@ class Session:
 
         Raises:
             TooLargeError, NoNodeError, NodeExistsError, NodeVersionError, NodeNotEmptyError: no write was applied.
-            UnknownOutcomeError: the connection broke.
+            UnknownOutcomeError: it is unknown whether the writes were applied, because the connection broke.
         """
         yield from self.connected(work)
         was_sent, work.is_sent, work.node = work.is_sent, True, operations[0].node
