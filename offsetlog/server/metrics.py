@@ -56,7 +56,7 @@ METRICS: dict[str, Kind] = {
         "their wait for members or records.",
     ),
     "offsetlog_request_errors": Kind(
-        "counter", ("api", "error"), "Answers that hold an error, by the first error in each."
+        "counter", ("api", "error"), "Answers that contain an error, by the first error in each."
     ),
     "offsetlog_connections": Kind("gauge", (), "Open connections of clients."),
     "offsetlog_connections_accepted": Kind("counter", (), "Connections accepted."),
@@ -68,7 +68,8 @@ METRICS: dict[str, Kind] = {
     "offsetlog_request_memory_free_bytes": Kind(
         "gauge",
         (),
-        "The unused part of `queued.max.request.bytes`; at 0 and below, requests are not read.",
+        "The unused part of `queued.max.request.bytes`; at 0 and below, requests above 64 KiB wait, "
+        "except the one that began first.",
     ),
     "offsetlog_commits": Kind(
         "counter", (), "OffsetCommit requests that committed at least one position."
@@ -125,7 +126,7 @@ METRICS: dict[str, Kind] = {
         "gauge", _PARTITION, "1 for a partition whose maintenance failed and will be tried again."
     ),
     "offsetlog_stuck_transactions": Kind(
-        "gauge", (), "Transactions that have been open for too long."
+        "gauge", (), "Transactions that have been open for 30 minutes or longer."
     ),
 }
 

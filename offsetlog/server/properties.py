@@ -275,8 +275,8 @@ PROPERTIES: dict[str, Property] = {
         "partitions that are loaded at the same time (not a property of Kafka)", "4", ("manager",), 1, 1024
     ),
     "offsets.retention.minutes": Property(
-        "the time after which positions expire, counted from when a group lost its last member, else from "
-        "their commit; -1 for never",
+        "how long positions stay after their group lost its last member, or after their commit if the group "
+        "has members or never had any; -1 for ever",
         "10080",
         ("manager",),
         -1,
