@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Transaction:
     """A context manager, from `OffsetStore.transaction`, that commits, or aborts on an exception.
 
-    Commits in the transaction are invisible until it ends.  Only one thread may use it at a time.
+    Positions written in the transaction are invisible until it is committed.  Only one thread may use it at a time.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Transaction:
         self._ended = False
 
     def commit(self, offsets: Mapping[Key, Committed]) -> Position:
-        """Writes positions into the transaction; they take effect when it ends.
+        """Writes positions into the transaction; they take effect when the transaction is committed.
 
         Raises:
             InvalidArgumentError: an argument was refused; nothing was written.

@@ -101,7 +101,8 @@ cdef dict one_position(object topic, object partition, object offset, object met
             offset = partition
         elif partition is not None:
             raise ArgumentTypeError(
-                f"{shown_key(*key)} is named by one key: pass only an offset after it; use metadata= and leader_epoch="
+                f"{shown_key(*key)} is named by one key: pass only an offset after it, and the rest as metadata= and "
+                "leader_epoch="
             )
         if offset is None:
             raise ArgumentTypeError(

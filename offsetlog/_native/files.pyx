@@ -123,7 +123,7 @@ cdef class FileSystem:
             check(self.fs.rename(self.fs, from_text, to_text, &error), &error)
 
     def segment_checksum(self, path, int64_t size):
-        """Returns the checksum of the batches in the first bytes of a segment, as a manifest has it."""
+        """Returns the checksum of the batches in the first `size` bytes of a segment, as the log's manifest stores it."""
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
         cdef uint32_t checksum = 0
@@ -148,7 +148,7 @@ cdef class FileSystem:
         """Returns (name after the swap, present name) of each file of a partition directory, sorted.
 
         Recovery would finish or undo each unfinished swap (docs/format/recovery.md §9.1), and the result shows the files
-        after that; nothing is changed.  Also raises MissingFileError if a swap ends during the call.
+        after that.  The call changes nothing.  It also raises MissingFileError if a swap ends during the call.
         """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
@@ -302,7 +302,7 @@ def parse_manifest(bytes text not None):
 
 
 def parse_directory_name(str name not None):
-    """Parses the name of a partition directory as (topic, partition, kind), or None; kind 0 is a partition in use."""
+    """Returns (topic, partition, kind) of a partition directory's name, None for other names; kind 0 is in use."""
     cdef ol_directory_name parsed
     cdef bytes text = os.fsencode(name)
     if not ol_directory_name_parse(text, &parsed):

@@ -251,7 +251,7 @@ cdef class FrameStream:
     # ------------------------------------------------------------------------------------------------ holding
 
     def hold(self, int reason):
-        """Stops the handling of frames after the present one, until `release`."""
+        """Stops the handling of frames after the present one, until `release` with the same reason."""
         self.held |= reason
         if not self.is_taking:
             self.pause_if_held()
@@ -279,7 +279,7 @@ cdef class FrameStream:
         return 0
 
     def release(self, int reason):
-        """Continues reading, if nothing else holds the connection."""
+        """Ends the effect of `hold` with this reason; continues reading if no other reason is left."""
         self.held &= ~reason
         if self.held or self.transport is None:
             return
@@ -358,7 +358,7 @@ cdef class FrameStream:
         return 0
 
     def forget(self):
-        """Drops the unanswered and unhandled requests, after the connection has ended.  Returns the places."""
+        """Drops all requests whose answers are not sent, after the connection has ended.  Returns the dropped places."""
         cdef object places = self.places
         self.places = deque()
         self.in_flight = self.unsent = 0

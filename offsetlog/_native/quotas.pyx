@@ -10,7 +10,7 @@ rule.  A commit is charged to all of its buckets or to none.
 **Memory.** Groups, and also clients, have at most `max_entities` buckets without an override.  When these are used up, a new
 name replaces a full bucket.  This loses nothing, because a name with a full bucket is treated exactly as a name that was
 never seen.  A bucket that is not full is never replaced.  Otherwise a client in debt could clear its debt with a flood of new
-names.  A new name inspects only a few buckets, and the next new name inspects the following ones, so a flood costs little
+names.  For each new name only a few buckets are inspected, and for the next name the following ones, so a flood costs little
 time.
 
 A new name that finds no full bucket is admitted without a bucket, and counted in `untracked`.  A refusal would delay every

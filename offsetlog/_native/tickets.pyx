@@ -57,11 +57,11 @@ cdef object new_position(int32_t number, int64_t end_offset):
 
 @cython.no_gc_clear  # the partitions stay until the threads have ended
 cdef class Flushes:
-    """The partitions of a store for which a caller will wait.  The GIL guards this object.
+    """The partitions of a store that callers want flushed, and the threads that flush them.  The GIL guards this object.
 
     Args:
         waiter: called with a ticket; returns an awaitable that ends once the ticket is durable or has failed.
-        background: whether background threads flush many partitions together, before callers wait.
+        background: whether background threads flush; otherwise the thread that waits flushes.
     """
 
     def __cinit__(self):
@@ -184,7 +184,7 @@ cdef class Ticket:
                 flush runs, this call flushes itself, for as long as the disk needs.
 
         Raises:
-            CommitTimeoutError: the commit is not durable in time; it may still become so.
+            CommitTimeoutError: the commit is not durable in time, but may still become so.
             InvalidArgumentError: the timeout is negative or not a number.
             PartitionFailedError: the flush failed, and it is unknown whether the commit is on disk.
             ClosedError: the store was closed before this commit reached the disk.

@@ -250,7 +250,7 @@ def cutoff(Partition partition not None, int64_t timestamp_ms):
 
 
 def open_since(Partition partition not None, int64_t offset):
-    """Returns the first log offset of the oldest transaction that was open at a log offset; that log offset if none was."""
+    """Returns the first log offset of the oldest transaction that was open at `offset`; `offset` if none was open."""
     cdef ol_error error
     cdef int64_t first = offset
     partition.enter()
@@ -263,7 +263,10 @@ def open_since(Partition partition not None, int64_t offset):
 
 
 def ended_by(Partition partition not None, int64_t offset, int64_t until):
-    """Returns the log offset after the end of the last transaction that was open at `offset`; `offset` if none was."""
+    """Returns the log offset after the last marker below `until` that ends a transaction open at `offset`.
+
+    Returns `offset` if no transaction was open there.
+    """
     cdef ol_error error
     cdef int64_t end = offset
     partition.enter()
@@ -436,7 +439,7 @@ cdef class Pasts:
         cdef ol_timeline_facts facts
         cdef ol_error error
         if self.count != 0 or not 1 <= len(cuts) <= PASTS_MAX:
-            raise InternalError("the states must be one or two, and must not be initialized again")
+            raise InternalError("Pasts takes one or two cuts, and must not be initialized again")
         memset(&filter, 0, sizeof(filter))
         if group is not None:
             take_name(group, NAME_GROUP, &filter.group)
@@ -514,10 +517,10 @@ cdef bint _is_there(const ol_state *state, bytes group, bytes topic, int32_t num
 
 
 def tombstones(Partition partition not None, group, int64_t until, int64_t since_ms):
-    """Returns the tombstones below `until` of positions that are still deleted there, in the order of the log, and the Facts.
+    """Returns the tombstones below the log offset `until`, in order, of positions that are deleted at `until`; and the Facts.
 
-    Each is (group, topic, partition, log offset, timestamp, the end of the missing records before it, the value that it
-    deleted or None if there was none).  Only positions with a tombstone no older than `since_ms` count.
+    Each is (group, topic, partition, log offset, timestamp, the log offset after the missing records before it, the value
+    that it deleted or None if there was none).  Only positions with a tombstone no older than `since_ms` count.
     """
     cdef _Collector found = _Collector.__new__(_Collector)
     cdef ol_state_at_tombstones sink

@@ -216,7 +216,7 @@ cdef class TopicLog:
         return handle
 
     def close(self):
-        """Closes cleanly, and returns the log end offset, when everything is on disk; returns -1 the second time.
+        """Closes cleanly, with everything on disk; returns the log end offset, or -1 the second time.
 
         Raises:
             StorageError: a file could not be written; the log is closed nevertheless, but not cleanly.
@@ -315,7 +315,7 @@ cdef class TopicLog:
 
     @property
     def is_writable(self):
-        """Whether the log accepts appends, because its bytes were correct and nothing has failed."""
+        """Whether the log accepts appends: its bytes were correct, and nothing has failed since."""
         self.enter()
         try:
             log = ol_topic_log_log(self.handle)
@@ -361,7 +361,7 @@ cdef class TopicLog:
             timestamp_min, timestamp_max: the limits of the records' timestamps, in ms since 1970.
             log_append_time: the time that replaces the records' timestamps, in ms since 1970; -1 to keep them.
             takes_zstd: whether the producer's protocol version allows zstd.
-            needs_keys: whether the topic is compacted.
+            needs_keys: whether every record must have a key, because the topic is compacted.
 
         Raises:
             DiskFullError, StorageError, PartitionFailedError, ReadOnlyError, TooLargeError: nothing was appended.
@@ -436,7 +436,7 @@ cdef class TopicLog:
     def retained_from(self, *, int64_t now_ms, int64_t retention_ms, int64_t retention_bytes, int64_t below):
         """Returns the offset from which the log should be kept, which is the log start if nothing should be deleted.
 
-        If nothing should be kept, the active segment is closed.  Everything below the offset is flushed.
+        If nothing should be kept, a new active segment is begun.  Everything below the offset is flushed.
 
         Args:
             now_ms: the time of day, in ms since 1970.

@@ -122,7 +122,7 @@ def _check_count(
 
 
 def _likely_counts(directory: LogDirectory, opened: list[Partition]) -> list[int]:
-    """Returns the default numbers of the programs that write such a directory; none if no group could confirm one."""
+    """Returns the default partition counts of the programs that may have made the directory; none without groups."""
     if not any(partition.groups() for partition in opened):
         return []
     is_ours = any(

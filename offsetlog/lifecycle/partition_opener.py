@@ -47,7 +47,7 @@ class PartitionOpener:
         writable: whether partitions are opened for writing.
         topic_id: the topic id for new partition directories; None to use the id of the existing partitions, or to make
             one.
-        existing: the partitions whose directories and witnesses must exist; None if unknown.
+        existing: the partitions that must have a directory and this library's files in it; None if unknown.
         use_snapshots: whether a load may start from a snapshot; otherwise it reads the whole log.
         replication: the options for partitions whose host sets W; None for the partitions of a single store.
     """
@@ -132,7 +132,7 @@ class PartitionOpener:
         """Opens the log of a replica that failed, or that the disk could not read, as an open after a crash does.
 
         Bytes that may not be on disk are written again and flushed (docs/durability.md).  This process has held the
-        directory all the time, so all its checkpoints are ours.
+        directory's lock all the time, so no other program has written the checkpoints.
 
         Args:
             number: the number of the partition.
