@@ -179,7 +179,7 @@ class OffsetStore(OnePosition, StoreContext):
         return inspection.health(self._open_core, self._open_partitions, left)
 
     def recoveries(self) -> dict[int, dict[str, Any]]:
-        """Returns by log partition the results of its recovery: truncated tails, completed swaps, corruption.
+        """Returns by log partition the results of its recovery: truncated tails, completed segment swaps, corruption.
 
         "snapshot" is the log offset of the snapshot that was loaded, or None; "snapshot_discarded" is the reason why an
         existing snapshot could not be used.
@@ -481,8 +481,8 @@ class OffsetStore(OnePosition, StoreContext):
     ) -> list[Change]:
         """Returns what changed between two moments.
 
-        A position that was committed again with the same offset, leader epoch, metadata and topic id
-        has not changed.
+        A position that was committed again with the same offset, leader epoch and metadata has not
+        changed, unless it has another topic id.
 
         Args:
             a: the moment of `Change.before`; None for now.

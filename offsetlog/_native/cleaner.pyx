@@ -91,7 +91,7 @@ cdef void _release(void *context, ol_slice output) noexcept with gil:
 
 @cython.final
 cdef class Compressor:
-    """The cleaner's port to `deflate`.  Any thread may call it; each call takes the GIL."""
+    """Lets the cleaner call `deflate`.  Any thread may use it; each call takes the GIL."""
 
     def __cinit__(self):
         self._outputs = {}

@@ -193,7 +193,7 @@ cdef void _release(void *context, ol_slice output) noexcept with gil:
 
 
 cdef class Decompressor:
-    """The engine's port to `inflate`.  Any thread may call it; each call takes the GIL."""
+    """Lets the engine call `inflate`.  Any thread may use it; each call takes the GIL."""
 
     def __cinit__(self, size_t limit=OL_DECOMPRESSED_LIMIT_DEFAULT):
         self._outputs = {}

@@ -1,4 +1,4 @@
-"""The file port (csrc/fs/fs.h) for files that Python reads and writes itself: small text files, directories, the lock."""
+"""The engine's file system (csrc/fs/fs.h) for the files that Python itself uses: small text files, directories, the lock."""
 
 import os
 
@@ -82,7 +82,9 @@ cdef class FileSystem:
             free(data)
 
     def replace_file(self, path, bytes content not None):
-        """Publishes a file: temporary name, flush, rename, flush of the directory.  A crash leaves the old or the new file.
+        """Replaces a file: writes and flushes a temporary one, renames it, and flushes the directory.
+
+        A crash leaves the old or the new file.
         """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name

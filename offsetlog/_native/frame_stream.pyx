@@ -59,7 +59,7 @@ cdef class FrameStream:
     * ``drained()``: a connection that is `CLOSING` has answered everything.
 
     Args:
-        front: the front, which answers the requests that it can; None for no front.
+        front: the Front, which answers some requests before `handle` gets them; None for no front.
         loop: the event loop.
         time: returns the time that groups use, in seconds.
         request_bytes_max: the largest frame, in bytes.

@@ -1,4 +1,4 @@
-"""Replays a partition's .log files with the engine's own apply, and reports damage and other findings of the walk.
+"""Replays a partition's .log files with the engine's own code, and reports damage and other findings.
 
 A load computes a state through the open log.  This is the engine's second way: it needs no log object, checkpoint, lock or
 mapping, only the bytes of the files in order.  It is for logs that another program owns, and even for a single segment.  A

@@ -104,7 +104,7 @@ cdef class Replica:
 
     @property
     def leadership(self):
-        """The newest leader epoch known, whether this process leads in it, and the rest of a Leadership."""
+        """The Leadership: the newest leader epoch known, whether this process leads in it, and so on."""
         cdef Partition partition = self.partition
         cdef ol_leadership now
         partition.enter()

@@ -1,6 +1,6 @@
 """Reads the records of .log files as Arrow columns, and walks over batch headers; Spark's executors read with it.
 
-The reader needs no table, lock or log object, only the bytes of files, in order, through the file port.
+The reader needs no table, lock or log object, only the bytes of the files, in order.
 """
 
 import os

@@ -498,7 +498,7 @@ def tails(list partitions not None):
 
 @cython.no_gc_clear  # an open file is closed through its file system
 cdef class OutputFile:
-    """A new file for pyarrow, which writes bytes through the file port without a copy.  One thread at a time."""
+    """A new file, into which pyarrow writes bytes without copying them.  One thread at a time."""
 
     cdef FileSystem owner
     cdef ol_file *file

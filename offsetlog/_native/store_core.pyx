@@ -526,7 +526,7 @@ cdef class StoreCore:
         return ticket
 
     def commit_transactional(self, group, offsets, int64_t producer_id, int16_t producer_epoch):
-        """Writes positions inside an open transaction; returns the Position without waiting for it."""
+        """Writes positions inside an open transaction; returns the Position without waiting for the disk."""
         cdef int32_t number = 0
         cdef int64_t end_offset
         cdef uint64_t term = 0

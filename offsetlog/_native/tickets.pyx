@@ -156,8 +156,8 @@ cdef class Flushes:
 cdef class Ticket:
     """A commit that is written and becomes durable later, returned by `commit_async`.  Any thread may use it.
 
-    A wait with `result` or `await`, or `flush` of the store, starts the flush of a ticket.  The first wait starts one flush
-    for all tickets.  If a ticket is garbage collected while others wait, the next flush starts early.
+    A wait with `result` or `await`, or `flush` of the store, starts the flush of a ticket.  The first wait starts the
+    flushes for all tickets.  A call of `result` on a ticket that is durable already can start the flush of later ones.
     """
 
     def __init__(self):
