@@ -564,7 +564,7 @@ class FileRange(NamedTuple):
             None if the file was replaced or deleted: request the range again.
 
         Raises:
-            OSError: the file cannot be opened.
+            OSError: the file cannot be opened or read.
         """
         try:
             file = FileIO(self.path)

@@ -120,8 +120,8 @@ cdef class Snapshot:
     """The state of a partition at a log offset.  One thread at a time.
 
     A snapshot is made by one of four functions.  `begin` makes a second state, which `advance` brings up to a log offset.
-    `copy` copies the partition's own state while commits continue.  `borrow` uses the partition's own state when it is
-    closed.  `open_file` reads a file.  `seal` returns the sections to write.  After `load`, the snapshot cannot be used
+    `copy` copies the partition's own state while commits continue.  `borrow` uses the partition's own state while it is
+    being closed.  `open_file` reads a file.  `seal` returns the sections to write.  After `load`, the snapshot cannot be used
     again.
     """
 

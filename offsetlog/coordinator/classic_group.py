@@ -45,7 +45,6 @@ class Member:
             stored.
         is_new: whether the member waits for the answer to its first JoinGroup, and so cannot send
             heartbeats yet.
-        heartbeat_satisfied: whether the member has sent a request since its timer was set.
     """
 
     member_id: str

@@ -175,7 +175,8 @@ def open_writable(
 ) -> Opened:
     """Takes the lock, waiting as `LogDirectory.lock` does, and opens the existing partitions for writing.
 
-    `create` says where a missing log may be made.
+    `create` says where a missing log may be made.  With `replication`, the logs are opened but not loaded.  If the call
+    fails, the caller releases the lock.
 
     A Kafka directory gets the file `offsetlog.properties`, which records the number of partitions.  With `by_partition`
     and without `partitions`, the file is not written and the number stays unknown.
