@@ -186,7 +186,7 @@ def open_with(
     lock_seconds: float | None = None,
     stacklevel: int = 3,
 ) -> OffsetStore:
-    """Opens a store as `open` does, for offsetlog's own commands, its sink on Spark and its tests; not for programs.
+    """Opens a store as `open` does; only for offsetlog's own commands, its sink on Spark and its tests.
 
     `fs` is the file port, None for the system's files.  `stop`, `background`, `by_partition` and `lock_seconds` are
     fields of OpenArguments.  `stacklevel` is the stack level of warnings, counted from this function.

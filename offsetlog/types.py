@@ -269,7 +269,7 @@ class CleaningReport(NamedTuple):
         passes: how often the log was read; more than once if the keys did not fit in memory.
         quarantined: segments left unchanged because part of them is damaged.
         quarantine: the quarantined segments, at most the first 16.
-        seconds: how long it took.
+        seconds: how long the cleaning took.
     """
 
     log_partition: int
@@ -343,7 +343,7 @@ class ExpiryReport(NamedTuple):
         groups_removed: groups with nothing left.
         positions_expired: positions deleted.
         positions_pending: positions that did not expire only because an open transaction has a value for them.
-        seconds: how long it took.
+        seconds: how long the check took.
     """
 
     timestamp: int

@@ -118,7 +118,7 @@ cdef int _raise_floor(void *context, int64_t floor, ol_error *error) noexcept wi
 
 @cython.final
 cdef class CleanControl:
-    """Stops one run, and returns its progress.  Any thread may use this object."""
+    """Stops one run of the cleaner, and returns its progress.  Any thread may use this object."""
 
     def stop(self):
         """Ends the run soon; segments that the run has replaced stay replaced."""

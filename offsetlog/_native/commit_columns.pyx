@@ -438,7 +438,7 @@ cdef class _Share:
         scratch.runs = <ol_row_run *>malloc(min(largest_piece(self.plan), self.plan.run_count) * sizeof(ol_row_run))
         try:
             if scratch.rows == NULL or scratch.runs == NULL:
-                raise MemoryError("out of memory for the rows of a piece")
+                raise MemoryError("out of memory for the rows that are written together")
             partition.enter()
             try:
                 with nogil:

@@ -147,10 +147,10 @@ cdef class FileSystem:
         return sorted(map(os.fsdecode, names))
 
     def planned_names(self, path):
-        """Returns (name after the swap, present name) of each file of a partition directory, sorted.
+        """Returns (name after recovery, present name) of each file of a partition directory, sorted.
 
-        Recovery would finish or undo each unfinished swap (docs/format/recovery.md §9.1), and the result shows the files
-        after that.  The call changes nothing.  It also raises MissingFileError if a swap ends during the call.
+        Recovery finishes or undoes an unfinished replacement of segments, called a swap (docs/format/recovery.md §9.1).  The
+        call changes nothing.  It raises MissingFileError also if a swap ends during the call.
         """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name

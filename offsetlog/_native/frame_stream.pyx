@@ -42,7 +42,7 @@ cdef class FrameStream:
     """Splits the received bytes into frames, gets an answer for each, and sends the answers in order.
 
     After `TURN_SECONDS`, other connections get their turn.  The clock is read after each call of `handle`.  It is not read
-    after requests that the front answers, because the front needs at most a few milliseconds for the bytes of one read.
+    after requests that the Front answers, because the Front needs at most a few milliseconds for the bytes of one read.
 
     A subclass is the asyncio.Protocol of one connection.  It sets `transport`, and has these methods:
 
@@ -291,7 +291,7 @@ cdef class FrameStream:
     # ------------------------------------------------------------------------------------------------ answers
 
     def answered(self, Place place not None, bytes frame not None):
-        """Sets the answer of a place, b"" for no answer, and sends it once all earlier answers are sent."""
+        """Sets the answer to the request of a place, b"" for none, and sends it once all earlier answers are sent."""
         place.answer = frame
         # The request is dropped now, although its answer may still wait for earlier ones.
         place.exchange = None

@@ -630,7 +630,7 @@ cdef class ManagerCore:
     # ------------------------------------------------------------------------------------------------------------ W
 
     def set_replica(self, int32_t number, Replica replica):
-        """Sets the partition of a number; None for no partition."""
+        """Sets the Replica of a log partition; None for no replica."""
         self.core.check_number(number)
         self.replicas[number] = replica
 

@@ -584,7 +584,7 @@ cdef class Partition:
     # garbage collection, which may run code that waits for the lock.
 
     def group_records(self):
-        """Returns every record that is not a position as (key, value, log offset, timestamp), in unspecified order."""
+        """Returns every group record of the state as (key, value, log offset, timestamp), in unspecified order."""
         cdef const ol_state *state
         cdef ol_group_record record
         cdef size_t cursor = 0

@@ -342,12 +342,13 @@ cdef class Quotas:
     runs no Python code.  Only a caller's clock is Python code, and it is called before any balance is read.
 
     Args:
-        group_commits_per_second: the limit of each group without an override; None for no limit, here and below.
+        group_commits_per_second: the limit of each group that has none of its own (`set_group`).  None here, and in the
+            next three, means no limit.
         group_bytes_per_second: the limit of each group in bytes.
-        client_commits_per_second: the limit of each client without an override.
+        client_commits_per_second: the limit of each client that has none of its own (`set_client`).
         client_bytes_per_second: the limit of each client in bytes.
         burst_seconds: the time in which an unused bucket fills from zero; a full bucket holds the rate times this.
-        max_entities: how many groups, and how many clients, can have a bucket without an override at a time.
+        max_entities: how many groups, and how many clients, without limits of their own can have a bucket at a time.
         clock: returns nanoseconds from 0 to 2**62, for tests; None for CLOCK_MONOTONIC.  If the clock goes back, no time
             counts as passed.
 
@@ -393,7 +394,7 @@ cdef class Quotas:
             nbytes: the number of bytes.
 
         Returns:
-            0.0 if the commit was charged; otherwise the seconds until it could be, at most 73 years.
+            0.0 if the commit was charged; otherwise the seconds until it can be charged, at most 73 years.
 
         Raises:
             InvalidArgumentError: the count or the bytes are negative, or a name is not a str.

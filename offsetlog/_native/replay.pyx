@@ -509,7 +509,7 @@ cdef class Replay:
             ol_file_scan_close(&scan)
 
     def join(self, Replay later not None):
-        """Applies the result of a later run of the same log and share; the run is not changed.
+        """Applies the result of `later`, a run over a later part of the same log, for the same share; `later` is unchanged.
 
         This replay then has the state after the batches of both, but no longer knows the producers' state.  Neither replay
         may be changed during the call.  The memory of `later` no longer counts in an account, so release it.
@@ -521,7 +521,7 @@ cdef class Replay:
         cdef ol_error error
         cdef int status
         if later.state.effects == NULL or later is self:
-            raise InvalidArgumentError("only a run can be joined to a replay")
+            raise InvalidArgumentError("only another Replay that was made with run=True can be joined to a replay")
         if later.batches > 0 and later.first_offset < self.next_offset:
             raise InvalidArgumentError(
                 f"the run begins at log offset {later.first_offset}, but this replay has applied the log up to "

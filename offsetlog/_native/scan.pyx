@@ -504,7 +504,7 @@ cdef class SegmentScan:
 
     @property
     def outcomes(self):
-        """The outcomes of transactions that were set, None if none were."""
+        """The Outcomes that the caller has set for `read`, None if it has set none."""
         return self.known
 
     @outcomes.setter

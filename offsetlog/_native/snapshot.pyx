@@ -356,7 +356,7 @@ def begin(Partition partition not None):
 
 
 def borrow(Partition partition not None):
-    """Returns a Snapshot of a partition's own state at its log end, which is flushed first.
+    """Flushes the log of a partition, and returns a Snapshot of the partition's own state at its log end.
 
     `Partition.close` calls this just before it closes the partition; no other call may use the partition in between.
     """

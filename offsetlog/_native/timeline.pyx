@@ -230,8 +230,8 @@ def last_segment_base(Partition partition not None):
 def cutoff(Partition partition not None, int64_t timestamp_ms):
     """Returns the log offset at the end of the longest prefix of the log whose batches all have timestamps <= the given one.
 
-    If the partition was not loaded, the whole log counts, otherwise its applied part.  Any thread may call this function,
-    even while the log is written and cleaned.  Raises StorageError, CapacityError.
+    In a partition that was not loaded, the prefix can reach the log end, otherwise the end of the applied records.  Any
+    thread may call this function, even while the log is written and cleaned.  Raises StorageError, CapacityError.
     """
     cdef ol_positions positions
     cdef ol_error error

@@ -117,7 +117,8 @@ cdef void _set_config(ol_log_config *config, settings) except *:
 
 @cython.final
 cdef class RecentBatches:
-    """The last batches of a log's producers, kept while the log is closed, so that a repeated batch is recognized."""
+    """The last batches of a log's producers, kept while the log is closed, so that the next open recognizes a repeated one.
+    """
 
     def __dealloc__(self):
         ol_recent_batches_free(&self.recent)
@@ -230,9 +231,9 @@ cdef class TopicLog:
         return end
 
     def swap_recent_batches(self, RecentBatches recent not None):
-        """Exchanges the log's record of its producers' last batches for the given record.
+        """Exchanges the log's own RecentBatches for the given ones.
 
-        Call this with an empty record before a close, and with the same record after the next open.
+        Call this with an empty object before a close, and with the same object after the next open.
 
         Raises:
             ClosedError: the log is closed.

@@ -39,7 +39,7 @@ class Ports(Protocol):
         """Sets whether this coordinator has the groups of a partition."""
 
     def now_ms(self) -> int:
-        """The time of day, ms since 1970."""
+        """Returns the time of day, in ms since 1970."""
 
     def new_id(self) -> str:
         """Generates the random part of a member id: a UUID as text."""

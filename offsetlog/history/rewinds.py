@@ -118,7 +118,7 @@ def _rewinds_of(
 
 
 class _Batches:
-    """Finds the batches of changes in the order of the log."""
+    """Finds the batch of a change; the changes must come in the order of the log."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition

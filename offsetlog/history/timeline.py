@@ -68,7 +68,7 @@ def value_of(row: Value) -> OffsetAndMetadata:
 
 
 def recorded_floor(directory: LogDirectory, partition: Partition) -> HistoryFloor:
-    """Returns the floors of a partition, from our cleaner's record and from the checkpoint of any other cleaner.
+    """Returns where the history of a partition begins, by our cleaner's record and any other cleaner's checkpoint.
 
     Raises:
         StorageError: the disk cannot read a file.

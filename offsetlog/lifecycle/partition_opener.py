@@ -137,7 +137,7 @@ class PartitionOpener:
         Args:
             number: the number of the partition.
             watermark: the high watermark W of the partition that failed; -1 to use the checkpoint's.
-            term: the first term, which must be above all terms of the partition that failed.
+            term: the first term of the opened partition, which must be above all terms of the one that failed.
 
         Raises:
             StorageError, CorruptionError, CapacityError: the log was not opened; the call can be repeated.
