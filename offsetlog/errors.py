@@ -467,8 +467,8 @@ class HistoryError(StateError):
     """The requested moment is older than the history in the log, which later cleaning removed.
 
     Attributes:
-        floor: the first log offset whose state is known; None if only the present state is.
-        oldest: the oldest time that can be queried; None if only the present state can.
+        floor: the first log offset whose state is known; None if only the present state is known.
+        oldest: the oldest time that can be queried; None if only the present state can be.
         log_partition: the partition of the offsets topic.
     """
 
@@ -537,7 +537,7 @@ class CapabilityError(StateError):
 
 
 class DifferenceError(StateError):
-    """A change for two storages was made in only one of them; the message shows the values in both."""
+    """A change was made in ZooKeeper, but perhaps not in the log that keeps the same positions; make the call again."""
 
 
 class ThrottledError(StateError):
@@ -633,7 +633,7 @@ class BrokerIdTakenError(NodeExistsError):
         broker_id: the id.
         holder: the first address of the other broker, such as "kafka1:9092"; None if its node cannot be read.
         session: the ZooKeeper session that keeps the other broker's node.
-        since_ms: when it registered, ms since 1970.
+        since_ms: when the other broker registered, in ms since 1970.
     """
 
     def __init__(

@@ -89,7 +89,7 @@ def parse_past_moment(text: str, name: str | None = None) -> datetime | int:
 
 
 def is_relative(text: str) -> bool:
-    """Returns whether a text names a moment relative to now ("2h ago"), which moves each time it is read."""
+    """Returns whether a text names a moment relative to now, such as "2h ago"."""
     return _AGO.fullmatch(text.strip()) is not None
 
 

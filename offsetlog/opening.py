@@ -1,6 +1,6 @@
 """`offsetlog.open`: checks the arguments, opens a directory, and returns the store of it.
 
-`offsetlog.open_async` does the same for a coroutine.
+`offsetlog.open_async` opens a store in a coroutine, without blocking the event loop.
 """
 
 from __future__ import annotations
@@ -121,9 +121,9 @@ async def open_async(
     The usual form is `async with await offsetlog.open_async(path, lock_timeout=30) as store:`.  The arguments are those
     of `open`.  Tasks of any event loop can call this function, also concurrently.
 
-    If the task is cancelled, also by a timeout or an interrupt, it stops waiting for the lock, or
-    waits at most a second for a holder that is releasing it.  A log partition that is being read is
-    read to its end.  Then the directory is closed and its lock released.
+    If the task is cancelled, also by a timeout or an interrupt, the call stops waiting for the lock,
+    or waits at most a second for a holder that is releasing it.  A log partition that is being read
+    is read to its end.  Then the directory is closed and its lock released.
 
     Raises:
         asyncio.CancelledError: the task was cancelled; nothing is open.
@@ -188,7 +188,7 @@ def open_with(
 ) -> OffsetStore:
     """Opens a store as `open` does; only for offsetlog's own commands, its sink on Spark and its tests.
 
-    `fs` is the file port, None for the system's files.  `stop`, `background`, `by_partition` and `lock_seconds` are
+    `fs` is the FileSystem to use, None for the real one.  `stop`, `background`, `by_partition` and `lock_seconds` are
     fields of OpenArguments.  `stacklevel` is the stack level of warnings, counted from this function.
     """
     # Wrong arguments are refused before a directory is created.

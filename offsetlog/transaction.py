@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Transaction:
-    """A context manager, from `OffsetStore.transaction`, that commits, or aborts on an exception.
+    """A transaction as a context manager: commits at the end of the block, or aborts on an exception.
 
     Positions written in the transaction are invisible until it is committed.  Only one thread may use it at a time.
     """
@@ -93,7 +93,7 @@ class Transaction:
             self._core.wait_durable(partition.number, end_offset, term, self._durability)
 
     def abort(self) -> None:
-        """Drops the positions written in the transaction; leaving the context then does nothing.
+        """Drops the positions written in the transaction; the end of the `with` block then does nothing.
 
         Raises:
             DiskFullError: the end of the transaction could not be written, because the disk was

@@ -379,7 +379,7 @@ class Way(NamedTuple):
     """One method by which a verification computes the state of a log partition.
 
     Attributes:
-        log_partition: the number; None for files outside every partition's directory.
+        log_partition: the number of the log partition; None for files outside every partition's directory.
         name: "live": the state in memory, made by commits in an open store; "loaded": the state that opening the
             directory gives; "replay": a plain replay of its files; "cleaned": a replay of the records that the cleaner
             would keep; "snapshot": the snapshot and the log after it.
@@ -479,7 +479,7 @@ class EpochEnd(NamedTuple):
 
     Attributes:
         epoch: the leader epoch.
-        end_offset: the log offset after its last record.
+        end_offset: the log offset after the last record of the epoch.
     """
 
     epoch: int

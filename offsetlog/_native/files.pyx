@@ -313,7 +313,7 @@ def parse_directory_name(str name not None):
 
 
 def format_uuid(bytes value not None):
-    """Returns the 22 characters with which Kafka writes 16 bytes."""
+    """Returns the text of an id of 16 bytes, as Kafka writes it: 22 characters."""
     cdef ol_uuid uuid
     cdef char[OL_UUID_TEXT_SIZE] text
     cdef int index

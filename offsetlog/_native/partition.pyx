@@ -1,6 +1,6 @@
 """One partition of the offsets log, as an object that owns it: its life cycle, its whole state, and waits for durability.
 
-`store_core` commits and fetches positions; `commit_columns` and `fetch_columns` move columns.
+`store_core` commits and fetches positions; `commit_columns` and `fetch_columns` do so with Arrow columns.
 """
 
 import os

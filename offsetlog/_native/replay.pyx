@@ -248,8 +248,8 @@ cdef class Replay:
         The replay applies only share number `bucket` of `buckets` shares of the positions (with `by_group`, of the groups
         with all their records), so that several replays can run in parallel.  All other records are in share 0.
 
-        With a view (`log_view`), paths mean the segments of the view, even if others have replaced them; keep the view open.
-        Once `stop` is set, calls in progress end soon with ClosedError, and the replay must not be used any more.
+        With a view (`log_view`), paths mean the segments of the view, even if newer files have replaced them; keep the view
+        open.  Once `stop` is set, calls in progress end soon with ClosedError, and the replay must not be used any more.
 
         A `run` may begin anywhere in the log; `join` adds it to the replay of the records before it.  If the states that
         share an `account` exceed its limit, `apply` and `join` raise CapacityError, and the replay must not be used any
@@ -515,7 +515,7 @@ cdef class Replay:
         may be changed during the call.  The memory of `later` no longer counts in an account, so release it.
 
         Raises:
-            InvalidArgumentError: `later` is not a run, or does not follow what this replay has applied.
+            InvalidArgumentError: `later` was not made with run=True, or begins below the end of this replay.
             CapacityError: memory ran out, or the account's limit was reached; this replay must not be used any more.
         """
         cdef ol_error error
@@ -597,7 +597,7 @@ cdef class Replay:
         return found
 
     def transactions(self):
-        """Returns the open transactions, by their first offset.
+        """Returns the open transactions, sorted by their first offset.
 
         Each is (producer id, epoch, first offset, time of its first pending commit in ms or -1, number of pending positions,
         sorted names of their groups as bytes).  A position that a tombstone deleted is no longer pending.
@@ -642,7 +642,7 @@ cdef class Replay:
         return found
 
     def pending(self, int64_t producer_id):
-        """Returns the positions that a COMMIT of a producer's open transaction would set, by group, topic and partition.
+        """Returns the positions that a COMMIT of a producer's open transaction would set, sorted by group, topic, partition.
 
         Each is the name of the group as bytes, followed by the fields of `positions`.
         """

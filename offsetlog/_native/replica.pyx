@@ -121,7 +121,7 @@ cdef class Replica:
         """Appends complete batches from the leader of the epoch; returns the log end offset.
 
         Raises:
-            CorruptionError: the bytes are not batches, do not follow the log, or are newer than the leader.
+            CorruptionError: the bytes are not batches, do not follow the log, or have a later epoch than the leader's.
         """
         cdef Partition partition = self.partition
         cdef ol_error error

@@ -198,7 +198,7 @@ def expire_group(Partition partition not None, ExpiryRules rules not None, int64
     `subscribed` lists the topics to which the members of a stable consumer group are subscribed.  If it is None, the group
     has no members, and its records decide its state.  The caller must prevent changes of the group during the call.
 
-    Raises GroupError, TopicPartitionError, and the errors of `expire`.
+    Raises GroupError, TopicError, and the errors of `expire`.
     """
     cdef ol_retention_options options
     cdef ol_retention_report report

@@ -173,15 +173,15 @@ cdef class Ticket:
         return new_position(self.owner.number, self.end_offset)
 
     def done(self):
-        """Returns whether the commit has its durability."""
+        """Returns whether the commit has the durability that was asked for."""
         return self.durability == DURABILITY_PROCESS or self.owner.is_flushed(self.end_offset, self.term)
 
     def result(self, timeout=None):
         """Waits until the commit is durable and returns its Position; many waiting callers share one flush.
 
         Args:
-            timeout: seconds; None or infinity for no limit.  It limits the wait for a flush that another caller began.  If no
-                flush runs, this call flushes itself, for as long as the disk needs.
+            timeout: the longest wait in seconds for a flush that another caller began; None or infinity for no limit.  If no
+                flush runs, this call makes one itself, which can take longer.
 
         Raises:
             CommitTimeoutError: the commit is not durable in time, but may still become so.

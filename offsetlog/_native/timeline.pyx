@@ -473,7 +473,8 @@ cdef class Pasts:
         return found
 
     def changes(self):
-        """Returns (group, topic, partition, value, value) of every position that differs between the two states."""
+        """Returns (group, topic, partition, value, value) of every position that differs between the first and second state.
+        """
         cdef _Collector found = _Collector.__new__(_Collector)
         cdef ol_state_at_changes changes
         cdef ol_error error
@@ -558,7 +559,7 @@ def tombstones(Partition partition not None, group, int64_t until, int64_t since
 
 @cython.final
 cdef class GroupNow:
-    """The committed positions of a group, with a means to detect a change; rows as in `Pasts.rows`.
+    """The committed positions of a group, with a means to detect a change; `rows` has the form of `Pasts.rows`.
 
     Raises StateError.
     """

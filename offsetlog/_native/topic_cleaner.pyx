@@ -26,8 +26,8 @@ def clean_topic(TopicLog log not None, CleanControl control not None, *, int64_t
                 int64_t bytes_per_second=0):
     """Cleans the closed segments of a topic's log without the GIL.
 
-    Only one call at a time may clean a log, and its oldest segments must not be deleted meanwhile.  Appends, reads and
-    flushes continue.
+    Only one call at a time may clean a log, and the log's oldest segments must not be deleted meanwhile.  Appends, reads
+    and flushes continue.
 
     Args:
         log: a log that is open and writable.

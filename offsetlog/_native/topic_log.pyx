@@ -143,7 +143,7 @@ cdef class TopicLog:
 
         Args:
             directory: the partition's directory.
-            fs: the file port.
+            fs: the file system to use.
             decompressor: the decompressor for queries by time and for the keys of compressed batches.
             settings: TopicLogSettings.
             topic_id: the 16 bytes of the topic's id.
@@ -464,7 +464,7 @@ cdef class TopicLog:
         return start
 
     def delete_below(self, int64_t offset):
-        """Moves the start of the log to `offset`, and stores it; one thread at a time.
+        """Moves the start of the log to `offset`, and stores it; only one thread at a time may call this.
 
         The files of segments below it are renamed with the ending ".deleted".
 
@@ -526,7 +526,7 @@ cdef class TopicLog:
             self.leave()
 
     def record_at_time(self, int64_t time, int64_t end):
-        """Returns the TimedRecord of the first record below `end` that is not older than `time` (ms), None if none is.
+        """Returns the TimedRecord of the first record below `end` that is not older than `time` (ms), or None.
 
         The time -3 means the first record with the largest timestamp.  Raises CorruptionError, StorageError.
         """

@@ -109,7 +109,7 @@ class _Slot:
 
 
 class Coordinator:
-    """The coordinator of the groups in the led log partitions; the module's docstring explains it.
+    """The coordinator of the groups in the log partitions that this process leads; see the module's docstring.
 
     A partition is loading between `begin_load` and `loaded`.  Requests for a partition that is
     neither loading nor loaded are answered with NOT_COORDINATOR.  Times are seconds of any steady
@@ -224,7 +224,7 @@ class Coordinator:
         ]
 
     def count_by_state(self) -> Counter[tuple[str, str]]:
-        """Counts the groups that have records by type and state, as ListGroups names them.
+        """Counts, by type and state with the names of ListGroups, the groups that have records.
 
         Any thread may call this.  Counts each group once, in a state that it had during the call.
         """

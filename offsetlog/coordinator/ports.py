@@ -24,13 +24,13 @@ class Ports(Protocol):
     ) -> None:
         """Begins to append a group's record, or to delete the group or its expired positions.
 
-        The host calls `Coordinator.written` with the token when that is done.
+        The host calls `Coordinator.written` with the token when the append is done.
         """
 
     def admit(
         self, group_id: str, generation: int, member_id: str, group_instance_id: str | None
     ) -> None:
-        """Allows the host to answer commits and heartbeats with exactly these values without the coordinator."""
+        """Allows the host to answer commits and heartbeats with exactly these values without asking the coordinator."""
 
     def revoke(self, group_id: str) -> Iterable[tuple[str, float]]:
         """Ends all admissions of a group; returns the time of each member's last admitted request, in seconds."""

@@ -51,7 +51,7 @@ EVIDENCE = (MANIFEST, "offsetlog.flushed", "leader-epoch-checkpoint", snapshots.
 
 @dataclass(frozen=True, slots=True)
 class AcceptedLoss:
-    """The losses that `accept_loss` accepted, and the files it kept.
+    """The losses that `accept_loss` accepted, and the files that it kept.
 
     Attributes:
         losses: missing, damaged and doubtful parts, as errors that were not raised.

@@ -16,7 +16,7 @@ _FLOCK = "hhqqi4x"  # struct flock
 
 
 def is_being_written(path: Path) -> bool:
-    """Returns whether a process of offsetlog or a broker holds a log directory's lock; does not take it."""
+    """Returns whether a process of offsetlog or a broker holds a log directory's lock; does not take the lock."""
     try:
         with (path / LOCK).open("rb") as file:
             asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)

@@ -119,7 +119,7 @@ class OpenPartitions:
             raise
 
     def open_logs(self, numbers: list[int]) -> None:
-        """Opens logs in parallel without loading them; the host loads each by `load`.
+        """Opens logs in parallel without loading them; the host loads each with `load`.
 
         Raises:
             StorageError, CorruptionError, CapacityError: a log cannot be opened.  A log that the disk cannot read

@@ -207,7 +207,7 @@ class PartitionOpener:
         return opened, unreadable
 
     def load(self, partition: Partition, threads: int = 1) -> None:
-        """Loads a partition whose log is open; `threads` check a large snapshot."""
+        """Loads a partition whose log is open; `threads` is the number of threads that check a large snapshot."""
         if not self._use_snapshots:
             partition.load()
             snapshots.name_keys(partition, self._directory.fs)
