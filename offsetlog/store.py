@@ -163,7 +163,7 @@ class OffsetStore(OnePosition, StoreContext):
 
         DataLossError and other CorruptionErrors name a log partition that is now read-only and the
         log offsets that cannot be read.  PossibleLossError names log offsets that may be missing.
-        StorageError is about a log partition that the disk cannot read; calls about it raise it too.
+        StorageError names a log partition that the disk cannot read; calls about it raise the same.
         """
         core = self._open_core
         self._open_partitions.wait_loaded()
@@ -471,8 +471,8 @@ class OffsetStore(OnePosition, StoreContext):
     def group_history(self, group: str) -> dict[TopicPartition, History]:
         """Returns the history of each position of a group, sorted by position.
 
-        `problems` of each history is the number of unreadable records and batches for all of them.  Raises the errors
-        of `history`.
+        `problems` is the same in each of them: the number of unreadable batches in the log partition and of unreadable
+        records of the group.  Raises the errors of `history`.
         """
         return self._timeline.group_history(group)
 

@@ -251,7 +251,7 @@ class CleaningReport(NamedTuple):
         complete: whether everything cleanable was cleaned; if not, the next cleaning does the rest.
         stopped: whether `close`, an interrupt, or a load or truncation of the log stopped the cleaning.
         rolled: whether the active segment was closed for the cleaning.
-        checkpoint: the first log offset that is not cleaned yet, -1 if the log was never cleaned.
+        checkpoint: the first log offset that is not cleaned yet; can be -1 if no part of the log was ever cleaned.
         floor: the log offset below which states of the log can no longer be queried, -1 if all can.
         bytes_before: the bytes of the log before the cleaning.
         bytes_after: the bytes of the log after the cleaning.

@@ -1,6 +1,6 @@
 """The changes that take effect on the positions of one log partition, as Arrow columns or PositionChange objects.
 
-A feed reads the log below the high watermark W, whether the replica leads or follows; csrc/history/change_feed.h has the rules.
+A feed reads the log below the high watermark W, whether the replica leads or follows (csrc/history/change_feed.h).
 """
 
 cimport cython

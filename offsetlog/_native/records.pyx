@@ -561,7 +561,7 @@ cdef class SegmentReader:
         return found
 
     def read_again(self, int64_t position):
-        """Opens the file again, to continue at `position`; a batch must begin there, unless the file ended there before."""
+        """Opens the file again, to continue at `position`, where a batch begins or may have been written since."""
         cdef bytes name = os.fsencode(self.path)
         cdef const char *text = name
         cdef ol_file_scan scan
