@@ -49,7 +49,7 @@ def checked_epoch(epoch: int, low: int = -1) -> int:
 
 
 def checked_place(epoch: int, offset: int, low: int = 0) -> None:
-    """Refuses a value that is not a leader epoch, or not a log offset."""
+    """Refuses a leader epoch or a log offset that is out of range or not an int."""
     checked_epoch(epoch)
     checked_number("the log offset", offset, low, 2**63 - 1)
 
@@ -94,7 +94,7 @@ def checked_partitions(partitions: int | None) -> int | None:
 
 
 def checked_config(config: StoreConfig | None) -> StoreConfig:
-    """Returns the settings; Kafka's defaults for None."""
+    """Returns the settings; the defaults for None."""
     if config is None:
         return StoreConfig()
     if not isinstance(config, StoreConfig):
@@ -114,7 +114,7 @@ def checked_maintenance(maintenance: MaintenanceConfig | None) -> MaintenanceCon
 
 
 def checked_topic_id(topic_id: UUID | None) -> bytes | None:
-    """Returns the bytes of a topic id."""
+    """Returns the bytes of a topic id, None for None."""
     if topic_id is None:
         return None
     if not isinstance(topic_id, UUID):

@@ -56,8 +56,8 @@ def interruptibly(
 ) -> Result:
     """Runs work on another thread, and returns its result.
 
-    If the caller is interrupted, the work is asked to stop, and the interrupt is raised once it has
-    ended.
+    If the caller is interrupted, the work is asked to stop, and the interrupt is raised once the work
+    has ended.
 
     Args:
         work: receives the control, and must end soon after the control is stopped.

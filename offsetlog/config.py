@@ -56,8 +56,8 @@ class StoreConfig:
         segment_index_bytes: the largest size of an index file (``segment.index.bytes``).
         producer_id_expiration_ms: a producer without an open transaction is dropped once its last batch is this old
             (``producer.id.expiration.ms``).
-        batch_bytes_max: the largest record batch; at most eleven twelfths of a segment are used.  A larger commit is
-            written as several batches in a transaction.
+        batch_bytes_max: the largest record batch, at most eleven twelfths of a segment.  A larger commit is written as
+            several batches in a transaction.
         metadata_max_units: the longest metadata in UTF-16 units, as Kafka counts (``offset.metadata.max.bytes``).
         decompressed_bytes_max: the largest size of one batch after decompression.
         extend_bytes_min: how much space is first allocated ahead in a segment file; each later step is twice as large.
@@ -161,10 +161,10 @@ class MaintenanceConfig:
         interval_ms: milliseconds between two checks of every log (``log.cleaner.backoff.ms``).
         min_cleanable_dirty_ratio: a log is cleaned once more than this share of it, from 0 to 1, was written after its
             last cleaning (``min.cleanable.dirty.ratio``).
-        min_cleanable_bytes: a log is not cleaned if fewer bytes than this were written after its last cleaning.
+        min_cleanable_bytes: a log is not cleaned because of its dirty share while fewer bytes than this can be cleaned.
         min_compaction_lag_ms: records younger than this are not cleaned (``min.compaction.lag.ms``).
-        max_compaction_lag_ms: a log that has uncleaned records older than this is cleaned whatever the ratio
-            (``max.compaction.lag.ms``).
+        max_compaction_lag_ms: a log that has uncleaned records older than this is cleaned, however small its dirty part
+            is (``max.compaction.lag.ms``).
         delete_retention_ms: how long tombstones and transaction markers stay after their first cleaning
             (``delete.retention.ms``).
         cleaner_map_bytes: memory for the keys of one pass (``log.cleaner.dedupe.buffer.size``); a log with more keys
@@ -179,8 +179,8 @@ class MaintenanceConfig:
             cleaned.
         min_history: `min_history_ms` by group.  If `min_history_ms` and several entries apply to a group, the longest
             counts.
-        retention_ms: positions of groups without members expire this long after their last commit
-            (``offsets.retention.minutes``); None for never.
+        retention_ms: positions of groups without members expire this long after the group became empty, or after
+            their commit if the log does not have that time (``offsets.retention.minutes``); None for never.
         retention: `retention_ms` by group; None for never.  A group's own name takes precedence over a prefix, and a
             longer prefix over a shorter one.
         retention_check_interval_ms: milliseconds between two checks for expired positions

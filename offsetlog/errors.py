@@ -132,7 +132,7 @@ class ArgumentTypeError(InvalidArgumentError, TypeError):
 
 
 class GroupError(InvalidArgumentError):
-    """The name of the group cannot be written: it is not text, or UTF-8 cannot encode it."""
+    """The name of the group cannot be used: UTF-8 cannot encode it, or the storage has no such name."""
 
 
 class TopicError(InvalidArgumentError):
@@ -140,7 +140,7 @@ class TopicError(InvalidArgumentError):
 
 
 class PartitionError(InvalidArgumentError):
-    """The partition is negative or above 2,147,483,647."""
+    """The partition is negative or above 2,147,483,647, or there is no log partition with this number."""
 
 
 class OffsetError(InvalidArgumentError):
@@ -326,7 +326,7 @@ class PossibleLossError(CorruptionError):
 
 
 class CorruptionWarning(UserWarning):
-    """Opening a store found damaged logs; their sound part is served, and they accept no commits."""
+    """Opening a store found damaged or incomplete logs; a damaged log is read-only, and its sound part is served."""
 
 
 class TornTailError(CorruptionError):
@@ -377,7 +377,7 @@ class ReadOnlyError(StateError):
 class PartitionFailedError(StateError):
     """After a failure, such as one of a flush, the state of the log is unknown; the partition must be opened again.
 
-    Close a store and open it again.  The manager of a broker opens the partition at the next election.
+    A store must be closed and opened again.  The manager of a broker opens the partition at the next election.
     """
 
     status = Status.FAILED
@@ -390,7 +390,10 @@ class CoordinatorLoadingError(StateError):
 
 
 class NotCoordinatorError(StateError):
-    """This process does not lead the partition; send the call to the broker that leads it."""
+    """This process does not lead the partition, or no longer does; send the call to the broker that leads it.
+
+    A write that had begun when the leadership ended may still take effect.
+    """
 
     status = Status.NOT_COORDINATOR
 
@@ -464,8 +467,8 @@ class HistoryError(StateError):
     """The requested moment is older than the history in the log, which later cleaning removed.
 
     Attributes:
-        floor: the first log offset whose state is known; None if only the present state is.
-        oldest: the oldest time that can be queried; None if only the present state can.
+        floor: the first log offset whose state is known; None if only the present state is known.
+        oldest: the oldest time that can be queried; None if only the present state can be.
         log_partition: the partition of the offsets topic.
     """
 
@@ -490,7 +493,7 @@ class FencedError(StateError):
 
 
 class FencedLeaderEpochError(FencedError):
-    """The call has a leader epoch older than this replica's, or asks a leader to follow; nothing was changed."""
+    """The call's leader epoch is too old for this replica, or the call is for followers and this replica leads."""
 
     status = Status.FENCED_LEADER_EPOCH
 
@@ -534,7 +537,7 @@ class CapabilityError(StateError):
 
 
 class DifferenceError(StateError):
-    """A change for two storages was made in only one of them; the message shows the values in both."""
+    """A change was made in ZooKeeper, but perhaps not in the log that keeps the same positions; make the call again."""
 
 
 class ThrottledError(StateError):
@@ -550,17 +553,17 @@ class ThrottledError(StateError):
 
 
 class TransactionError(StateError):
-    """The transaction is not open, or another one is open where none is allowed."""
+    """The transaction is not open, another one is open where none is allowed, or the producer id is reserved."""
 
     status = Status.TRANSACTION
 
 
 class ClockError(StateError):
-    """The machine's time of day cannot be right; no position was expired.
+    """This machine's clock shows a time before the newest record, or has jumped since the last check; nothing expired.
 
     Attributes:
         now: the time of this machine's clock, in milliseconds since 1970.
-        newest: the time of the newest record.
+        newest: the time of the newest record, in milliseconds since 1970.
     """
 
     def __init__(self, message: str = "", *, now: int | None = None, newest: int | None = None, **place: Any) -> None:
@@ -570,7 +573,7 @@ class ClockError(StateError):
 
 
 class CommitTimeoutError(StateError, TimeoutError):
-    """The awaited event did not happen within the timeout; it may still happen."""
+    """The awaited event, such as a flush or a replication, did not happen within the timeout, but may still happen."""
 
     status = Status.TIMED_OUT
 
@@ -582,7 +585,7 @@ class ClusterError(OffsetLogError):
     """A Kafka cluster refused a request.
 
     Attributes:
-        code: Kafka's name of the error, such as "UNKNOWN_TOPIC_OR_PART"; librdkafka's own begin with an underscore.
+        code: the name of the error, such as "UNKNOWN_TOPIC_OR_PART"; errors of librdkafka itself begin with "_".
         group: the consumer group, or None.
     """
 
@@ -630,7 +633,7 @@ class BrokerIdTakenError(NodeExistsError):
         broker_id: the id.
         holder: the first address of the other broker, such as "kafka1:9092"; None if its node cannot be read.
         session: the ZooKeeper session that keeps the other broker's node.
-        since_ms: when it registered, ms since 1970.
+        since_ms: when the other broker registered, in ms since 1970.
     """
 
     def __init__(

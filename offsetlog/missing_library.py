@@ -31,7 +31,7 @@ def missing_library(user: str, *modules: str) -> ConfigError:
     Any thread may call this function.  It does not import the modules.
 
     Args:
-        user: the feature, which begins the sentence: "the command line".
+        user: the feature, as the subject of the message, such as "the command line".
         modules: the modules of REQUIREMENTS that the feature imports.  The message names those that are not installed.
             If all are installed, it names all of them, because one of them lacks a library of its own.
 

@@ -89,7 +89,7 @@ def parse_past_moment(text: str, name: str | None = None) -> datetime | int:
 
 
 def is_relative(text: str) -> bool:
-    """Returns whether a text names a moment relative to now ("2h ago"), which moves each time it is read."""
+    """Returns whether a text names a moment relative to now, such as "2h ago"."""
     return _AGO.fullmatch(text.strip()) is not None
 
 
@@ -126,7 +126,7 @@ def _time(text: str, name: str | None, kind: str, others: str) -> datetime:
             ) from None
     if _DURATION.fullmatch(plain):
         raise InvalidArgumentError(
-            f"{_shown(text, name)} is not {kind}; for so long ago write -{plain} or '{plain} ago'"
+            f"{_shown(text, name)} is not {kind}; for a time that long ago write -{plain} or '{plain} ago'"
         )
     raise InvalidArgumentError(
         f"{_shown(text, name)} is not {kind}; write 2026-03-01T02:30, 2026-03-01T02:30+01:00, 2h ago, -2h, "

@@ -31,7 +31,7 @@ async def on_thread(call: Callable[[], Result], stop: Callable[[], object] | Non
         stop: called on another thread when the task is cancelled, to make the call end soon.
 
     Raises:
-        asyncio.CancelledError: the task was cancelled; the call has ended, with whatever result.
+        asyncio.CancelledError: the task was cancelled; the call has ended, and its result or exception is dropped.
         RuntimeError: the system refused a thread for a call with `stop`; nothing was called.
         BaseException: the exception of the call.
     """

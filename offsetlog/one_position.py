@@ -75,8 +75,8 @@ class OnePosition(ABC):
     ) -> int:
         """Commits one position by the fast path, without containers; raises the errors of `commit`.
 
-        The call is `commit_one(group, "orders", 0, 42)`, or `commit_one(group, key, 42)` with a key as in `commit`.
-        The second form costs as much as `commit`.  The offset may be an OffsetAndMetadata.
+        The call is `commit_one(group, "orders", 0, 42)`, or `commit_one(group, key, 42)` with a key such as a
+        TopicPartition.  The second form costs as much as `commit`.  The offset may be an OffsetAndMetadata.
 
         Args:
             group: the consumer group.

@@ -1,6 +1,6 @@
 """`offsetlog.open`: checks the arguments, opens a directory, and returns the store of it.
 
-`offsetlog.open_async` does the same for a coroutine.
+`offsetlog.open_async` opens a store in a coroutine, without blocking the event loop.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
     lock_timeout: float = 0.0,
     create: Create = "new",
 ) -> OffsetStore:
-    """Opens the store in a directory, which is created if it does not exist.
+    """Opens the store in a directory, which by default is created if it does not exist.
 
     Args:
         path: a log directory, of offsetlog or of a Kafka broker.
@@ -49,14 +49,15 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
         read_only: changes nothing and takes no lock; works beside a running broker.  The store
             shows the contents of the log at the time of opening; `OffsetStore.refresh` reads it
             again.
-        config: the settings; None for Kafka's defaults.
+        config: the settings; None for the defaults.
         maintenance: settings of the automatic work that keeps the store small; None for the defaults.
         topic_id: the topic's id in the cluster that the directory is to join.
         cluster_id: that cluster's id; `meta.properties` is written if it is missing.
         node_id: the broker's number in that file.
-        wait: whether to wait until everything is loaded.  With False the logs are opened and loaded
-            in the background.  A call about one group then waits only for its log partition, which
-            is loaded before the others; see `OffsetStore.progress` and `OffsetStore.wait_loaded`.
+        wait: whether to wait until everything is loaded.  With False, the call only opens the logs;
+            they are then loaded in the background.  A call about one group waits only for its log
+            partition, which is loaded next; see `OffsetStore.progress` and
+            `OffsetStore.wait_loaded`.
         lock_timeout: how many seconds to wait for a process that has the directory open for
             writing, as in a rolling restart; 0 does not wait.  An interrupt ends the wait in the
             main thread; a coroutine calls `open_async`, whose wait ends with its task.
@@ -120,9 +121,9 @@ async def open_async(
     The usual form is `async with await offsetlog.open_async(path, lock_timeout=30) as store:`.  The arguments are those
     of `open`.  Tasks of any event loop can call this function, also concurrently.
 
-    If the task is cancelled, also by a timeout or an interrupt, it stops waiting for the lock, or
-    waits at most a second for a holder that is releasing it.  A log partition that is being read is
-    read to its end.  Then the directory is closed and its lock released.
+    If the task is cancelled, also by a timeout or an interrupt, the call stops waiting for the lock,
+    or waits at most a second for a holder that is releasing it.  A log partition that is being read
+    is read to its end.  Then the directory is closed and its lock released.
 
     Raises:
         asyncio.CancelledError: the task was cancelled; nothing is open.
@@ -185,9 +186,9 @@ def open_with(
     lock_seconds: float | None = None,
     stacklevel: int = 3,
 ) -> OffsetStore:
-    """Opens a store as `open` does, for offsetlog's own commands, its sink on Spark and its tests; not for programs.
+    """Opens a store as `open` does; only for offsetlog's own commands, its sink on Spark and its tests.
 
-    `fs` is the file port, None for the system's files.  `stop`, `background`, `by_partition` and `lock_seconds` are
+    `fs` is the FileSystem to use, None for the real one.  `stop`, `background`, `by_partition` and `lock_seconds` are
     fields of OpenArguments.  `stacklevel` is the stack level of warnings, counted from this function.
     """
     # Wrong arguments are refused before a directory is created.

@@ -63,7 +63,7 @@ class OffsetStore(OnePosition, StoreContext):
 
     `async with` waits until the store is loaded and later closes it, without blocking the event loop.
 
-    Any thread may call any method.  Commits of groups in different partitions do not wait for each other.  No call
+    Any thread may call any method.  Commits of groups in different log partitions do not wait for each other.  No call
     holds the GIL while it waits for the disk, and one flush serves all waiting callers.  In a child process made by
     fork the store is closed, and the child cannot damage the parent's store.  A store that is garbage collected without
     `close` is closed with a ResourceWarning; a method taken from it (`commit = store.commit_one`) keeps it alive.
@@ -111,8 +111,8 @@ class OffsetStore(OnePosition, StoreContext):
     def wait_loaded(self, timeout: float | None = None) -> bool:
         """Waits up to `timeout` seconds until everything is loaded; returns whether it is.
 
-        If a log partition could not be loaded, raises its StorageError or CapacityError, as calls about its groups do.
-        Warns as `offsetlog.open` does, also about bytes that the disk cannot read.
+        If a log partition could not be loaded, raises its error, as calls about its groups do.  Bytes that the disk
+        cannot read raise nothing here: the call warns of them and of damage, as `offsetlog.open` does.
         """
         core = self._open_core
         if not self._open_partitions.wait_loaded(timeout):
@@ -164,7 +164,7 @@ class OffsetStore(OnePosition, StoreContext):
 
         DataLossError and other CorruptionErrors name a log partition that is now read-only and the
         log offsets that cannot be read.  PossibleLossError names log offsets that may be missing.
-        If a partition cannot be read at all, every call about it raises its error.
+        StorageError names a log partition that the disk cannot read; calls about it raise the same.
         """
         core = self._open_core
         self._open_partitions.wait_loaded()
@@ -180,7 +180,7 @@ class OffsetStore(OnePosition, StoreContext):
         return inspection.health(self._open_core, self._open_partitions, left)
 
     def recoveries(self) -> dict[int, dict[str, Any]]:
-        """Returns by log partition the results of its recovery: truncated tails, completed swaps, corruption.
+        """Returns by log partition the results of its recovery: truncated tails, completed segment swaps, corruption.
 
         "snapshot" is the log offset of the snapshot that was loaded, or None; "snapshot_discarded" is the reason why an
         existing snapshot could not be used.
@@ -203,13 +203,13 @@ class OffsetStore(OnePosition, StoreContext):
         Args:
             group: the consumer group; "" is a valid name.
             offsets: maps each key to the next offset that the group will read, alone or with metadata and epoch.  A key
-                is a TopicPartition, a tuple (topic, partition), or another client's object with both attributes, whose
-                offset is ignored.  For a type checker, all keys have one type, or the mapping is a `dict[PartitionKey,
-                ...]`.  A topic id is written only as `StoreConfig.write_offset_value_v4` allows.
-            expected: for any of the keys, the offset that must be the committed one now: alone, in a position as
-                `fetch` returns it, or None for no position.  If one differs, nothing is written.
+                is a TopicPartition, a tuple (topic, partition), or another client's object with the attributes `topic`
+                and `partition`, whose offset is ignored.  For a type checker, all keys have one type, or the mapping is
+                a `dict[PartitionKey, ...]`.  A topic id is written only as `StoreConfig.write_offset_value_v4` allows.
+            expected: maps any of the keys to the offset that must be committed now: an int, a position as `fetch`
+                returns it, or None for no position.  If a committed offset differs, nothing is written.
             monotonic: if any offset is lower than the committed one, nothing is written.
-            durability: overrides the store's for this call.
+            durability: overrides the store's durability for this call.
 
         Returns:
             The position of the commit in the log (`commit_one` returns only the log offset).
@@ -239,7 +239,7 @@ class OffsetStore(OnePosition, StoreContext):
 
         Until the ticket is done, the commit survives the end of the process but not a loss of power.  A wait for the
         ticket flushes the commit at once, as `flush` does.  Otherwise it is flushed within
-        `StoreConfig.flush_interval_ms`, by default one second; if that is None, only when the store is closed.
+        `StoreConfig.flush_interval_ms`, by default one second; if that is None or 0, when the store is closed.
         """
         return self._open_core.commit_async(
             group, offsets, expected=expected, monotonic=monotonic, durability=durability
@@ -309,10 +309,11 @@ class OffsetStore(OnePosition, StoreContext):
             durability: overrides the store's durability for this call.
 
         Raises:
-            ClockError: the clock cannot be trusted, because the newest record has a later time or the clock was set
-                while the store was open; nothing was deleted.
-            InvalidArgumentError, StateError, StorageError: a partition refused (a damaged one is read-only); the
-                expired positions of all others were deleted.
+            ClockError: the clock cannot be trusted, because the newest record has a later time or the clock was set far
+                forward or back while the store was open; nothing was deleted.
+            InvalidArgumentError: an argument is not valid; nothing was deleted.
+            StateError, StorageError: a log partition failed or is read-only because it is damaged; the expired
+                positions of all others were deleted.
         """
         chosen = _retention.checked_retention(retention_ms, retention)
         return _retention.expire(
@@ -344,8 +345,7 @@ class OffsetStore(OnePosition, StoreContext):
     def transactions(self) -> list[OpenTransaction]:
         """Returns the open transactions, sorted by log partition and then by age, oldest first.
 
-        To end a transaction that a crash left open, call `abort_transaction`, or continue its producer under the same
-        id.
+        To end a transaction that a crash left open, call `abort_transaction`.
         """
         return transaction.open_transactions(self._open_core)
 
@@ -358,8 +358,8 @@ class OffsetStore(OnePosition, StoreContext):
         Raises:
             TransactionError: the producer has no open transaction in any partition.
             InvalidArgumentError: the producer id is out of range.
-            StateError, StorageError: a partition refused (a damaged one is read-only); the
-                transaction was aborted in all others.
+            StateError, StorageError: a log partition failed or is read-only because it is damaged;
+                the transaction was aborted in all others.
         """
         return transaction.abort_everywhere(self._open_core, producer_id)
 
@@ -418,7 +418,7 @@ class OffsetStore(OnePosition, StoreContext):
         retention_ms: int | None = None,
         retention: Mapping[str, int | None] | None = None,
     ) -> pyarrow.Table:
-        """Returns the positions that have expired, or will expire within some time unless committed again.
+        """Returns the positions that have expired, or will expire `within` this time unless committed again.
 
         Nothing is written.  The table has one row for each position, and one for each group that will have no positions
         left; its columns are the fields of `types.Expiring`, and `offsetlog.retention.listed` turns the rows into such
@@ -472,7 +472,8 @@ class OffsetStore(OnePosition, StoreContext):
     def group_history(self, group: str) -> dict[TopicPartition, History]:
         """Returns the history of each position of a group, sorted by position.
 
-        Their `problems` is the number for the group.  Raises as `history`.
+        `problems` is the same in each of them: the number of unreadable batches in the log partition and of unreadable
+        records of the group.  Raises the errors of `history`.
         """
         return self._timeline.group_history(group)
 
@@ -482,7 +483,7 @@ class OffsetStore(OnePosition, StoreContext):
         """Returns what changed between two moments.
 
         A position that was committed again with the same offset, leader epoch and metadata has not
-        changed.
+        changed, unless it has another topic id.
 
         Args:
             a: the moment of `Change.before`; None for now.
@@ -507,9 +508,9 @@ class OffsetStore(OnePosition, StoreContext):
     ) -> Restoration:
         """Commits again the positions that a group had at a moment; returns the changes.
 
-        The restore is one new commit, all or nothing; existing records stay.  It is written only if no position of the
-        group changed after it was read.  Positions that did not exist at that moment are deleted.  The group's members
-        and open transactions stay unchanged.
+        The restore is one new commit, all or nothing; existing records stay.  The commit is written only if no position
+        of the group has changed since the call read the group; otherwise the call tries again.  Positions that did not
+        exist at that moment are deleted.  The group's members and open transactions stay unchanged.
 
         Args:
             group: the consumer group.  Stop its consumers first: their next commits would override
@@ -552,7 +553,8 @@ class OffsetStore(OnePosition, StoreContext):
     def rewinds(self, since: datetime | str | None = None, group: str | None = None) -> Rewinds:
         """Returns each committed offset that is lower than the one committed before it, oldest first.
 
-        Offsets of open and aborted transactions do not count.  `gaps` of the result names cleaned log offsets.
+        Offsets of open and aborted transactions do not count.  `gaps` of the result lists the ranges of the log that
+        were cleaned or cannot be read.
 
         Args:
             since: returns only rewinds at this time or later, and those whose time is unknown.
@@ -612,7 +614,7 @@ class OffsetStore(OnePosition, StoreContext):
             roll: whether to close active segments so that they can be cleaned.
             ratio: cleans only logs with more than this share written after their last cleaning.
             again: also cleans segments that were cleaned before, which drops tombstones past their retention.
-            delete_retention_ms: overrides the setting.
+            delete_retention_ms: overrides `MaintenanceConfig.delete_retention_ms`.
             progress: called ten times a second with log partition, bytes read and bytes to read.
 
         Returns:

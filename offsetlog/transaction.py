@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Transaction:
-    """A context manager, from `OffsetStore.transaction`, that commits, or aborts on an exception.
+    """A transaction as a context manager: commits at the end of the block, or aborts on an exception.
 
-    Commits in the transaction are invisible until it ends.  Only one thread may use it at a time.
+    Positions written in the transaction are invisible until it is committed.  Only one thread may use it at a time.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Transaction:
         self._ended = False
 
     def commit(self, offsets: Mapping[Key, Committed]) -> Position:
-        """Writes positions into the transaction; they take effect when it ends.
+        """Writes positions into the transaction; they take effect when the transaction is committed.
 
         Raises:
             InvalidArgumentError: an argument was refused; nothing was written.
@@ -93,7 +93,7 @@ class Transaction:
             self._core.wait_durable(partition.number, end_offset, term, self._durability)
 
     def abort(self) -> None:
-        """Drops the positions written in the transaction; leaving the context then does nothing.
+        """Drops the positions written in the transaction; the end of the `with` block then does nothing.
 
         Raises:
             DiskFullError: the end of the transaction could not be written, because the disk was

@@ -119,7 +119,7 @@ class Position(NamedTuple):
 
 
 class OpenTransaction(NamedTuple):
-    """An open transaction; commits in it take effect only when it ends.
+    """An open transaction; its positions take effect only if it is committed.
 
     Attributes:
         producer_id: the id of its producer, which `OffsetStore.abort_transaction` takes.
@@ -202,14 +202,14 @@ class CleanShare(NamedTuple):
         group: the name of the group; None for transaction markers and for records whose key names no group.
         records: all records of the group.
         live_records: the records that make up the present state, and all markers.
-        superseded: to be dropped, because a later record has the same key.
-        aborted: to be dropped, because their transaction was aborted.
-        expired_tombstones: to be dropped, because their retention is over.
-        expired_markers: to be dropped, because no other record of their transaction is left.
-        keyless: to be dropped, because they have no key.
-        tombstones: kept until their retention is over.
-        markers: kept until their retention is over.
-        bytes: the bytes of their batches.
+        superseded: records that a clean drops because a later record has the same key.
+        aborted: records that a clean drops because their transaction was aborted.
+        expired_tombstones: tombstones that a clean drops because their retention is over.
+        expired_markers: markers that a clean drops because no other record of their transaction is left.
+        keyless: records that a clean drops because they have no key.
+        tombstones: tombstones that a clean keeps; a later clean drops them once their retention is over.
+        markers: markers that a clean keeps; a later clean drops them once their retention is over.
+        bytes: the bytes of all records.
         live_bytes: the bytes of the live records.
         freed_bytes: the bytes that the clean frees; negative if a batch grows because it gains a delete horizon.
     """
@@ -233,8 +233,8 @@ class CleanSurvey(NamedTuple):
     """The effect that a clean of one log would have.
 
     Attributes:
-        share: the records of all groups.
-        quarantine: the first segment that a clean would leave unchanged because it is damaged; None if no segment is.
+        share: the numbers for all groups together; its `group` is None.
+        quarantine: the segments that a clean would leave unchanged because they are damaged; at most the first 16.
     """
 
     share: CleanShare
@@ -246,17 +246,17 @@ class CleaningReport(NamedTuple):
 
     Attributes:
         log_partition: the number of the log partition.
-        reason: why it was cleaned, or why it was not, in one sentence.
-        cleaned: whether the log was cleaned; if not, all numbers are 0.
+        reason: why the log was cleaned, or why it was not, in one sentence.
+        cleaned: whether the log was cleaned; if not, the sizes before and after are equal, and nothing was read.
         complete: whether everything cleanable was cleaned; if not, the next cleaning does the rest.
-        stopped: whether `close`, an interrupt, or a load or truncation of the log stopped it.
-        rolled: whether the active segment was closed for it.
-        checkpoint: the first log offset that is not cleaned yet, -1 if nothing was cleaned.
+        stopped: whether `close`, an interrupt, or a load or truncation of the log stopped the cleaning.
+        rolled: whether the active segment was closed for the cleaning.
+        checkpoint: the first log offset that is not cleaned yet; can be -1 if no part of the log was ever cleaned.
         floor: the log offset below which states of the log can no longer be queried, -1 if all can.
-        bytes_before: the bytes of the log before it.
-        bytes_after: the bytes of the log after it.
-        segments_before: the number of segments before it.
-        segments_after: the number of segments after it.
+        bytes_before: the bytes of the log before the cleaning.
+        bytes_after: the bytes of the log after the cleaning.
+        segments_before: the number of segments before the cleaning.
+        segments_after: the number of segments after the cleaning.
         bytes_read: the bytes that all passes read.
         bytes_written: the bytes written to new segments.
         records_read: the records in the segments that were rewritten.
@@ -268,8 +268,8 @@ class CleaningReport(NamedTuple):
         keyless_dropped: records dropped because they have no key; Kafka's cleaner drops them too.
         passes: how often the log was read; more than once if the keys did not fit in memory.
         quarantined: segments left unchanged because part of them is damaged.
-        quarantine: the first of the quarantined segments.
-        seconds: how long it took.
+        quarantine: the quarantined segments, at most the first 16.
+        seconds: how long the cleaning took.
     """
 
     log_partition: int
@@ -343,7 +343,7 @@ class ExpiryReport(NamedTuple):
         groups_removed: groups with nothing left.
         positions_expired: positions deleted.
         positions_pending: positions that did not expire only because an open transaction has a value for them.
-        seconds: how long it took.
+        seconds: how long the check took.
     """
 
     timestamp: int
@@ -379,7 +379,7 @@ class Way(NamedTuple):
     """One method by which a verification computes the state of a log partition.
 
     Attributes:
-        log_partition: the number; None for files outside every partition's directory.
+        log_partition: the number of the log partition; None for files outside every partition's directory.
         name: "live": the state in memory, made by commits in an open store; "loaded": the state that opening the
             directory gives; "replay": a plain replay of its files; "cleaned": a replay of the records that the cleaner
             would keep; "snapshot": the snapshot and the log after it.
@@ -479,7 +479,7 @@ class EpochEnd(NamedTuple):
 
     Attributes:
         epoch: the leader epoch.
-        end_offset: the log offset after its last record.
+        end_offset: the log offset after the last record of the epoch.
     """
 
     epoch: int
@@ -564,7 +564,7 @@ class FileRange(NamedTuple):
             None if the file was replaced or deleted: request the range again.
 
         Raises:
-            OSError: the file cannot be opened.
+            OSError: the file cannot be opened or read.
         """
         try:
             file = FileIO(self.path)

@@ -65,7 +65,7 @@ cdef int take_integers(object pyarrow, object table, str name, object kind, list
     if not pyarrow.types.is_integer(array.type):
         raise ArgumentTypeError(f"the column {name} must hold integers, not {array.type}")
     if array.null_count:
-        raise InvalidArgumentError(f"the column {name} has nulls")
+        raise InvalidArgumentError(f"the column {name} has nulls; every row needs a value")
     array = array.cast(kind)
     kept.append(array)
     address[0] = address_of(array.buffers()[1]) + <uintptr_t>(array.offset * (kind.bit_width // 8))
@@ -83,7 +83,7 @@ cdef int take_plain(object pyarrow, object array, str name, bint nullable, list 
     elif not (pyarrow.types.is_string(array.type) or pyarrow.types.is_large_string(array.type)):
         raise ArgumentTypeError(f"the column {name} must hold strings, not {array.type}")
     if array.null_count and not nullable:
-        raise InvalidArgumentError(f"the column {name} has nulls")
+        raise InvalidArgumentError(f"the column {name} has nulls; every row needs a value")
     kept.append(array)
     valid, ends, data = array.buffers()
     column.ends32 = NULL
@@ -122,7 +122,7 @@ cdef int take_strings(object pyarrow, object table, str name, bint nullable, lis
     if nullable:
         return take_plain(pyarrow, array.cast(array.type.value_type), name, nullable, kept, column)
     if array.null_count or array.dictionary.null_count:
-        raise InvalidArgumentError(f"the column {name} has nulls")
+        raise InvalidArgumentError(f"the column {name} has nulls; every row needs a value")
     numbers = array.indices.cast(pyarrow.int32())
     values = array.dictionary
     if values.offset:

@@ -1,4 +1,4 @@
-"""The file port over a pyarrow file system, for reading only, such as S3, HDFS or any other that executors share."""
+"""Lets the engine read files of a pyarrow file system, such as S3, HDFS or any other that Spark's executors share."""
 
 import os
 import re

@@ -1,6 +1,6 @@
 """The changes that take effect on the positions of one log partition, as Arrow columns or PositionChange objects.
 
-A feed reads the log below the high watermark W, in any role of the replica; csrc/history/change_feed.h has the rules.
+A feed reads the log below the high watermark W, whether the replica leads or follows (csrc/history/change_feed.h).
 """
 
 cimport cython
@@ -237,7 +237,7 @@ cdef class ChangeFeed:
             self.partition.leave()
 
     def read(self, RowBlocks blocks not None, size_t rows, bint arrow):
-        """Reads about `rows` rows, or up to the next gap or W.
+        """Reads about `rows` rows, or fewer up to the next gap in the log or up to the high watermark W.
 
         Args:
             blocks: row blocks of the view "changes", which the feeds of one thread share.

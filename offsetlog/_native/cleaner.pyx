@@ -91,7 +91,7 @@ cdef void _release(void *context, ol_slice output) noexcept with gil:
 
 @cython.final
 cdef class Compressor:
-    """The cleaner's port to `deflate`.  Any thread may call it; each call takes the GIL."""
+    """Lets the cleaner call `deflate`.  Any thread may use it; each call takes the GIL."""
 
     def __cinit__(self):
         self._outputs = {}
@@ -118,7 +118,7 @@ cdef int _raise_floor(void *context, int64_t floor, ol_error *error) noexcept wi
 
 @cython.final
 cdef class CleanControl:
-    """Stops one run, and returns its progress.  Any thread may use this object."""
+    """Stops one run of the cleaner, and returns its progress.  Any thread may use this object."""
 
     def stop(self):
         """Ends the run soon; segments that the run has replaced stay replaced."""
@@ -227,7 +227,7 @@ cdef int _run(Partition partition, const ol_clean_options *options, ol_clean_rep
 def clean(Partition partition not None, CleanControl control not None, *, int64_t now_ms, int64_t first_dirty=-1,
           int64_t end_max=INT64_MAX, list holds=None, int64_t delete_retention_ms=86_400_000, size_t map_bytes=64 << 20,
           int64_t bytes_per_second=0, raise_floor=None):
-    """Cleans the closed segments of one partition without the GIL; returns (report, failure).
+    """Cleans the closed segments of one partition without the GIL.
 
     Args:
         partition: a partition with a writable log, which is loaded unless it is replicated.
@@ -242,7 +242,8 @@ def clean(Partition partition not None, CleanControl control not None, *, int64_
         raise_floor: called with a log offset before states below that offset are dropped; its exception ends the run.
 
     Returns:
-        The report of what was done, as a dictionary, even if the run failed; and the failure or None.
+        (report, failure): the report of what was done, as a dictionary, even if the run failed; and the exception with
+        which it failed, or None.
 
     Raises:
         ClosedError: the partition is closed.
@@ -327,11 +328,11 @@ cdef int _replay(void *context, const ol_batch *batch, ol_error *error) noexcept
 
 def replay_cleaned(Partition partition not None, Replay into not None, *, int64_t now_ms, int64_t end_max=INT64_MAX,
                    int64_t delete_retention_ms=86_400_000, size_t map_bytes=64 << 20, CleanControl control=None):
-    """Applies to an empty replay the records that a cleaning, also of the active segment, would keep; changes nothing.
+    """Applies to an empty replay the records that a clean, including the active segment, would keep; changes no file.
 
     Args:
         partition: loaded; its log may be read-only.
-        into: receives the kept records below the report's `told_end`; from there on the log stays unchanged.
+        into: receives the kept records below the log offset `told_end` of the report; above it, a clean changes nothing.
         now_ms: the time, in milliseconds since 1970.
         end_max: records at or above this log offset are not applied.
         delete_retention_ms, map_bytes: as in `clean`.  There is only one pass, which ends where the keys no longer fit in

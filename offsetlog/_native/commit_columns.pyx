@@ -438,7 +438,7 @@ cdef class _Share:
         scratch.runs = <ol_row_run *>malloc(min(largest_piece(self.plan), self.plan.run_count) * sizeof(ol_row_run))
         try:
             if scratch.rows == NULL or scratch.runs == NULL:
-                raise MemoryError("out of memory for the rows of a piece")
+                raise MemoryError("out of memory for the rows that are written together")
             partition.enter()
             try:
                 with nogil:
@@ -487,7 +487,7 @@ def commit_arrow(StoreCore core not None, batch, *, durability=None):
 def write_in_transaction(StoreCore core not None, batch, int64_t producer_id, int16_t producer_epoch, admit not None, *, pool=None):
     """Writes the rows of a record batch or table into transactions of the producer, one in each log partition of the rows.
 
-    The caller ends each transaction (`Partition.end_transaction`), and the rows then take effect.  If several rows have the
+    The rows take effect once the caller commits these transactions (`Partition.end_transaction`).  If several rows have the
     same key, the last one counts.
 
     Args:

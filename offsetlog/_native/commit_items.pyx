@@ -101,7 +101,8 @@ cdef dict one_position(object topic, object partition, object offset, object met
             offset = partition
         elif partition is not None:
             raise ArgumentTypeError(
-                f"{shown_key(*key)} is named by one key: pass only an offset after it; use metadata= and leader_epoch="
+                f"{shown_key(*key)} is named by one key: pass only an offset after it, and the rest as metadata= and "
+                "leader_epoch="
             )
         if offset is None:
             raise ArgumentTypeError(
@@ -222,7 +223,9 @@ cdef int take_value(object value, ol_item *item, size_t metadata_units_max, list
         return take_number(value, NUMBER_OFFSET, offset_min, INT64_MAX, &item.offset)
     size = PyTuple_GET_SIZE(value)
     if size == 0 or size > 6:
-        raise ArgumentTypeError(f"a position must be an int, an OffsetAndMetadata or a tuple of 1 to 6 fields, not of {size}")
+        raise ArgumentTypeError(
+            f"a position must be an int, an OffsetAndMetadata or a tuple of 1 to 6 fields; this one has {size}"
+        )
     take_number(<object>PyTuple_GET_ITEM(value, 0), NUMBER_OFFSET, offset_min, INT64_MAX, &item.offset)
     if size > 1:
         take_metadata(<object>PyTuple_GET_ITEM(value, 1), metadata_units_max, &item.metadata)

@@ -1,4 +1,4 @@
-"""Answers that arrive later: of writes that wait for the high watermark W or the disk, changes of leadership, and flushes.
+"""Answers that arrive later: to writes that wait for the high watermark or the disk, to leadership changes and to flushes.
 
 Waiting for an answer needs no thread, and a thread that gives many answers wakes each event loop once.
 """
@@ -75,14 +75,14 @@ cdef class Completion:
         return self.finished
 
     def succeed(self, result):
-        """Sets the result; returns whether this was the first answer; later ones have no effect."""
+        """Sets the result, unless an answer was given before; returns whether it was set."""
         if not self.take(result, None):
             return False
         release_all([self])
         return True
 
     def fail(self, failure):
-        """Sets the error; returns whether this was the first answer; later ones have no effect."""
+        """Sets the error, unless an answer was given before; returns whether it was set."""
         if not self.take(None, failure):
             return False
         release_all([self])
@@ -106,7 +106,7 @@ cdef class Completion:
         """Waits for the answer, at most `timeout` seconds, and returns the result or raises the error.
 
         Raises:
-            CommitTimeoutError: the answer was not given in time; it may still follow.
+            CommitTimeoutError: the answer was not given in time, but may still follow.
             InvalidArgumentError: the timeout is negative or not a number.
         """
         if not self.finished:
@@ -131,7 +131,7 @@ cdef class Completion:
             else:
                 event.wait(min(timeout_ms / 1000.0, threading.TIMEOUT_MAX))
         if not self.finished:
-            raise CommitTimeoutError(f"no answer within {timeout} s; it may still come")
+            raise CommitTimeoutError(f"no answer within {timeout} s; the call may still take effect")
         return 0
 
     def __await__(self):
@@ -175,7 +175,7 @@ cdef int call_back(object callback, Completion answer) except -1:
 
 
 def settle_futures(list pairs):
-    """Completes the futures of one event loop, on its thread; the list is [future, its Completion, ...]."""
+    """Completes the futures of one event loop, on its thread; each future in the list is followed by its Completion."""
     cdef Completion answer
     cdef Py_ssize_t at
     for at in range(0, len(pairs), 2):

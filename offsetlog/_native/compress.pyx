@@ -63,7 +63,8 @@ def deflate(int codec, bytes source not None, int magic=2):
     Args:
         codec: 1 gzip, 2 snappy (xerial framing), 3 lz4 frame, 4 zstd.
         source: the records.
-        magic: the magic of the batch; with 0 the lz4 frame gets the wrong header checksum that readers of magic 0 expect.
+        magic: the magic of the batch.  With 0, the lz4 frame gets the wrong header checksum of KAFKA-3160, which readers of
+            magic 0 expect.
 
     Raises:
         UnsupportedVersionError: the codec is unknown.

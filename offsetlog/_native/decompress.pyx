@@ -134,7 +134,7 @@ def inflate(int codec, bytes source not None, Py_ssize_t limit, int magic=2):
         codec: 1 gzip, 2 snappy (xerial framing, or one raw block), 3 lz4 frame, 4 zstd.
         source: the block.
         limit: the largest number of inflated bytes.
-        magic: the magic of the batch; with 0 the lz4 frame's header checksum is expected to be wrong.
+        magic: the magic of the batch.  With 0, the wrong header checksum of KAFKA-3160 is accepted in an lz4 frame too.
 
     Raises:
         LimitError: the block would inflate to more than `limit` bytes.
@@ -193,7 +193,7 @@ cdef void _release(void *context, ol_slice output) noexcept with gil:
 
 
 cdef class Decompressor:
-    """The engine's port to `inflate`.  Any thread may call it; each call takes the GIL."""
+    """Lets the engine call `inflate`.  Any thread may use it; each call takes the GIL."""
 
     def __cinit__(self, size_t limit=OL_DECOMPRESSED_LIMIT_DEFAULT):
         self._outputs = {}

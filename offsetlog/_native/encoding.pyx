@@ -144,7 +144,7 @@ cdef ol_slice _slice(object value):
 
 def encode_batch(int64_t base_offset, int64_t timestamp, list records not None, *, int32_t leader_epoch=-1,
                  int64_t producer_id=-1, int16_t producer_epoch=-1):
-    """Returns a batch of magic 2 from [(key, value), ...], each bytes or None; with a producer id, it is transactional.
+    """Returns a batch of magic 2 from [(key, value), ...], bytes or None; a batch with a producer id is transactional.
     """
     cdef ol_batch_fields fields
     cdef size_t size = OL_BATCH_OVERHEAD

@@ -281,7 +281,7 @@ def to_arrow(StoreCore core not None):
 
 
 def partition_to_arrow(Partition partition not None):
-    """Returns every committed position of one partition."""
+    """Returns every committed position of one log partition as a table of `position_schema`."""
     cdef list blocks = [ColumnBlock.__new__(ColumnBlock)]
     read_partition(partition, blocks)
     return table_of(blocks)

@@ -1,4 +1,4 @@
-"""The file port (csrc/fs/fs.h) for files that Python reads and writes itself: small text files, directories, the lock."""
+"""The engine's file system (csrc/fs/fs.h) for the files that Python itself uses: small text files, directories, the lock."""
 
 import os
 
@@ -82,7 +82,9 @@ cdef class FileSystem:
             free(data)
 
     def replace_file(self, path, bytes content not None):
-        """Publishes a file: temporary name, flush, rename, flush of the directory.  A crash leaves the old or the new file.
+        """Replaces a file: writes and flushes a temporary one, renames it, and flushes the directory.
+
+        A crash leaves the old or the new file.
         """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
@@ -123,7 +125,7 @@ cdef class FileSystem:
             check(self.fs.rename(self.fs, from_text, to_text, &error), &error)
 
     def segment_checksum(self, path, int64_t size):
-        """Returns the checksum of the batches in the first bytes of a segment, as a manifest has it."""
+        """Returns the checksum of the batches in the first `size` bytes of a segment, as the log's manifest stores it."""
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
         cdef uint32_t checksum = 0
@@ -145,10 +147,10 @@ cdef class FileSystem:
         return sorted(map(os.fsdecode, names))
 
     def planned_names(self, path):
-        """Returns (name after the swap, present name) of each file of a partition directory, sorted.
+        """Returns (name after recovery, present name) of each file of a partition directory, sorted.
 
-        Recovery would finish or undo each unfinished swap (docs/format/recovery.md §9.1), and the result shows the files
-        after that; nothing is changed.  Also raises MissingFileError if a swap ends during the call.
+        Recovery finishes or undoes an unfinished replacement of segments, called a swap (docs/format/recovery.md §9.1).  The
+        call changes nothing.  It raises MissingFileError also if a swap ends during the call.
         """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
@@ -302,7 +304,7 @@ def parse_manifest(bytes text not None):
 
 
 def parse_directory_name(str name not None):
-    """Parses the name of a partition directory as (topic, partition, kind), or None; kind 0 is a partition in use."""
+    """Returns (topic, partition, kind) of a partition directory's name, None for other names; kind 0 is in use."""
     cdef ol_directory_name parsed
     cdef bytes text = os.fsencode(name)
     if not ol_directory_name_parse(text, &parsed):
@@ -311,7 +313,7 @@ def parse_directory_name(str name not None):
 
 
 def format_uuid(bytes value not None):
-    """Returns the 22 characters with which Kafka writes 16 bytes."""
+    """Returns the text of an id of 16 bytes, as Kafka writes it: 22 characters."""
     cdef ol_uuid uuid
     cdef char[OL_UUID_TEXT_SIZE] text
     cdef int index

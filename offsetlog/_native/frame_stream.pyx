@@ -42,7 +42,7 @@ cdef class FrameStream:
     """Splits the received bytes into frames, gets an answer for each, and sends the answers in order.
 
     After `TURN_SECONDS`, other connections get their turn.  The clock is read after each call of `handle`.  It is not read
-    after requests that the front answers, because the front needs at most a few milliseconds for the bytes of one read.
+    after requests that the Front answers, because the Front needs at most a few milliseconds for the bytes of one read.
 
     A subclass is the asyncio.Protocol of one connection.  It sets `transport`, and has these methods:
 
@@ -59,7 +59,7 @@ cdef class FrameStream:
     * ``drained()``: a connection that is `CLOSING` has answered everything.
 
     Args:
-        front: the front, which answers the requests that it can; None for no front.
+        front: the Front, which answers some requests before `handle` gets them; None for no front.
         loop: the event loop.
         time: returns the time that groups use, in seconds.
         request_bytes_max: the largest frame, in bytes.
@@ -251,7 +251,7 @@ cdef class FrameStream:
     # ------------------------------------------------------------------------------------------------ holding
 
     def hold(self, int reason):
-        """Stops the handling of frames after the present one, until `release`."""
+        """Stops the handling of frames after the present one, until `release` with the same reason."""
         self.held |= reason
         if not self.is_taking:
             self.pause_if_held()
@@ -279,7 +279,7 @@ cdef class FrameStream:
         return 0
 
     def release(self, int reason):
-        """Continues reading, if nothing else holds the connection."""
+        """Ends the effect of `hold` with this reason; continues reading if no other reason is left."""
         self.held &= ~reason
         if self.held or self.transport is None:
             return
@@ -291,7 +291,7 @@ cdef class FrameStream:
     # ------------------------------------------------------------------------------------------------ answers
 
     def answered(self, Place place not None, bytes frame not None):
-        """Sets the answer of a place, b"" for no answer, and sends it once all earlier answers are sent."""
+        """Sets the answer to the request of a place, b"" for none, and sends it once all earlier answers are sent."""
         place.answer = frame
         # The request is dropped now, although its answer may still wait for earlier ones.
         place.exchange = None
@@ -358,7 +358,7 @@ cdef class FrameStream:
         return 0
 
     def forget(self):
-        """Drops the unanswered and unhandled requests, after the connection has ended.  Returns the places."""
+        """Drops all requests whose answers are not sent, after the connection has ended.  Returns the dropped places."""
         cdef object places = self.places
         self.places = deque()
         self.in_flight = self.unsent = 0

@@ -72,7 +72,7 @@ cdef double seconds_now() noexcept nogil:
 
 @cython.final
 cdef class Place:
-    """The place of a request in the order of answers: its answer is sent after those of all earlier places."""
+    """The place of one or more requests in the order of answers: they are answered after all earlier places."""
 
     def __cinit__(self):
         self.requests = 1
@@ -179,7 +179,7 @@ cdef class Front:
             pass  # the coordinator goes on answering its requests
 
     def revoke(self, group):
-        """Stops admitting members of a group; returns (member id, time in s) of those that sent requests meanwhile."""
+        """Stops admitting members of a group; returns (member id, time in s) of those that sent requests since `admit`."""
         cdef ol_slice name
         cdef list heard = []
         take_name(group, NAME_GROUP, &name)
@@ -187,9 +187,9 @@ cdef class Front:
         return heard
 
     def set_led(self, int32_t number, bint is_led):
-        """Sets whether this process leads a log partition and knows its groups; only then the front reads its positions.
+        """Sets whether this process leads a log partition and knows its groups.
 
-        Otherwise none of its groups are admitted either.
+        The front answers fetches only for a partition that is led.  When it no longer is, its members are revoked too.
         """
         self.core.check_number(number)
         ol_front_set_led(&self.front, number, is_led)
@@ -208,10 +208,10 @@ cdef class Front:
         ol_commit_counts_add(&self.front.admissions.counts, name)
 
     def commit_counts(self, size_t part):
-        """Returns the number of the next part, 0 after the last, and the (group, commits) of this part; the first is 0.
+        """Returns the number of the part after `part` (0 after the last), and the (group, commits) of `part`.
 
-        Commits are counted when they are written, for up to 65,536 groups.  A part has a few hundred groups, so that requests
-        can be answered between two parts.  If a group is in two parts, the later count is the newer one.
+        Commits are counted when they are written, for up to 65,536 groups.  The first part is 0.  A part has a few hundred
+        groups, so that requests can be answered between two parts.  If a group is in two parts, the later count is newer.
         """
         cdef list found = []
         following = ol_commit_counts_read(&self.front.admissions.counts, part, note_commits, <void *>found)

@@ -40,8 +40,8 @@ def listed_segments(Partition partition not None):
 cdef class LogView:
     """Keeps the segments of a partition that is open for writing: cleaning, rolls and truncations do not change the view.
 
-    A view belongs to a cut (`state_diff.cut`): its replay up to the cut's log offset gives the state of the cut.  While the
-    view is open, `close` of the partition waits.  A context manager; one thread at a time.
+    `state_diff.cut` returns a view with the digest of a state and its log offset: a replay of the view up to that log offset
+    gives that state.  While the view is open, `close` of the partition waits.  A context manager; one thread at a time.
     """
 
     def __cinit__(self):

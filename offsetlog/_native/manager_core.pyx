@@ -1,7 +1,7 @@
 """The hot path of an offset manager: commits that wait for the disk or for the high watermark W, and moves of W.
 
-This file follows the rules of store_core.  A partition without a slot has no directory or is led by another process; the
-owner of the core's partitions decides which.
+This file follows the rules of store_core.  A log partition that is not open in the core has no directory or is led by
+another process; the owner of the core's partitions knows which.
 """
 
 cimport cython
@@ -125,12 +125,12 @@ cdef class ManagerCore:
         timeout: the seconds that a call waits for its answer if it gives no timeout.
         alone: whether this is the only replica, so that "replicas" means "disk".
         quotas: the quotas, None for no limits.
-        settle: called with the number of an attended partition and its W, after W has moved.
-        flush: called with the number of a partition when a write waits for its disk and no flush is ordered.
+        settle: called with the number of an attended partition (`attend`) and its W, after W has moved.
+        flush: called with the number of a partition when a write must wait for the disk and no flush is ordered yet.
         check_lease: called with the number of a partition before a call is answered from its table alone; raises
             NotCoordinatorError if another process may lead it now.
-        for_watermark: by number, the Parking of the writes that wait for W.
-        for_disk: by number, the Parking of the writes that wait for the disk.
+        for_watermark: for each partition, the Parking of the writes that wait for W.
+        for_disk: for each partition, the Parking of the writes that wait for the disk.
     """
 
     def __init__(self, StoreCore core not None, durability, timeout, bint alone, Quotas quotas, settle, flush, check_lease, *,
@@ -172,13 +172,13 @@ cdef class ManagerCore:
         if seconds > 0:
             used_up = self.quotas.used_up(group, client) or "a quota"
             raise ThrottledError(
-                f"group {group!r}: used up: {used_up}; the next commit is admitted in {seconds:.3f} s", seconds=seconds
+                f"group {group!r}: quota used up: {used_up}; the next commit is admitted in {seconds:.3f} s", seconds=seconds
             )
         return 0
 
     cdef int admit_write(self, int32_t number) except -1:
         if number in self.short_of_replicas:
-            raise NotEnoughReplicasError(f"too few replicas of log partition {number} are in sync")
+            raise NotEnoughReplicasError(f"too few replicas of log partition {number} are in sync; the call wrote nothing")
         return 0
 
     # ----------------------------------------------------------------------------------------------------- waiting
@@ -282,14 +282,14 @@ cdef class ManagerCore:
         self.wait(number, end_offset, term, self.default, self.limit_of(timeout))
 
     def park(self, int32_t number, int64_t end_offset, uint64_t term, int64_t count, timeout):
-        """Returns the PendingWrite of a write, whose result is the count."""
+        """Returns a PendingWrite for a write that was made; its result is `count`."""
         cdef written write
         self.core.check_number(number)
         write.number, write.end_offset, write.term, write.count = number, end_offset, term, count
         return self.parked(&write, self.default, self.limit_of(timeout))
 
     def park_written(self, int32_t number):
-        """Returns the PendingWrite of everything written to a partition, which ends when W passes it; None if W has.
+        """Returns a PendingWrite that is answered once W has passed all that is written now, None if it has already.
         """
         cdef written write
         cdef ol_positions positions
@@ -630,7 +630,7 @@ cdef class ManagerCore:
     # ------------------------------------------------------------------------------------------------------------ W
 
     def set_replica(self, int32_t number, Replica replica):
-        """Sets the partition of a number; None for no partition."""
+        """Sets the Replica of a log partition; None for no replica."""
         self.core.check_number(number)
         self.replicas[number] = replica
 
@@ -655,7 +655,7 @@ cdef class ManagerCore:
                 ol_flusher_remove(core.flushes.threads, handle)
 
     def replica(self, int32_t number):
-        """Returns the Replica of a partition, None if there is no log; raises InvalidArgumentError."""
+        """Returns the Replica of a partition, None if there is no log; raises PartitionError for an unknown number."""
         self.core.check_number(number)
         if self.core.closed:
             self.core.refuse_closed()
@@ -666,7 +666,7 @@ cdef class ManagerCore:
         self.moved = listener
 
     def attend(self, int32_t number):
-        """Attends a partition: from now on, `settle` is called whenever its W has moved."""
+        """Makes moves of a partition's W call `settle` from now on."""
         self.attended[number] = 1
 
     def disregard(self, int32_t number):

@@ -216,7 +216,7 @@ cdef object _field(_Shape shape, Py_ssize_t i):
 
 
 def fields_of(name):
-    """Returns the fields of a class, as a list of Field."""
+    """Returns the fields of a message's class, as a list of Field."""
     cdef _Shape shape = <_Shape>_shapes[name]
     return [_field(shape, i) for i in range(shape.width)]
 
@@ -405,7 +405,7 @@ cdef ol_slice _slice_from(const uint8_t[::1] data, Py_ssize_t start) except *:
 
 
 def decode(kind, int version, const uint8_t[::1] data not None, Py_ssize_t start=0):
-    """Reads the body of a message of this class that begins at `start`; returns it and the position after it.
+    """Reads the body of a message of this class that begins at `start`; returns the message and the position after it.
 
     Raises:
         CorruptionError: the message is truncated, or a field is null where the version does not allow it.

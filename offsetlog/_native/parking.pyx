@@ -1,8 +1,8 @@
 """Writes that wait for the high watermark W or for the disk, in two lists for each partition, without a thread.
 
-Each write has a term and a deadline.  A write leaves its list when it is answered: by the flush or the move of W that reaches
-it, by the end of its term, or at its deadline.  One timer serves all writes of a list, so an answered write has no timer to
-cancel.
+Each write has a deadline and a term, which ends when the leadership ends or the log is truncated.  A write leaves its list
+when it is answered: by the flush or the move of W that reaches it, by the end of its term, or at its deadline.  One timer
+serves all writes of a list, so an answered write has no timer to cancel.
 """
 
 cimport cython
@@ -198,7 +198,7 @@ cdef class Parking:
         release_all(found)
 
     def close(self, failure):
-        """Answers all writes with a failure; writes that are parked later get it at once."""
+        """Answers all writes with a failure; a write that is parked later fails at once with NotCoordinatorError."""
         self.closed = True
         self.refuse(failure)
 
@@ -220,7 +220,7 @@ cdef class Parking:
         return 0
 
     def time_out(self):
-        """Answers the writes whose deadline has passed with a timeout; their records stay in the log."""
+        """Answers the writes whose deadline has passed with CommitTimeoutError; their records stay in the log."""
         cdef PendingWrite write
         cdef list late = []
         cdef list kept = []

@@ -1,6 +1,6 @@
 """One partition of the offsets log, as an object that owns it: its life cycle, its whole state, and waits for durability.
 
-`store_core` commits and fetches positions; `commit_columns` and `fetch_columns` move columns.
+`store_core` commits and fetches positions; `commit_columns` and `fetch_columns` do so with Arrow columns.
 """
 
 import os
@@ -120,8 +120,8 @@ cdef class Partition:
     """An open partition directory and its state in memory.
 
     The life cycle: creation (opens the log, and recovers it if writable), `load` (replays the log), use, `close`.  Any thread
-    may call every method; `close` waits for the calls in progress.  After `close`, and in a forked child, every method raises
-    ClosedError.
+    may call every method; `close` waits for the calls in progress.  After `close`, and in a forked child, calls that need
+    the open log raise ClosedError.
     """
 
     def __cinit__(self):
@@ -315,7 +315,7 @@ cdef class Partition:
 
     @property
     def closed_at(self):
-        """The log end offset at a clean close, when everything is on disk; -1 before that."""
+        """The log offset below which everything was on disk at a clean close; -1 if there was none."""
         return self.flushed_at_close
 
     @property
@@ -382,7 +382,7 @@ cdef class Partition:
             self.leave()
 
     def progress(self):
-        """Returns the progress of the load."""
+        """Returns how far the load is, as a dictionary of counts."""
         cdef ol_load_progress progress
         self.enter()
         try:
@@ -439,7 +439,7 @@ cdef class Partition:
         return 0
 
     def wait(self, int64_t end_offset, *, uint64_t term=OL_TERM_NOW, bint replicated=False, timeout=None):
-        """Waits until everything below a log offset is on disk, or is below W; `timeout` in seconds.
+        """Waits until everything below a log offset is on disk, or with `replicated` below W; at most `timeout` seconds.
 
         `term` is the term of the commit; without a term, the wait is for the records that are now below the log offset.
         Raises CommitTimeoutError, PartitionFailedError, NotCoordinatorError, InvalidArgumentError; if a flush could not
@@ -449,7 +449,7 @@ cdef class Partition:
         self.wait_for(end_offset, term, OL_WAIT_WATERMARK if replicated else OL_WAIT_FLUSHED, timeout_ms)
 
     def flush(self):
-        """Waits until everything written before the call is on disk."""
+        """Waits until everything written before the call is on disk; returns the log end offset at the call."""
         cdef ol_positions positions
         self._refuse_wait()
         self.enter()
@@ -482,7 +482,11 @@ cdef class Partition:
         return result.end_offset, result.term, result.written
 
     def check_producer(self, int64_t producer_id, int16_t producer_epoch):
-        """Refuses a producer id in the range reserved for offsetlog or with an open transaction, and an old epoch."""
+        """Raises an error unless the producer may begin a transaction.
+
+        TransactionError: the producer id is negative, is reserved for offsetlog, or has an open transaction.
+        FencedError: the log has a newer epoch of the producer.
+        """
         cdef ol_error error
         self.enter()
         try:
@@ -494,7 +498,7 @@ cdef class Partition:
     def end_transaction(self, int64_t producer_id, int16_t producer_epoch, bint commit, int32_t coordinator_epoch=0):
         """Writes an end-transaction marker; returns the end offset to wait for and its term.
 
-        A producer epoch of -1 means the epoch in the log.
+        A producer epoch of -1 means the one that the log has for this producer.
         """
         cdef ol_commit_result result
         cdef ol_error error
@@ -514,7 +518,7 @@ cdef class Partition:
     # ------------------------------------------------------------------------------------------------ the state as a whole
 
     def digest(self, bint physical=False):
-        """Returns the sums (positions, group records, pending), and the log offset up to which they hold."""
+        """Returns the digests of positions, of group records and of pending positions, and the log offset applied so far."""
         cdef const ol_state *state
         cdef ol_digest digest
         cdef ol_positions positions
@@ -546,7 +550,7 @@ cdef class Partition:
         return count
 
     def memory(self):
-        """Returns the allocated bytes of the state by component; others include `free` and `string_bytes`."""
+        """Returns the allocated bytes of the state by component; `free` and `string_bytes` are parts of other components."""
         cdef const ol_state *state
         cdef ol_table_memory table
         cdef ol_error error
@@ -580,7 +584,7 @@ cdef class Partition:
     # garbage collection, which may run code that waits for the lock.
 
     def group_records(self):
-        """Returns every record that is not a position as (key, value, log offset, timestamp), in unspecified order."""
+        """Returns every group record of the state as (key, value, log offset, timestamp), in unspecified order."""
         cdef const ol_state *state
         cdef ol_group_record record
         cdef size_t cursor = 0
@@ -658,7 +662,10 @@ cdef class Partition:
         return bool(found)
 
     def transactions(self):
-        """Returns (id, epoch, first offset, last timestamp, groups, positions, own) of each open transaction, oldest first."""
+        """Returns (id, epoch, first offset, last timestamp, groups, positions, own) of each open transaction, oldest first.
+
+        `own` is whether the producer id is one that offsetlog uses itself, for large commits.
+        """
         cdef ol_transaction_copy copy
         cdef ol_copied_transaction row
         cdef ol_error error

@@ -10,7 +10,7 @@ rule.  A commit is charged to all of its buckets or to none.
 **Memory.** Groups, and also clients, have at most `max_entities` buckets without an override.  When these are used up, a new
 name replaces a full bucket.  This loses nothing, because a name with a full bucket is treated exactly as a name that was
 never seen.  A bucket that is not full is never replaced.  Otherwise a client in debt could clear its debt with a flood of new
-names.  A new name inspects only a few buckets, and the next new name inspects the following ones, so a flood costs little
+names.  For each new name only a few buckets are inspected, and for the next name the following ones, so a flood costs little
 time.
 
 A new name that finds no full bucket is admitted without a bucket, and counted in `untracked`.  A refusal would delay every
@@ -342,12 +342,13 @@ cdef class Quotas:
     runs no Python code.  Only a caller's clock is Python code, and it is called before any balance is read.
 
     Args:
-        group_commits_per_second: the limit of each group without an override; None for no limit, here and below.
+        group_commits_per_second: the limit of each group that has none of its own (`set_group`).  None here, and in the
+            next three, means no limit.
         group_bytes_per_second: the limit of each group in bytes.
-        client_commits_per_second: the limit of each client without an override.
+        client_commits_per_second: the limit of each client that has none of its own (`set_client`).
         client_bytes_per_second: the limit of each client in bytes.
         burst_seconds: the time in which an unused bucket fills from zero; a full bucket holds the rate times this.
-        max_entities: how many groups, and how many clients, can have a bucket without an override at a time.
+        max_entities: how many groups, and how many clients, without limits of their own can have a bucket at a time.
         clock: returns nanoseconds from 0 to 2**62, for tests; None for CLOCK_MONOTONIC.  If the clock goes back, no time
             counts as passed.
 
@@ -393,7 +394,7 @@ cdef class Quotas:
             nbytes: the number of bytes.
 
         Returns:
-            0.0 if the commit was charged; otherwise the seconds until it could be, at most 73 years.
+            0.0 if the commit was charged; otherwise the seconds until it can be charged, at most 73 years.
 
         Raises:
             InvalidArgumentError: the count or the bytes are negative, or a name is not a str.

@@ -483,12 +483,12 @@ cdef class SegmentReader:
         return self.scan.limit
 
     def read(self):
-        """Returns the next batch and its records as two parts of a row, or None at the end of the file.
+        """Returns (fields of the next batch, list of its records), or None at the end of the file.
 
-        The first part is common to all rows of the batch: position, base_offset, last_offset, batch_size, magic, codec, crc,
-        leader_epoch, producer_id, producer_epoch, base_sequence, transactional, control, delete_horizon, timestamp_type.  The
-        second part is a list with log_offset, timestamp, headers (names), kind, key and value of each record.  The kind is
-        "marker", "unknown", "undecodable" or one of KINDS; in a segment of __transaction_state, it is TRANSACTION_KIND.
+        The fields of a batch are position, base_offset, last_offset, batch_size, magic, codec, crc, leader_epoch,
+        producer_id, producer_epoch, base_sequence, transactional, control, delete_horizon and timestamp_type.  Those of a
+        record are log_offset, timestamp, headers (names), kind, key and value.  The kind is "marker", "unknown",
+        "undecodable" or one of KINDS; with `transactions`, TRANSACTION_KIND takes the place of KINDS.
 
         Raises:
             CorruptionError: the batch at `position` cannot be read; the reader stays there, and `skip` continues after it.
@@ -561,7 +561,7 @@ cdef class SegmentReader:
         return found
 
     def read_again(self, int64_t position):
-        """Goes back to a position where a batch begins, or may begin by now, and drops the bytes read so far."""
+        """Opens the file again, to continue at `position`, where a batch begins or may have been written since."""
         cdef bytes name = os.fsencode(self.path)
         cdef const char *text = name
         cdef ol_file_scan scan

@@ -1,8 +1,8 @@
-"""Replays a partition's .log files with the engine's own apply, and reports damage and other findings of the walk.
+"""Replays a partition's .log files with the engine's own code, and reports damage and other findings.
 
-This is the engine's second way to compute a state: it needs no log object, checkpoint, lock or mapping, only the bytes of the
-files in order.  It is for logs that another program owns, and even for a single segment.  A verification compares its result
-with the first way, a load.
+A load computes a state through the open log.  This is the engine's second way: it needs no log object, checkpoint, lock or
+mapping, only the bytes of the files in order.  It is for logs that another program owns, and even for a single segment.  A
+verification compares the results of the two.
 """
 
 import os
@@ -207,7 +207,7 @@ def parse_transaction_index(bytes content not None, int64_t base_offset):
 
 
 def check_index(bytes content not None, *, bint time, int64_t base_offset, int64_t log_size, int64_t next_offset):
-    """Raises CorruptionError unless the bytes are an offset index, or with `time` a time index, of the segment described."""
+    """Raises CorruptionError unless the bytes are an offset index, or with `time` a time index, of the given segment."""
     cdef ol_error error
     cdef ol_slice slice = ol_slice_of(<const char *>content, <size_t>len(content))
     check(
@@ -245,15 +245,15 @@ cdef class Replay:
                  MemoryAccount account=None):
         """Creates an empty state; raises CapacityError if memory runs out.
 
-        The replay applies only one of `buckets` shares of the positions (`by_group`: of the groups, with all their records),
-        so that several replays can run in parallel.  Records of other kinds are in the first share.
+        The replay applies only share number `bucket` of `buckets` shares of the positions (with `by_group`, of the groups
+        with all their records), so that several replays can run in parallel.  All other records are in share 0.
 
-        With a view (`log_view`), paths mean the segments of the view, even if others have replaced them; keep the view open.
-        Once `stop` is set, calls in progress end soon with ClosedError, and the replay must not be used any more.
+        With a view (`log_view`), paths mean the segments of the view, even if newer files have replaced them; keep the view
+        open.  Once `stop` is set, calls in progress end soon with ClosedError, and the replay must not be used any more.
 
-        A `run` may begin anywhere in the log, and is joined to the replay before it (`join`).  If the states of an `account`
-        exceed its limit, `apply` and `join` raise CapacityError, and the replay must not be used any more.  Memory is counted
-        after each batch and each join.
+        A `run` may begin anywhere in the log; `join` adds it to the replay of the records before it.  If the states that
+        share an `account` exceed its limit, `apply` and `join` raise CapacityError, and the replay must not be used any
+        more.  Memory is counted after each batch and each join.
         """
         cdef ol_error error
         if self.state.table != NULL:
@@ -449,9 +449,10 @@ cdef class Replay:
             unreadable: whether bytes that the disk cannot read are reported as `damage`, a StorageError, instead of raised.
 
         Returns:
-            A dict with `size`, the bytes of the file; `position`, where the walk stopped; `damage`, an exception that was not
-            raised, or None if the whole file was applied; `aborted` as in `parse_transaction_index`; `producers` by snapshot,
-            as in `parse_producer_snapshot`; `refused`, exceptions for records that a broker would not load; and `batches`.
+            A dict with `size`, the bytes of the file; `position`, where the walk stopped; `damage`, the exception (not
+            raised) for the damage that stopped it, or None; `aborted` as in `parse_transaction_index`; `producers` by log
+            offset of `snapshots`, as in `parse_producer_snapshot`; `refused`, exceptions for records that a broker would not
+            load; and `batches`.
 
         Raises:
             StorageError: the file cannot be read.
@@ -508,22 +509,23 @@ cdef class Replay:
             ol_file_scan_close(&scan)
 
     def join(self, Replay later not None):
-        """Applies the result of a later run of the same log and share; the run is not changed.
+        """Applies the result of `later`, a run over a later part of the same log, for the same share; `later` is unchanged.
 
-        This replay then has the state after the batches of both, but no longer knows the producers' state.  Neither may be
-        changed during the call.  The memory of `later` no longer counts in an account, so release it.
+        This replay then has the state after the batches of both, but no longer knows the producers' state.  Neither replay
+        may be changed during the call.  The memory of `later` no longer counts in an account, so release it.
 
         Raises:
-            InvalidArgumentError: `later` is not a run, or does not follow what this replay has applied.
+            InvalidArgumentError: `later` was not made with run=True, or begins below the end of this replay.
             CapacityError: memory ran out, or the account's limit was reached; this replay must not be used any more.
         """
         cdef ol_error error
         cdef int status
         if later.state.effects == NULL or later is self:
-            raise InvalidArgumentError("only a run can be joined to a replay")
+            raise InvalidArgumentError("only another Replay that was made with run=True can be joined to a replay")
         if later.batches > 0 and later.first_offset < self.next_offset:
             raise InvalidArgumentError(
-                f"the run begins at log offset {later.first_offset}, but must not begin before {self.next_offset}"
+                f"the run begins at log offset {later.first_offset}, but this replay has applied the log up to "
+                f"{self.next_offset}"
             )
         check(self.check_memory(&error), &error)
         check(later.check_memory(&error), &error)
@@ -595,7 +597,7 @@ cdef class Replay:
         return found
 
     def transactions(self):
-        """Returns the open transactions, by their first offset.
+        """Returns the open transactions, sorted by their first offset.
 
         Each is (producer id, epoch, first offset, time of its first pending commit in ms or -1, number of pending positions,
         sorted names of their groups as bytes).  A position that a tombstone deleted is no longer pending.
@@ -640,7 +642,7 @@ cdef class Replay:
         return found
 
     def pending(self, int64_t producer_id):
-        """Returns the positions that a COMMIT of a producer's open transaction would set, by group, topic and partition.
+        """Returns the positions that a COMMIT of a producer's open transaction would set, sorted by group, topic, partition.
 
         Each is the name of the group as bytes, followed by the fields of `positions`.
         """

@@ -1,7 +1,8 @@
 """One replicated partition for its host: leadership, following, the high watermark W, and reads for other replicas.
 
-Every call has the leader epoch that its caller knows.  If that is older than the newest one known here, the call raises
-FencedLeaderEpochError; if newer, UnknownLeaderEpochError.  Such a call changes nothing (docs/architecture.md §7).
+A call with an `epoch` passes the leader epoch that its caller knows.  If that is older than the newest one known here, the
+call raises FencedLeaderEpochError; if newer, UnknownLeaderEpochError, except for `become_leader`.  Such a call changes
+nothing (docs/architecture.md §7).
 """
 
 import os
@@ -67,7 +68,7 @@ cdef class Replica:
 
         Raises:
             FencedLeaderEpochError: the epoch is not above the newest one known, or another replica leads in this epoch.
-            CorruptionError, StorageError: a record above W cannot be read.
+            CorruptionError, StorageError: a record at or above W cannot be read, or the list of epochs cannot be written.
             ReadOnlyError, PartitionFailedError, DiskFullError, CapacityError.
         """
         cdef Partition partition = self.partition
@@ -103,7 +104,7 @@ cdef class Replica:
 
     @property
     def leadership(self):
-        """The newest leader epoch known, whether this process leads in it, and the rest of a Leadership."""
+        """The Leadership: the newest leader epoch known, whether this process leads in it, and so on."""
         cdef Partition partition = self.partition
         cdef ol_leadership now
         partition.enter()
@@ -120,7 +121,7 @@ cdef class Replica:
         """Appends complete batches from the leader of the epoch; returns the log end offset.
 
         Raises:
-            CorruptionError: the bytes are not batches, do not follow the log, or are newer than the leader.
+            CorruptionError: the bytes are not batches, do not follow the log, or have a later epoch than the leader's.
         """
         cdef Partition partition = self.partition
         cdef ol_error error
@@ -168,7 +169,9 @@ cdef class Replica:
         return partition.role == "unloaded"
 
     def restart_at(self, int32_t epoch, int64_t offset):
-        """Drops a follower's log and begins a new one at the start offset of the leader's log; it must be loaded again.
+        """Drops a follower's log and begins a new one at a log offset, the start of the leader's log.
+
+        The partition must then be loaded again.
 
         Raises:
             InvalidArgumentError: the offset is below the log end.
@@ -197,7 +200,7 @@ cdef class Replica:
         return LogPositions(start, positions.written, positions.flushed, positions.watermark, positions.applied)
 
     def digest(self, bint physical=False):
-        """Returns the Digest sums of the applied state, as `Partition.digest` does, in any role.
+        """Returns the digests of the applied state, as `Partition.digest` does, in any role.
 
         Raises:
             CoordinatorLoadingError: the state is not loaded.

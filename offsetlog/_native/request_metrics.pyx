@@ -43,7 +43,7 @@ cdef class RequestMetrics:
             self.failed(api_key, error_code)
 
     def failed(self, int api_key, int error_code):
-        """Counts an error in an answer that is counted separately."""
+        """Counts an error; the answer that has it is counted separately."""
         key = (api_key, error_code)
         self.errors[key] = self.errors.get(key, 0) + 1
 

@@ -139,7 +139,7 @@ cdef _set_options(ol_retention_options *options, ExpiryRules rules, int64_t now_
 
 
 def newest_timestamp(Partition partition not None):
-    """Returns the time of a partition's newest record, in milliseconds; 0 or -1 if there is none."""
+    """Returns the greatest timestamp of a partition's batches, in milliseconds; 0 or -1 if there is none."""
     cdef int64_t newest
     partition.enter()
     try:
@@ -151,7 +151,7 @@ def newest_timestamp(Partition partition not None):
 
 
 def expire(Partition partition not None, ExpiryRules rules not None, int64_t now_ms, ExpiryStop stop=None):
-    """Deletes expired positions; returns the counters, and the end offset to wait for, -1 if nothing was written.
+    """Deletes expired positions; returns the counters, with `end_offset` to wait for, -1 if nothing was written.
 
     Raises StateError, StorageError, TooLargeError, CapacityError; the positions of earlier groups stay deleted.
     """
@@ -198,7 +198,7 @@ def expire_group(Partition partition not None, ExpiryRules rules not None, int64
     `subscribed` lists the topics to which the members of a stable consumer group are subscribed.  If it is None, the group
     has no members, and its records decide its state.  The caller must prevent changes of the group during the call.
 
-    Raises GroupError, TopicPartitionError, and the errors of `expire`.
+    Raises GroupError, TopicError, and the errors of `expire`.
     """
     cdef ol_retention_options options
     cdef ol_retention_report report

@@ -80,7 +80,7 @@ cdef class RowEncoder:
     cdef Py_ssize_t rows
 
     def __init__(self, keys, values, timestamps, own):
-        """Borrows the columns; raises InvalidArgumentError if they do not match."""
+        """Borrows the columns; raises InvalidArgumentError if their lengths differ, or if keys or values are not binary."""
         self.held = (keys, values, timestamps, own)
         self.rows = len(keys)
         if not len(values) == len(timestamps) == len(own) == self.rows:

@@ -1,6 +1,6 @@
 """Reads the records of .log files as Arrow columns, and walks over batch headers; Spark's executors read with it.
 
-The reader needs no table, lock or log object, only the bytes of files, in order, through the file port.
+The reader needs no table, lock or log object, only the bytes of the files, in order.
 """
 
 import os
@@ -114,7 +114,7 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
         limit: the byte position where the walk ends; -1 for the end of the file.
         until: the walk ends before a batch that begins at or after this log offset.
         until_timestamp: the walk ends before the first batch with a later timestamp, in ms since 1970.
-        every: the distance of the returned marks, about this many bytes; 0 for no marks.
+        every: the approximate distance, in bytes, of the returned `marks`; 0 for no marks.
         check_crc: whether the CRC of each batch is checked too.
         next_offset: the lowest log offset at which a batch from `position` on can begin; a lower base offset is damage.  -1
             if unknown: every base offset is accepted.
@@ -124,8 +124,8 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
     Returns:
         Skim: `position` after the last batch that was walked, `next_offset` there (unchanged if there was none),
         `first_offset` (of the first batch) and `last_position` (in bytes, of the last one; both -1 without batches),
-        `batches`, their `max_timestamp` (-1 without batches), `marks`: (position of a batch, a log offset that
-        no record of the batch is below), and `damage`: the error that ended the walk.
+        `batches`, the number of batches, their `max_timestamp` (-1 without batches), `marks`: (position of a batch, a lower
+        bound of the log offsets of its records), and `damage`: the error that ended the walk, or None.
 
     Raises:
         StorageError: the file cannot be read.
@@ -496,13 +496,15 @@ cdef class SegmentScan:
 
     @property
     def present(self):
-        """The number of records so far, before any filter, below `until` and at or above `first` and `count_from`.
+        """The number of records scanned so far, whether or not they match the filters.
+
+        Records below `first` or `count_from`, and at or above `until`, do not count.
         """
         return self.work.present
 
     @property
     def outcomes(self):
-        """The outcomes of transactions that were set, None if none were."""
+        """The Outcomes that the caller has set for `read`, None if it has set none."""
         return self.known
 
     @outcomes.setter
@@ -602,7 +604,7 @@ cdef class PositionScan:
         memset(&self.cursor, 0, sizeof(self.cursor))
 
     def __init__(self, Replay replay not None, columns=None, *, int32_t log_partition=-1):
-        """Starts with all positions, which are returned in no particular order.
+        """Prepares to read all positions, in no particular order.
 
         Args:
             replay: the replay, which must not be changed any more.

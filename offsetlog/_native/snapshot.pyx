@@ -120,8 +120,8 @@ cdef class Snapshot:
     """The state of a partition at a log offset.  One thread at a time.
 
     A snapshot is made by one of four functions.  `begin` makes a second state, which `advance` brings up to a log offset.
-    `copy` copies the partition's own state while commits continue.  `borrow` uses the partition's own state when it is
-    closed.  `open_file` reads a file.  `seal` returns the sections to write.  After `load`, the snapshot cannot be used
+    `copy` copies the partition's own state while commits continue.  `borrow` uses the partition's own state while it is
+    being closed.  `open_file` reads a file.  `seal` returns the sections to write.  After `load`, the snapshot cannot be used
     again.
     """
 
@@ -138,7 +138,7 @@ cdef class Snapshot:
 
     cdef int need(self) except -1:
         if self.handle == NULL:
-            raise InternalError("the snapshot has been used up")
+            raise InternalError("the snapshot was loaded into a partition and cannot be used again")
         return 0
 
     cdef int need_state(self) except -1:
@@ -163,7 +163,7 @@ cdef class Snapshot:
         }
 
     def digest(self, bint physical=False):
-        """Returns the sums (positions, group records, pending), as Partition.digest does.
+        """Returns the digests of positions, of group records and of pending positions, as Partition.digest does.
 
         Raises:
             InternalError: the snapshot is a copy.
@@ -295,10 +295,10 @@ cdef class Snapshot:
         ]
 
     def directory(self, list positions not None):
-        """Returns the bytes of the snapshot's directory, for the given position of each section in the file."""
+        """Returns the bytes of the list of sections in a snapshot file, for the given position of each section."""
         cdef int index
         if self.sections == NULL or len(positions) != OL_SNAPSHOT_SECTIONS:
-            raise InternalError("a snapshot must be sealed before its directory is made")
+            raise InternalError("a snapshot must be sealed before its list of sections is made")
         for index in range(OL_SNAPSHOT_SECTIONS):
             self.sections[index].position = positions[index]
         content = PyBytes_FromStringAndSize(NULL, OL_SNAPSHOT_DIRECTORY_SIZE)
@@ -306,7 +306,10 @@ cdef class Snapshot:
         return content
 
     def publish(self, Partition partition not None, temporary):
-        """Replaces the partition's snapshot with a written and flushed file; returns False if the log was truncated."""
+        """Makes a written and flushed file the partition's snapshot.
+
+        Returns False, and does not use the file, if the log was truncated after the snapshot was begun.
+        """
         cdef bytes name = os.fsencode(temporary)
         cdef const char *text = name
         cdef ol_error error
@@ -353,7 +356,7 @@ def begin(Partition partition not None):
 
 
 def borrow(Partition partition not None):
-    """Returns a Snapshot of a partition's own state at its log end, which is flushed first.
+    """Flushes the log of a partition, and returns a Snapshot of the partition's own state at its log end.
 
     `Partition.close` calls this just before it closes the partition; no other call may use the partition in between.
     """
@@ -495,7 +498,7 @@ def tails(list partitions not None):
 
 @cython.no_gc_clear  # an open file is closed through its file system
 cdef class OutputFile:
-    """A new file for pyarrow, which writes bytes through the file port without a copy.  One thread at a time."""
+    """A new file, into which pyarrow writes bytes without copying them.  One thread at a time."""
 
     cdef FileSystem owner
     cdef ol_file *file

@@ -117,10 +117,10 @@ def compare_snapshot(Snapshot left not None, Replay right not None, *, size_t li
 
 
 def cut(Partition partition not None, *, bint physical=True):
-    """Captures a live state: returns its digest's sums, the log offset up to which they hold, and a LogView of the log.
+    """Captures a live state: returns its digests, the log offset up to which it was applied, and a LogView of the log.
 
-    The sums are (positions, group records, pending).  The caller closes the LogView, which is None if the partition is not
-    open for writing.  Commits wait during the call; fetches do not.  Raises StateError, StorageError, CapacityError.
+    The digests are (positions, group records, pending).  The caller closes the LogView, which is None if the partition is
+    not open for writing.  Commits wait during the call; fetches do not.  Raises StateError, StorageError, CapacityError.
     """
     cdef ol_digest digest
     cdef ol_log_view *view = NULL
@@ -155,8 +155,8 @@ cdef class LiveComparison:
 
     def __init__(self, Partition partition not None, Replay replay not None, int64_t cut, *, bint physical=True,
                  size_t limit=16384):
-        """`replay` has the state after the records below the log offset `cut`.  At most `limit` keys are kept; others are
-        only counted.  Raises StateError, CapacityError.
+        """`replay` has the state after the records below the log offset `cut`.  At most `limit` keys are kept; `left_out`
+        counts the others.  Raises StateError, CapacityError.
         """
         cdef ol_error error
         ol_differences_free(&self.found)

@@ -158,7 +158,7 @@ cdef class StoreCore:
         durability: "process" or "disk", for calls that give no durability.
         metadata_units_max: the longest metadata in UTF-16 units.
         read_only: whether all writes are refused.
-        background: whether threads prepare segments ahead of use and flush partitions together.
+        background: whether threads prepare segments ahead of use, and flush, also every `flush_interval_ms` (0: never).
     """
 
     def __cinit__(self):
@@ -241,7 +241,7 @@ cdef class StoreCore:
         return self.slots[number]
 
     def attach(self, Partition partition not None):
-        """Starts to use a loaded partition; a second call does nothing.  Raises the error with which it was retired."""
+        """Starts to use a loaded partition; a second call does nothing.  Raises the error of `retire` if it was retired."""
         cdef ol_error error
         if self.closed:
             self.refuse_closed()
@@ -259,7 +259,7 @@ cdef class StoreCore:
         self.slots[partition.number] = partition.handle
 
     def replace_all(self, list fresh not None):
-        """Replaces all partitions of a read-only store with loaded ones; a read in progress ends on an old partition."""
+        """Replaces all partitions of a read-only store with loaded ones; reads in progress finish on the old partitions."""
         cdef Partition partition
         cdef list before = self.partitions
         if self.closed:
@@ -282,7 +282,7 @@ cdef class StoreCore:
         return self.partitions[number]
 
     def attached(self, bint wait=True):
-        """Returns the partitions by number, once all are loaded; with wait=False, those loaded so far."""
+        """Returns the partitions that are not retired, by number; waits until all are loaded, unless wait=False."""
         if self.closed:
             self.refuse_closed()
         for number in self.owner.loading(wait):
@@ -526,7 +526,7 @@ cdef class StoreCore:
         return ticket
 
     def commit_transactional(self, group, offsets, int64_t producer_id, int16_t producer_epoch):
-        """Writes positions inside an open transaction; returns the Position without waiting for it."""
+        """Writes positions inside an open transaction; returns the Position without waiting for the disk."""
         cdef int32_t number = 0
         cdef int64_t end_offset
         cdef uint64_t term = 0
@@ -541,7 +541,7 @@ cdef class StoreCore:
         return self.partitions[number]
 
     def wait_durable(self, int32_t number, int64_t end_offset, uint64_t term, durability):
-        """Waits until everything written in a term below a log offset has the durability, None for the store's."""
+        """Waits until everything written in a term below a log offset has the given durability (None: the store's)."""
         self.wait(number, end_offset, term, <durability_kind>durability_of(durability, self.durability))
 
     def wait_durable_all(self, waits, durability):
@@ -557,7 +557,7 @@ cdef class StoreCore:
             self.wait(number, end_offset, term, wanted)
 
     def delete(self, group, partitions, *, durability=None):
-        """Writes tombstones for positions of a group, or with None for the whole group; returns how many existed."""
+        """Writes tombstones for positions of a group (None: for all records of the group); returns how many existed."""
         cdef ol_slice name
         cdef ol_commit_result result
         cdef ol_error error

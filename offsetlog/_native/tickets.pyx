@@ -57,11 +57,11 @@ cdef object new_position(int32_t number, int64_t end_offset):
 
 @cython.no_gc_clear  # the partitions stay until the threads have ended
 cdef class Flushes:
-    """The partitions of a store for which a caller will wait.  The GIL guards this object.
+    """The partitions of a store that callers want flushed, and the threads that flush them.  The GIL guards this object.
 
     Args:
         waiter: called with a ticket; returns an awaitable that ends once the ticket is durable or has failed.
-        background: whether background threads flush many partitions together, before callers wait.
+        background: whether background threads flush; otherwise the thread that waits flushes.
     """
 
     def __cinit__(self):
@@ -156,8 +156,8 @@ cdef class Flushes:
 cdef class Ticket:
     """A commit that is written and becomes durable later, returned by `commit_async`.  Any thread may use it.
 
-    A wait with `result` or `await`, or `flush` of the store, starts the flush of a ticket.  The first wait starts one flush
-    for all tickets.  If a ticket is garbage collected while others wait, the next flush starts early.
+    A wait with `result` or `await`, or `flush` of the store, starts the flush of a ticket.  The first wait starts the
+    flushes for all tickets.  A call of `result` on a ticket that is durable already can start the flush of later ones.
     """
 
     def __init__(self):
@@ -173,18 +173,18 @@ cdef class Ticket:
         return new_position(self.owner.number, self.end_offset)
 
     def done(self):
-        """Returns whether the commit has its durability."""
+        """Returns whether the commit has the durability that was asked for."""
         return self.durability == DURABILITY_PROCESS or self.owner.is_flushed(self.end_offset, self.term)
 
     def result(self, timeout=None):
         """Waits until the commit is durable and returns its Position; many waiting callers share one flush.
 
         Args:
-            timeout: seconds; None or infinity for no limit.  It limits the wait for a flush that another caller began.  If no
-                flush runs, this call flushes itself, for as long as the disk needs.
+            timeout: the longest wait in seconds for a flush that another caller began; None or infinity for no limit.  If no
+                flush runs, this call makes one itself, which can take longer.
 
         Raises:
-            CommitTimeoutError: the commit is not durable in time; it may still become so.
+            CommitTimeoutError: the commit is not durable in time, but may still become so.
             InvalidArgumentError: the timeout is negative or not a number.
             PartitionFailedError: the flush failed, and it is unknown whether the commit is on disk.
             ClosedError: the store was closed before this commit reached the disk.

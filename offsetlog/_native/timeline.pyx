@@ -230,8 +230,8 @@ def last_segment_base(Partition partition not None):
 def cutoff(Partition partition not None, int64_t timestamp_ms):
     """Returns the log offset at the end of the longest prefix of the log whose batches all have timestamps <= the given one.
 
-    If the partition was not loaded, the whole log counts, otherwise its applied part.  Any thread may call this function,
-    even while the log is written and cleaned.  Raises StorageError, CapacityError.
+    In a partition that was not loaded, the prefix can reach the log end, otherwise the end of the applied records.  Any
+    thread may call this function, even while the log is written and cleaned.  Raises StorageError, CapacityError.
     """
     cdef ol_positions positions
     cdef ol_error error
@@ -250,7 +250,7 @@ def cutoff(Partition partition not None, int64_t timestamp_ms):
 
 
 def open_since(Partition partition not None, int64_t offset):
-    """Returns the first log offset of the oldest transaction that was open at a log offset; that log offset if none was."""
+    """Returns the first log offset of the oldest transaction that was open at `offset`; `offset` if none was open."""
     cdef ol_error error
     cdef int64_t first = offset
     partition.enter()
@@ -263,7 +263,10 @@ def open_since(Partition partition not None, int64_t offset):
 
 
 def ended_by(Partition partition not None, int64_t offset, int64_t until):
-    """Returns the log offset after the end of the last transaction that was open at `offset`; `offset` if none was."""
+    """Returns the log offset after the last marker below `until` that ends a transaction open at `offset`.
+
+    Returns `offset` if no transaction was open there.
+    """
     cdef ol_error error
     cdef int64_t end = offset
     partition.enter()
@@ -436,7 +439,7 @@ cdef class Pasts:
         cdef ol_timeline_facts facts
         cdef ol_error error
         if self.count != 0 or not 1 <= len(cuts) <= PASTS_MAX:
-            raise InternalError("the states must be one or two, and must not be initialized again")
+            raise InternalError("Pasts takes one or two cuts, and must not be initialized again")
         memset(&filter, 0, sizeof(filter))
         if group is not None:
             take_name(group, NAME_GROUP, &filter.group)
@@ -470,7 +473,8 @@ cdef class Pasts:
         return found
 
     def changes(self):
-        """Returns (group, topic, partition, value, value) of every position that differs between the two states."""
+        """Returns (group, topic, partition, value, value) of every position that differs between the first and second state.
+        """
         cdef _Collector found = _Collector.__new__(_Collector)
         cdef ol_state_at_changes changes
         cdef ol_error error
@@ -514,10 +518,10 @@ cdef bint _is_there(const ol_state *state, bytes group, bytes topic, int32_t num
 
 
 def tombstones(Partition partition not None, group, int64_t until, int64_t since_ms):
-    """Returns the tombstones below `until` of positions that are still deleted there, in the order of the log, and the Facts.
+    """Returns the tombstones below the log offset `until`, in order, of positions that are deleted at `until`; and the Facts.
 
-    Each is (group, topic, partition, log offset, timestamp, the end of the missing records before it, the value that it
-    deleted or None if there was none).  Only positions with a tombstone no older than `since_ms` count.
+    Each is (group, topic, partition, log offset, timestamp, the log offset after the missing records before it, the value
+    that it deleted or None if there was none).  Only positions with a tombstone no older than `since_ms` count.
     """
     cdef _Collector found = _Collector.__new__(_Collector)
     cdef ol_state_at_tombstones sink
@@ -555,7 +559,7 @@ def tombstones(Partition partition not None, group, int64_t until, int64_t since
 
 @cython.final
 cdef class GroupNow:
-    """The committed positions of a group, with a means to detect a change; rows as in `Pasts.rows`.
+    """The committed positions of a group, with a means to detect a change; `rows` has the form of `Pasts.rows`.
 
     Raises StateError.
     """

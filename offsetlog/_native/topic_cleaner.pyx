@@ -24,10 +24,10 @@ from offsetlog._native.topic_log cimport TopicLog
 def clean_topic(TopicLog log not None, CleanControl control not None, *, int64_t now_ms, int64_t first_dirty=-1,
                 int64_t end_max=INT64_MAX, int64_t delete_retention_ms=86_400_000, size_t map_bytes=64 << 20,
                 int64_t bytes_per_second=0):
-    """Cleans the closed segments of a topic's log without the GIL; returns (report, failure).
+    """Cleans the closed segments of a topic's log without the GIL.
 
-    Only one call at a time may clean a log, and its oldest segments must not be deleted meanwhile.  Appends, reads and
-    flushes continue.
+    Only one call at a time may clean a log, and the log's oldest segments must not be deleted meanwhile.  Appends, reads
+    and flushes continue.
 
     Args:
         log: a log that is open and writable.
@@ -40,7 +40,8 @@ def clean_topic(TopicLog log not None, CleanControl control not None, *, int64_t
         bytes_per_second: the limit of reads and writes together; 0 for no limit.
 
     Returns:
-        The report of what was done, as a dictionary, even if the run failed; and the failure or None.
+        (report, failure): the report of what was done, as a dictionary, even if the run failed; and the exception with
+        which it failed, or None.
 
     Raises:
         ClosedError: the log is closed.

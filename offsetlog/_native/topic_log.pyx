@@ -117,7 +117,8 @@ cdef void _set_config(ol_log_config *config, settings) except *:
 
 @cython.final
 cdef class RecentBatches:
-    """The last batches of a log's producers, kept while the log is closed, so that a repeated batch is recognized."""
+    """The last batches of a log's producers, kept while the log is closed, so that the next open recognizes a repeated one.
+    """
 
     def __dealloc__(self):
         ol_recent_batches_free(&self.recent)
@@ -142,7 +143,7 @@ cdef class TopicLog:
 
         Args:
             directory: the partition's directory.
-            fs: the file port.
+            fs: the file system to use.
             decompressor: the decompressor for queries by time and for the keys of compressed batches.
             settings: TopicLogSettings.
             topic_id: the 16 bytes of the topic's id.
@@ -216,7 +217,7 @@ cdef class TopicLog:
         return handle
 
     def close(self):
-        """Closes cleanly, and returns the log end offset, when everything is on disk; returns -1 the second time.
+        """Closes cleanly, with everything on disk; returns the log end offset, or -1 the second time.
 
         Raises:
             StorageError: a file could not be written; the log is closed nevertheless, but not cleanly.
@@ -230,9 +231,9 @@ cdef class TopicLog:
         return end
 
     def swap_recent_batches(self, RecentBatches recent not None):
-        """Exchanges the log's record of its producers' last batches for the given record.
+        """Exchanges the log's own RecentBatches for the given ones.
 
-        Call this with an empty record before a close, and with the same record after the next open.
+        Call this with an empty object before a close, and with the same object after the next open.
 
         Raises:
             ClosedError: the log is closed.
@@ -315,7 +316,7 @@ cdef class TopicLog:
 
     @property
     def is_writable(self):
-        """Whether the log accepts appends, because its bytes were correct and nothing has failed."""
+        """Whether the log accepts appends: its bytes were correct, and nothing has failed since."""
         self.enter()
         try:
             log = ol_topic_log_log(self.handle)
@@ -361,7 +362,7 @@ cdef class TopicLog:
             timestamp_min, timestamp_max: the limits of the records' timestamps, in ms since 1970.
             log_append_time: the time that replaces the records' timestamps, in ms since 1970; -1 to keep them.
             takes_zstd: whether the producer's protocol version allows zstd.
-            needs_keys: whether the topic is compacted.
+            needs_keys: whether every record must have a key, because the topic is compacted.
 
         Raises:
             DiskFullError, StorageError, PartitionFailedError, ReadOnlyError, TooLargeError: nothing was appended.
@@ -436,7 +437,7 @@ cdef class TopicLog:
     def retained_from(self, *, int64_t now_ms, int64_t retention_ms, int64_t retention_bytes, int64_t below):
         """Returns the offset from which the log should be kept, which is the log start if nothing should be deleted.
 
-        If nothing should be kept, the active segment is closed.  Everything below the offset is flushed.
+        If nothing should be kept, a new active segment is begun.  Everything below the offset is flushed.
 
         Args:
             now_ms: the time of day, in ms since 1970.
@@ -463,7 +464,7 @@ cdef class TopicLog:
         return start
 
     def delete_below(self, int64_t offset):
-        """Moves the start of the log to `offset`, and stores it; one thread at a time.
+        """Moves the start of the log to `offset`, and stores it; only one thread at a time may call this.
 
         The files of segments below it are renamed with the ending ".deleted".
 
@@ -525,7 +526,7 @@ cdef class TopicLog:
             self.leave()
 
     def record_at_time(self, int64_t time, int64_t end):
-        """Returns the TimedRecord of the first record below `end` that is not older than `time` (ms), None if none is.
+        """Returns the TimedRecord of the first record below `end` that is not older than `time` (ms), or None.
 
         The time -3 means the first record with the largest timestamp.  Raises CorruptionError, StorageError.
         """

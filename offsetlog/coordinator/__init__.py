@@ -1,1 +1,1 @@
-"""Consumer groups and their coordinator, without I/O: it takes requests and the time, and gives answers and records."""
+"""Consumer groups and their coordinator, without I/O: requests and the time go in, answers and records come out."""

@@ -82,7 +82,7 @@ def join_refusal(call: Call, error: ErrorCode, member_id: str) -> JoinGroupRespo
 
 
 def leaving(request: LeaveGroupRequest, call: Call) -> tuple[LeaveGroupRequestMember, ...]:
-    """Returns the members that leave, from a request of any version."""
+    """Returns the members that a LeaveGroup of any version names."""
     if call.version >= LEAVE_OF_MEMBERS:
         return tuple(request.members)
     return (LeaveGroupRequestMember(request.member_id),)
@@ -91,14 +91,14 @@ def leaving(request: LeaveGroupRequest, call: Call) -> tuple[LeaveGroupRequestMe
 def leave_answer(
     results: tuple[LeaveGroupResponseMember, ...], call: Call
 ) -> LeaveGroupResponse:
-    """Returns the answer for any version; in old versions, the error of the only member is the answer's error."""
+    """Returns the answer to a LeaveGroup; before version 3, the error of its only member is the answer's error."""
     if call.version >= LEAVE_OF_MEMBERS:
         return LeaveGroupResponse(members=results)
     return LeaveGroupResponse(error_code=results[0].error_code)
 
 
 def leave_refusal(error: ErrorCode) -> LeaveGroupResponse:
-    """Returns the answer to a LeaveGroup that failed for all members, for any version."""
+    """Returns the answer to a LeaveGroup of any version that failed for all members."""
     return LeaveGroupResponse(error_code=error.code)
 
 

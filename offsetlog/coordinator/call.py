@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """The context of a request besides its fields; each answer refers to its call.
+    """The context of a request besides its fields; an answer is sent for the Call of its request.
 
     Attributes:
         version: the API version, for the few rules that differ by version.

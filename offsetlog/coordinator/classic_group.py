@@ -45,7 +45,6 @@ class Member:
             stored.
         is_new: whether the member waits for the answer to its first JoinGroup, and so cannot send
             heartbeats yet.
-        heartbeat_satisfied: whether the member has sent a request since its timer was set.
     """
 
     member_id: str
@@ -83,8 +82,8 @@ class Member:
 class ClassicGroup:
     """A classic group as its coordinator knows it.
 
-    The fields that a record holds change only in `apply`.  The other fields describe the running
-    rebalance; a coordinator that loads the group starts the rebalance again.
+    `apply` sets the fields that a record holds.  A rebalance in progress changes some of them before
+    its record is written; a coordinator that loads the group starts the rebalance again.
 
     Attributes:
         previous_state: the state before the current one; a rebalance that begins in EMPTY waits for
@@ -136,7 +135,7 @@ class ClassicGroup:
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance may begin, since none is being prepared."""
+        """Whether a rebalance may begin: none is being prepared, and the group is not dead."""
         return self.is_in(
             GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY
         )
@@ -367,7 +366,7 @@ class ClassicGroup:
         )
 
     def apply(self, record: GroupRecord) -> None:
-        """Sets the fields that a record holds; nothing else changes them.
+        """Sets the fields that a record holds.
 
         Members can already be joining when the first record of their group is applied.  They stay
         in the group, although the record does not contain them.

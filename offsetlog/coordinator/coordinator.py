@@ -1,13 +1,13 @@
 """The coordinator of the groups in the log partitions that this process leads.
 
 The coordinator does no I/O.  Its caller passes in requests, the time, and the outcomes of writes;
-answers and records leave through a port.  Groups change only by records, in the order of the log:
-while a record of a group is being written, the group's next request waits (docs/architecture.md
-§7a).
+answers and records leave through a port.  A group's records are applied in the order of the log:
+while one is being written, the group's next request waits (docs/architecture.md §7a).
 
-The coordinator decides the first request of a running consumer.  The front then accepts further
-requests with the same values without asking the coordinator: they are admitted.  Before anything
-may change a group, the coordinator revokes its admissions (csrc/front/admissions.h).
+The coordinator decides the first request of a running consumer.  The front, which reads the
+requests, then answers further ones with the same values without asking the coordinator: they are
+admitted.  Before anything may change a group, the coordinator revokes its admissions
+(csrc/front/admissions.h).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class _Slot:
 
 
 class Coordinator:
-    """The coordinator of the groups in the led log partitions; the module's docstring explains it.
+    """The coordinator of the groups in the log partitions that this process leads; see the module's docstring.
 
     A partition is loading between `begin_load` and `loaded`.  Requests for a partition that is
     neither loading nor loaded are answered with NOT_COORDINATOR.  Times are seconds of any steady
@@ -200,8 +200,8 @@ class Coordinator:
     ) -> ErrorCode | None:
         """Returns the error for an OffsetFetch of a group; None if it may be answered.
 
-        Member id and epoch matter only for modern groups.  This coordinator does not know their
-        members, so it refuses such requests (docs/format/coordinator.md §5.3).
+        Member id and epoch matter only for groups that are not classic.  This coordinator does not
+        know their members, so it refuses such requests (docs/format/coordinator.md §5.3).
         """
         error = self.refusal(group_id)
         if error is not None or (member_id is None and member_epoch < 0):
@@ -224,7 +224,7 @@ class Coordinator:
         ]
 
     def count_by_state(self) -> Counter[tuple[str, str]]:
-        """Counts the groups that have records by type and state, as ListGroups names them.
+        """Counts, by type and state with the names of ListGroups, the groups that have records.
 
         Any thread may call this.  Counts each group once, in a state that it had during the call.
         """
@@ -319,7 +319,7 @@ class Coordinator:
         self._run(slot, lambda now: membership.sync(slot.group, request, call, now), refused, now)
 
     def heartbeat(self, request: HeartbeatRequest, call: Call, now: float) -> None:
-        """Handles a Heartbeat, which never waits, as it changes no field of a record."""
+        """Handles a Heartbeat at once, even while a record is being written, since it changes no record."""
         error = self._known_refusal(request.group_id)
         slot = self._slot(request.group_id) if error is None else None
         if slot is not None:
@@ -372,7 +372,7 @@ class Coordinator:
         return self.refusal(group_id)
 
     def delete(self, group_id: str, call: Call, now: float) -> None:
-        """Deletes a group without members and its positions; the answer is an ErrorCode or None."""
+        """Deletes a group without members and its positions; the answer is an ErrorCode, or None for success."""
         error = self.refusal(group_id)
         other = self.other_group(group_id) if error is None else None
         slot = self._slot(group_id) if error is None else None
@@ -399,7 +399,10 @@ class Coordinator:
         }
 
     def expire(self, group_id: str, call: Call, now: float) -> None:
-        """Deletes a group's expired positions if its state allows it; the answer is an ErrorCode or None."""
+        """Deletes a group's expired positions if its state allows it.
+
+        The answer is None, also if nothing could be deleted, or the ErrorCode of a failure.
+        """
         error = self.refusal(group_id)
         other = self.other_group(group_id) if error is None else None
         if error is not None or (other is not None and other.has_members):
@@ -423,8 +426,8 @@ class Coordinator:
         """Ends the generation of a group in any state, and writes positions in the same batch.
 
         Requests of the members are refused from then on, so the members join again.  The answer is
-        the new generation, or an ErrorCode: INCONSISTENT_GROUP_PROTOCOL if the group is not a
-        classic group, INVALID_REQUEST if its generation number is at its maximum.
+        the new generation, or an ErrorCode, such as INCONSISTENT_GROUP_PROTOCOL if the group is not
+        a classic group, or INVALID_REQUEST if its generation number is at its maximum.
         """
         error = self.refusal(group_id)
         if error is None and self.other_group(group_id) is not None:
@@ -443,7 +446,7 @@ class Coordinator:
         self._run(slot, step, lambda error: [(call, error)], now)
 
     def offset_delete_refusal(self, group_id: str) -> ErrorCode | None:
-        """Returns the error if no position of a group can be deleted; None if positions of unread topics can be."""
+        """Returns the error for an OffsetDelete; None if positions of topics that no member reads can be deleted."""
         refusal = self._known_refusal(group_id)
         if refusal is not None:
             return refusal

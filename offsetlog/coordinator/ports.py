@@ -24,13 +24,13 @@ class Ports(Protocol):
     ) -> None:
         """Begins to append a group's record, or to delete the group or its expired positions.
 
-        The host calls `Coordinator.written` with the token when that is done.
+        The host calls `Coordinator.written` with the token when the append is done.
         """
 
     def admit(
         self, group_id: str, generation: int, member_id: str, group_instance_id: str | None
     ) -> None:
-        """Allows the host to answer commits and heartbeats with exactly these values without the coordinator."""
+        """Allows the host to answer commits and heartbeats with exactly these values without asking the coordinator."""
 
     def revoke(self, group_id: str) -> Iterable[tuple[str, float]]:
         """Ends all admissions of a group; returns the time of each member's last admitted request, in seconds."""
@@ -39,7 +39,7 @@ class Ports(Protocol):
         """Sets whether this coordinator has the groups of a partition."""
 
     def now_ms(self) -> int:
-        """The time of day, ms since 1970."""
+        """Returns the time of day, in ms since 1970."""
 
     def new_id(self) -> str:
         """Generates the random part of a member id: a UUID as text."""

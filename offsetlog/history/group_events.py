@@ -12,7 +12,7 @@ Event = tuple[Any, ...]
 
 
 def events_by_position(events: Iterable[Event]) -> dict[TopicPartition, list[Event]]:
-    """Divides what `timeline.events` returns for all positions of a group, in the order of their first records.
+    """Divides a group's events (`timeline.events`) by position; the positions are in the order of their first records.
 
     A marker goes to each position that has a record in the transaction that the marker ends.
     """

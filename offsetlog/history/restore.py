@@ -43,7 +43,7 @@ Rows = dict[Place, Value]
 
 
 class Wanted(NamedTuple):
-    """A position and its intended value; None if it should not exist."""
+    """A position, its present value and the value to restore; None where the position does not exist."""
 
     place: Place
     before: Value | None
@@ -220,8 +220,9 @@ def _refuse_damaged(past: PartitionPast) -> None:
     ]
     if damages:
         raise ReadOnlyError(
-            f"log partition {past.partition.number} is read-only, its log is damaged: {damages[0]}; `offsetlog repair` "
-            "lists the damage and removes it; another replica or a backup may be whole",
+            f"log partition {past.partition.number} is read-only because its log is damaged: {damages[0]}; "
+            "`offsetlog repair` lists the damage, and with --accept-loss removes it; another replica or a backup may "
+            "be whole",
             path=past.partition.path,
         )
 

@@ -30,7 +30,7 @@ class Rewind(NamedTuple):
         group: the consumer group.
         topic: the topic.
         partition: the partition of the topic.
-        timestamp: when it took effect, in milliseconds since 1970; -1 for unknown.
+        timestamp: when the lower offset was committed, in milliseconds since 1970; -1 for unknown.
         before: the position before.
         after: the position that was committed then.
         log_partition: the partition of the offsets topic.
@@ -38,7 +38,7 @@ class Rewind(NamedTuple):
         effective_at: the log offset at which the commit took effect: the record's, or the marker's if a transaction
             committed it.
         restore_at: the log offset of the state before the commit, for `restore`: that of the first record of its
-            batch, or of the marker.  None if the batch, of a broker, also has the commit of the offset before.
+            batch, or of the marker.  None if the record of the position before is in the same batch.
     """
 
     group: str
@@ -118,7 +118,7 @@ def _rewinds_of(
 
 
 class _Batches:
-    """Finds the batches of changes in the order of the log."""
+    """Finds the batch of a change; the changes must come in the order of the log."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition

@@ -68,7 +68,7 @@ def value_of(row: Value) -> OffsetAndMetadata:
 
 
 def recorded_floor(directory: LogDirectory, partition: Partition) -> HistoryFloor:
-    """Returns the floors of a partition, from our cleaner's record and from the checkpoint of any other cleaner.
+    """Returns where the history of a partition begins, by our cleaner's record and any other cleaner's checkpoint.
 
     Raises:
         StorageError: the disk cannot read a file.
@@ -447,7 +447,7 @@ def refuse_future(name: str, moment: Moment | None, *pasts: PartitionPast | None
     """Raises InvalidArgumentError for a time in the future, at which no state is known.
 
     A time is accepted if the log has a record of that time or later, even if this machine's clock is earlier, because
-    either clock may be wrong.  A log offset is compared with the log end offset.
+    either clock may be wrong.  Log offsets are not checked here; `PartitionPast.cut` compares them with the log end.
 
     Args:
         name: the name of the argument.

@@ -1,7 +1,7 @@
 """Accepts a loss: reports everything known about it, keeps copies, and lets the log partitions accept commits again.
 
-This restores nothing.  A partition whose log lacks records is read-only until its owner accepts the loss, because a
-later commit would hide it (docs/repair.md).
+No record is restored.  A partition whose log lacks records is read-only until its owner accepts the loss, because later
+commits would hide the loss (docs/repair.md).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ EVIDENCE = (MANIFEST, "offsetlog.flushed", "leader-epoch-checkpoint", snapshots.
 
 @dataclass(frozen=True, slots=True)
 class AcceptedLoss:
-    """The losses that `accept_loss` accepted, and the files it kept.
+    """The losses that `accept_loss` accepted, and the files that it kept.
 
     Attributes:
         losses: missing, damaged and doubtful parts, as errors that were not raised.
@@ -188,7 +188,7 @@ def _check_shown(losses: list[OffsetLogError], shown: Sequence[OffsetLogError] |
     for loss in losses:
         if known is not None and describe(loss) not in known:
             raise InvalidArgumentError(
-                f"there are more losses than were shown; list them again: {loss.message}", path=loss.path
+                f"there are more losses than were shown, such as: {loss.message}; list them again", path=loss.path
             )
 
 
@@ -275,10 +275,11 @@ def _keep_evidence(directory: LogDirectory, number: int, stamp: str) -> list[Pat
 
 
 def kind_of(loss: OffsetLogError) -> str:
-    """Returns "missing", "damaged", "in doubt", "checkpoint" or "unreadable".
+    """Returns the kind of a loss.
 
-    "missing" means acknowledged commits and "damaged" means changed bytes.  "unreadable" means bytes that the disk
-    cannot read, which cannot be accepted.
+    "missing": acknowledged commits are gone.  "in doubt": commits may be gone.  "damaged": bytes of a log have changed.
+    "checkpoint": a file of the log directory is damaged.  "unreadable": the disk cannot read bytes; this cannot be
+    accepted.
     """
     if isinstance(loss, StorageError):
         return "unreadable"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TicketWaiter:
-    """Turns tickets into futures that one thread completes; the first ticket starts it.  Safe from any thread."""
+    """Turns tickets into futures; a thread, started by the first ticket, completes them.  Safe from any thread."""
 
     def __init__(self) -> None:
         self._queue: deque[tuple[Ticket, asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()

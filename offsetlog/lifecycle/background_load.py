@@ -119,7 +119,7 @@ class BackgroundLoad:
             return dict(self._unreadable)
 
     def get(self, number: int) -> Partition | None:
-        """Returns a partition once it is loaded, before the others; None if this loader does not have it.
+        """Loads a partition next, and returns it once it is loaded; None if this loader does not have it.
 
         Raises:
             ClosedError: loading was stopped.

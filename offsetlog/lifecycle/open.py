@@ -35,7 +35,7 @@ class OpenArguments:
         topic_id: the topic id for new partition directories, None to use the directory's.
         cluster: the cluster's id and the broker's number, None without a cluster.
         wait: whether the open waits until everything is loaded.
-        fs: the file port.
+        fs: the file system to use.
         background: whether the store has threads of its own.
         by_partition: whether the store is used only by the numbers of log partitions.  The number of partitions then
             stays unknown unless it is given, and calls that need it are refused.

@@ -122,7 +122,7 @@ def _check_count(
 
 
 def _likely_counts(directory: LogDirectory, opened: list[Partition]) -> list[int]:
-    """Returns the default numbers of the programs that write such a directory; none if no group could confirm one."""
+    """Returns the default partition counts of the programs that may have made the directory; none without groups."""
     if not any(partition.groups() for partition in opened):
         return []
     is_ours = any(
@@ -175,7 +175,8 @@ def open_writable(
 ) -> Opened:
     """Takes the lock, waiting as `LogDirectory.lock` does, and opens the existing partitions for writing.
 
-    `create` says where a missing log may be made.
+    `create` says where a missing log may be made.  With `replication`, the logs are opened but not loaded.  If the call
+    fails, the caller releases the lock.
 
     A Kafka directory gets the file `offsetlog.properties`, which records the number of partitions and its origin.  With `by_partition`
     and without `partitions`, the file is not written and the number stays unknown.

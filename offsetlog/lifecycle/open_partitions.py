@@ -67,7 +67,7 @@ class OpenPartitions:
         return sorted(self._failed)
 
     def missing(self) -> dict[int, DataLossError]:
-        """Returns by number the partitions whose directories are missing."""
+        """Returns by number an error for each partition whose directory is missing."""
         return dict(self._missing)
 
     def findings(self) -> list[OffsetLogError]:
@@ -92,11 +92,11 @@ class OpenPartitions:
 
         Args:
             numbers: the numbers of the partitions.
-            wait: whether to wait for the loads, none of which may fail; otherwise they run in the background.
+            wait: whether to wait for the loads and raise the first failure; otherwise they run in the background.
             isolate: whether to open the other partitions if the disk cannot read one; see `unreadable`.
 
         Raises:
-            StorageError, CorruptionError, CapacityError: a partition cannot be opened.
+            StorageError, CorruptionError, CapacityError: a partition cannot be opened or, with `wait`, not be loaded.
         """
         cores = os.cpu_count() or 1
         self._missing = self._opener.missing(numbers)
@@ -119,7 +119,7 @@ class OpenPartitions:
             raise
 
     def open_logs(self, numbers: list[int]) -> None:
-        """Opens logs in parallel without loading them; the host loads each by `load`.
+        """Opens logs in parallel without loading them; the host loads each with `load`.
 
         Raises:
             StorageError, CorruptionError, CapacityError: a log cannot be opened.  A log that the disk cannot read
@@ -195,11 +195,11 @@ class OpenPartitions:
         raise ClosedError("the store is closed")
 
     def set_aside(self, number: int) -> None:
-        """Takes a failed partition out of use until `open_again` has opened it: a call for it is to be tried again.
+        """Makes calls for a failed partition raise CoordinatorLoadingError until `open_again` has opened it.
 
         Raises:
             ClosedError: the store is closed.
-            StorageError: the directory of the partition is missing.
+            DataLossError: the directory of the partition is missing.
         """
         self._taken_aside(number)
 
@@ -249,8 +249,7 @@ class OpenPartitions:
         """Returns a partition once the background load has loaded it; None if it does not exist.
 
         Raises:
-            DataLossError: the directory of the partition is missing although it must exist; its groups must not look as
-                if they had no commits.
+            DataLossError: the directory of the partition is missing although it must exist.
         """
         missing = self._missing.get(number)
         if missing is not None and number not in self._owned:

@@ -47,7 +47,7 @@ class PartitionOpener:
         writable: whether partitions are opened for writing.
         topic_id: the topic id for new partition directories; None to use the id of the existing partitions, or to make
             one.
-        existing: the partitions whose directories and witnesses must exist; None if unknown.
+        existing: the partitions that must have a directory and this library's files in it; None if unknown.
         use_snapshots: whether a load may start from a snapshot; otherwise it reads the whole log.
         replication: the options for partitions whose host sets W; None for the partitions of a single store.
     """
@@ -132,12 +132,12 @@ class PartitionOpener:
         """Opens the log of a replica that failed, or that the disk could not read, as an open after a crash does.
 
         Bytes that may not be on disk are written again and flushed (docs/durability.md).  This process has held the
-        directory all the time, so all its checkpoints are ours.
+        directory's lock all the time, so no other program has written the checkpoints.
 
         Args:
             number: the number of the partition.
             watermark: the high watermark W of the partition that failed; -1 to use the checkpoint's.
-            term: the first term, which must be above all terms of the partition that failed.
+            term: the first term of the opened partition, which must be above all terms of the one that failed.
 
         Raises:
             StorageError, CorruptionError, CapacityError: the log was not opened; the call can be repeated.
@@ -207,7 +207,7 @@ class PartitionOpener:
         return opened, unreadable
 
     def load(self, partition: Partition, threads: int = 1) -> None:
-        """Loads a partition whose log is open; `threads` check a large snapshot."""
+        """Loads a partition whose log is open; `threads` is the number of threads that check a large snapshot."""
         if not self._use_snapshots:
             partition.load()
             snapshots.name_keys(partition, self._directory.fs)

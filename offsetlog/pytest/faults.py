@@ -141,7 +141,7 @@ class Fault:
 
 
 class FaultMenu:
-    """The faults of one server.  Any thread may use it.
+    """The faults of one server.  Any thread may use this object.
 
     A fault is in force from the call that makes it.  If several faults match a request, the one
     made first applies.  `group`, `client_id` and `api` limit a fault to matching requests; None

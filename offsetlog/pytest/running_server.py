@@ -308,7 +308,7 @@ class OffsetlogServer:
 
 
 class ServerFactory:
-    """Starts servers, and stops those still running when it ends.
+    """Starts servers, and stops those still running at the end of its `with` block.
 
     Args:
         make_path: creates an empty directory and returns its path.

@@ -137,7 +137,7 @@ class VirtualClock:
 
 
 class VirtualExecutor:
-    """An executor whose time is as far ahead as the clock; its timers run in real time (see Executor).
+    """An executor whose time is as far ahead of real time as the clock; its timers run in real time (see Executor).
 
     Args:
         inner: the executor that runs the work.

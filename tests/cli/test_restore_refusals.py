@@ -113,7 +113,7 @@ def test_a_restore_of_a_damaged_log_partition_is_refused_where_nothing_differs(d
     with pytest.warns(CorruptionWarning):
         store = offsetlog.open(data)
     with store:
-        with pytest.raises(ReadOnlyError, match=r"0 is read-only, its log is damaged: .*`offsetlog repair`"):
+        with pytest.raises(ReadOnlyError, match=r"0 is read-only because its log is damaged: .*`offsetlog repair`"):
             store.restore("billing", 4)
         with pytest.raises(ReadOnlyError, match=r"its log is damaged \(remedy: `offsetlog repair`\): in 0"):
             store.commit("billing", {ORDERS[0]: 1})
