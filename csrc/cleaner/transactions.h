@@ -3,8 +3,8 @@
  *
  * The *fates* say which transactional values were aborted.  They are learned from the markers in
  * the log itself before a value is judged, because a .txnindex may be lost or wrong, and carries no
- * checksum.  The *open* transactions of a walk are those whose data it has met since their last
- * marker.  They decide whether a marker still has something to end.
+ * checksum.  The *open* transactions of a walk are those that have had data since their last
+ * marker.  A marker that ends none of them may be dropped after its retention time.
  *
  * Fates and open transactions are built from batches only.  The caller owns them; one thread uses
  * them. */
@@ -22,7 +22,8 @@ typedef struct ol_clean_open_entry {
     bool uncertain;             /* damage met since then may hide its marker */
 } ol_clean_open_entry;
 
-/* A set, by producer id.  Zeroed memory is an empty one; freed by ol_clean_open_free. */
+/* A set of open transactions, by producer id.  Zeroed memory is an empty set; ol_clean_open_free
+ * frees it. */
 typedef struct ol_clean_open {
     ol_clean_open_entry *entries;
     size_t capacity;            /* a power of two, or 0 */
@@ -54,26 +55,26 @@ typedef enum ol_clean_fate {
 typedef struct ol_clean_ended {
     int64_t producer_id;
     int64_t first_offset;
-    int64_t last_offset;        /* the marker's; INT64_MAX: no marker was met */
+    int64_t last_offset;        /* log offset of the marker; INT64_MAX: no marker was met */
     ol_clean_fate fate;
 } ol_clean_ended;
 
-/* Initialised by ol_clean_fates_init, freed by ol_clean_fates_free.  Batches are added in log
- * order, then the fates are sealed, then they can be found. */
+/* The fates.  Initialise them with ol_clean_fates_init, add the batches in log order, then seal the
+ * fates; only then can a fate be found.  ol_clean_fates_free frees them. */
 typedef struct ol_clean_fates {
     ol_clean_open open;
     ol_clean_ended *ended;      /* only those that were not committed */
     size_t count;
     size_t capacity;
-    int64_t first_uncertain;    /* lowest first offset of uncertain ones, INT64_MAX none */
-    int64_t first_open;         /* of those that were open at the seal, INT64_MAX none */
+    int64_t first_uncertain;  /* lowest first offset of an uncertain transaction; INT64_MAX: none */
+    int64_t first_open;  /* lowest first offset of one still open at the seal; INT64_MAX: none */
     bool sealed;
 } ol_clean_fates;
 
 void ol_clean_fates_init(ol_clean_fates *fates);
 void ol_clean_fates_free(ol_clean_fates *fates);
 
-/* Adds one batch.  `may_open`: data of a transaction that is not known yet opens it.  Fails with
+/* Adds one batch.  `may_open`: data of a transaction that is not open yet opens it.  Fails with
  * OL_NO_MEMORY, or as ol_records_next and ol_control_decode do. */
 int ol_clean_fates_add(ol_clean_fates *fates, const ol_batch *batch, bool may_open, ol_error *error)
     OL_NODISCARD;

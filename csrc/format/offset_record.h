@@ -27,8 +27,8 @@ enum {
 /* The fields of a record's key. */
 typedef struct ol_key {
     int16_t type;
-    /* one of the types of docs/format/records.md §3.1, docs/format/brokers.md §15.1; others stay in
-     * the file and are skipped */
+    /* whether the type is in docs/format/records.md §3.1 or docs/format/brokers.md §15.1; records
+     * of other types stay in the file and are skipped */
     bool known;
     ol_slice group;             /* set for every known type */
     ol_slice topic;             /* types 0 and 1 */
@@ -55,7 +55,8 @@ typedef struct ol_offset_value {
 
 /* Decodes a value.  `key_type` 0 allows only version 0, type 1 versions 0 to 4
  * (docs/format/brokers.md §15.1).  OL_UNSUPPORTED for another version, OL_CORRUPT for a value that
- * ends early or null metadata.  Unknown tags are skipped; an all-zero topic id reads as none. */
+ * ends early or has null metadata.  Unknown tags are skipped; an all-zero topic id reads as
+ * none. */
 int ol_offset_value_decode(ol_slice bytes, int16_t key_type, ol_offset_value *value,
                            ol_error *error) OL_NODISCARD;
 
@@ -66,9 +67,9 @@ uint8_t *ol_offset_key_put(uint8_t *p, int16_t key_type, ol_slice group, ol_slic
                            int32_t partition);
 
 /* Returns the version in which a value is written (docs/format/records.md §3.3).  `known` is the
- * highest version that every reader of the log is known to read, 1 to 4.  v1 if an expire timestamp
- * is given; else v4 for a topic id if it is known; else v3.  If v3 is not known, `known` itself for
- * a value without a leader epoch, which only v3 and v4 can hold. */
+ * highest version that every reader of the log is known to read, 1 to 4.  The version is 1 if the
+ * value has an expire timestamp.  Otherwise it is 4 if `known` is 4 and the value has a topic id,
+ * `known` if that is below 3 and the value has no leader epoch, and else 3. */
 int16_t ol_offset_value_version(const ol_offset_value *value, int16_t known);
 size_t ol_offset_value_size(const ol_offset_value *value, int16_t version);
 uint8_t *ol_offset_value_put(uint8_t *p, const ol_offset_value *value, int16_t version);

@@ -37,16 +37,16 @@ enum {
 typedef struct ol_field {
     const char *name;           /* NULL ends a list of fields */
     ol_field_kind kind;
-    ol_field_kind element;      /* of an array: any kind but an array */
+    ol_field_kind element;      /* of an array's elements: any kind but an array */
     bool nullable;
-    bool tagged;                /* one of the struct's tagged fields, not in sequence */
+    bool tagged;                /* encoded among the struct's tagged fields, not in sequence */
     bool null_by_default;
     uint8_t tag;
     int16_t first_version;
-    int16_t removed_in;         /* the first version without it; 0: none */
+    int16_t removed_in;         /* the first version without the field; 0: none */
     int16_t nullable_from;      /* the first version in which a nullable field may be null */
-    int64_t default_value;      /* of an integer, if the bytes lack the field */
-    /* of a struct, or of each element of an array of structs; else NULL */
+    int64_t default_value;      /* value of an integer that the bytes lack */
+    /* the fields of a struct, or of each element of an array of structs; else NULL */
     const struct ol_field *fields;
 } ol_field;
 
@@ -55,7 +55,8 @@ typedef struct ol_schema {
     const ol_field *fields;
     int16_t first_version;
     int16_t last_version;
-    int16_t flexible_from;      /* the first version with compact sizes and tags; OL_SCHEMA_NEVER */
+    int16_t flexible_from;      /* the first version with compact sizes and tags; OL_SCHEMA_NEVER:
+                                   none */
 } ol_schema;
 
 static inline bool ol_field_in_version(const ol_field *field, int16_t version) {

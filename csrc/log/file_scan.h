@@ -1,8 +1,8 @@
 /* log/file_scan: walks the batches of one .log file, read with pread into its own buffer.
  *
- * Recovery, rebuilding of indexes and replay of producer state read the log with it: it also works
- * on files that another process may shorten meanwhile.  Bytes are hostile: a batch is only returned
- * when all of its bytes are there and its sizes hold.
+ * Recovery, rebuilding of indexes and replay of producer state read the log with a scan.  It also
+ * works on files that another process may shorten meanwhile.  Bytes are hostile: a batch is only
+ * returned when all of its bytes are there and its sizes hold.
  *
  * If the disk cannot read some bytes, the bytes before them can still be read: every call returns
  * what it can.  The call that needs the unreadable bytes fails with OL_IO, and the error names the
@@ -45,7 +45,8 @@ int ol_file_scan_open(ol_file_scan *scan, ol_fs *fs, const char *path, int64_t p
 void ol_file_scan_close(ol_file_scan *scan);
 
 /* Like ol_file_scan_open, for an open file, whose first `limit` bytes count.  If the scan `owns`
- * the file, it closes it; otherwise the caller keeps it open at least as long as the scan. */
+ * the file, closing the scan closes the file; otherwise the caller keeps it open at least as long
+ * as the scan. */
 void ol_file_scan_start(ol_file_scan *scan, ol_fs *fs, ol_file *file, bool owns, int64_t position,
                         int64_t limit);
 

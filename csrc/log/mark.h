@@ -15,7 +15,7 @@ typedef struct ol_log_mark {
     int64_t offset;             /* the log end when the mark was taken; 0: there is no mark */
     int64_t segment_base;       /* of the active segment */
     int64_t position;           /* its size */
-    int64_t first_timestamp;    /* of its batches, as ol_segment has them */
+    int64_t first_timestamp;    /* as in ol_segment: those of the batches of the active segment */
     int64_t max_timestamp;
     int64_t max_timestamp_offset;
     uint32_t checksum;          /* log/segment_checksum.h */
@@ -27,9 +27,9 @@ typedef struct ol_log_mark {
 
 enum { OL_LOG_MARK_PRODUCERS_SIZE_MAX = 1 << 20 };
 
-/* [writer] Takes a mark at the log end.  There is none (offset 0) if the log has too many producers
- * or aborted transactions, if the segment was never read as a whole, or if a truncation shortened
- * it since the open.  OL_NO_MEMORY. */
+/* [writer] Takes a mark at the log end.  The mark is empty (offset 0) if the log has too many
+ * producers or its active segment too many aborted transactions, if some batches of that segment
+ * were never read, or if a truncation removed entries of its indexes.  Fails with OL_NO_MEMORY. */
 int ol_log_take_mark(ol_log *log, ol_log_mark *mark, ol_error *error) OL_NODISCARD;
 void ol_log_mark_free(ol_log_mark *mark);
 
