@@ -45,8 +45,8 @@ bool ol_log_view_at(const ol_log_view *view, size_t index, ol_log_view_segment *
 int ol_log_view_scan(const ol_log_view *view, size_t index, int64_t position, ol_file_scan *scan,
                      ol_error *error) OL_NODISCARD;
 
-/* Returns false if one of its segments was truncated or replaced by a cleaned one since the view
- * was opened. */
+/* Returns false if the log was truncated, or one of the view's segments was replaced by a cleaned
+ * one since the view was opened. */
 bool ol_log_view_is_current(const ol_log_view *view);
 
 void ol_log_view_close(ol_log_view *view);      /* NULL is fine */

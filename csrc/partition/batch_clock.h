@@ -8,8 +8,8 @@
  * the steady clock advances the time.
  *
  * If the wall clock is set back by OL_CLOCK_JUMP_MS or less, the times of batches do not go back.
- * If the newest batch is further ahead than that, its clock was wrong, and the next batches return
- * to the present time.
+ * If the newest batch is further ahead of the clock than that, the clock was wrong when that batch
+ * was written, and the next batches return to the present time.
  *
  * A position's own time decides when it expires; a time that is too early would lose the position.
  * So positions carry the later of the wall clock's time and their batch's, believed or not.
@@ -36,8 +36,9 @@ typedef struct ol_batch_clock {
     int64_t compared;           /* the reading that was last compared and believed; INT64_MAX: the
                                    next one is compared */
     int64_t lead;               /* how far the wall clock is ahead of the steady one, as believed */
-    int64_t doubted_lead;       /* how far it is ahead after a jump */
-    int64_t doubted_since;      /* by the steady clock; -1: nothing is doubted */
+    int64_t doubted_lead;       /* how far the wall clock is ahead after the jump that is doubted */
+    int64_t doubted_since;      /* steady time at which the jump was first seen; -1: nothing is
+                                   doubted */
     bool is_set;                /* the clock was read at least once */
     int64_t last;               /* of the newest batch */
     int64_t newest;             /* the greatest time of any batch loaded or written */

@@ -11,9 +11,10 @@
  *     ol_table_copy_step         under it, repeatedly, released in between; true: continue
  *     ol_table_copy_finish       under it; or ol_table_copy_cancel, also after a failure
  *
- * Ownership: the target is an empty table of the caller.  It is the copy when finish succeeds;
- * otherwise it can only be destroyed.  The struct owns the marks.  The table must not be destroyed
- * between begin and the end.  Only one copy of a table is made at a time: begin refuses another.
+ * Ownership: the target is an empty table of the caller.  If finish succeeds, the target is the
+ * copy; otherwise it can only be destroyed.  The struct owns the marks.  The table must not be
+ * destroyed between begin and the end.  Only one copy of a table is made at a time: begin refuses
+ * another.
  */
 #ifndef OL_TABLE_COPY_H
 #define OL_TABLE_COPY_H

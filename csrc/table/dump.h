@@ -13,7 +13,7 @@
 #include "base/arena.h"
 #include "table/table.h"
 
-/* Increase it with every change of the arenas' contents that ol_table_layout does not see
+/* To be increased with every change of the arenas' contents that ol_table_layout does not detect by
  * itself. */
 enum { OL_TABLE_LAYOUT_VERSION = 2 };
 
@@ -41,7 +41,7 @@ void ol_table_put_numbers(const ol_table *table, uint8_t numbers[OL_TABLE_NUMBER
 bool ol_table_take_numbers(ol_table *table, const uint8_t numbers[OL_TABLE_NUMBERS_SIZE]);
 
 /* Takes a table into use after its arenas were filled: sets the numbers and validates everything
- * (table/validate/ownership.h) with this many threads.  `held` are the reservations that were live
+ * (table/validate/ownership.h) with `threads` threads.  `held` are the reservations that were live
  * at the dump; they are live again from now on.  After OL_CORRUPT or OL_NO_MEMORY the table can
  * only be destroyed. */
 int ol_table_restore(ol_table *table, const uint8_t numbers[OL_TABLE_NUMBERS_SIZE],

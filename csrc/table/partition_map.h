@@ -1,12 +1,12 @@
 /* table/partition_map: the chunks of 4 partition numbers of a pair, and the places of their cells.
  *
  * A pair whose only chunk is in the usual range holds it inline.  Other pairs have an array.  If
- * the chunk numbers are dense, it is indexed by them; otherwise it is sorted, with the numbers
- * beside the chunks (a log may name any number).  Chunks that do not fit one array are in a tree:
- * its leaves are such arrays, all at the same depth, and its branches are sorted arrays of arrays.
- * So adding or removing a chunk moves a bounded number of others at each level, whatever the
- * numbers are.  If they are dense in one range and sparse in another, each range costs as much as
- * it would without the other.
+ * the chunk numbers are dense, the array is indexed by them; otherwise it is sorted, with the
+ * numbers beside the chunks (a log may name any number).  Chunks that do not fit one array are in a
+ * tree: its leaves are such arrays, all at the same depth, and its branches are sorted arrays of
+ * arrays.  So adding or removing a chunk moves a bounded number of others at each level, whatever
+ * the numbers are.  If chunk numbers are dense in one range and sparse in another, each range costs
+ * as much as it would without the other.
  *
  * Small arrays come from a run allocator, so growth by one leaves no holes; large ones come from
  * size classes an eighth to a quarter apart.  Sorted leaves are always small, because trees that
@@ -44,8 +44,8 @@ static inline int32_t ol_chunk_partition(uint32_t number, unsigned bit) {
 typedef enum ol_chunk_form {
     OL_CHUNKS_DENSE,            /* chunk[i] has the number base + i; its bitmap may be 0 */
     OL_CHUNKS_SPARSE,           /* chunk[i] has the number numbers[i]; they ascend */
-    OL_CHUNKS_BRANCH,           /* chunk[i] is the root of the numbers from numbers[i] to those of
-                                 * the next; numbers[0] is 0: the first takes all below */
+    OL_CHUNKS_BRANCH,           /* chunk[i] is the root of the numbers from numbers[i] up to
+                                   numbers[i + 1]; numbers[0] is 0 */
 } ol_chunk_form;
 
 typedef struct ol_chunk_array {
@@ -162,8 +162,8 @@ static inline ol_chunk *ol_partition_map_find(const ol_partition_map *partition_
     return &array->chunk[at];
 }
 
-/* Return the name of the first leaf of a root that holds no chunk inline, and that of the leaf
- * after the one of a number; 0: none. */
+/* Return the name of the first leaf of a root that holds no chunk inline, and the name of the leaf
+ * after the one that a chunk number belongs to; 0: none. */
 uint32_t ol_partition_map_first_leaf(const ol_partition_map *partition_map, const ol_chunk *root);
 uint32_t ol_partition_map_next_leaf(const ol_partition_map *partition_map, const ol_chunk *root,
                                     uint32_t number);

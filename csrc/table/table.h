@@ -1,7 +1,7 @@
 /* table/table: the committed positions of one partition in memory.
  *
- * Each (group, topic, partition) maps to a cell.  Shape (docs/table.md says why): a *pair* is one
- * (group, topic), found by one probe of a hash of pairs.  A pair's partitions are divided into
+ * Each (group, topic, partition) maps to a cell.  Structure (docs/table.md says why): a *pair* is
+ * one (group, topic), found by one probe of a hash of pairs.  A pair's partitions are divided into
  * chunks of 4 consecutive numbers; a chunk is a bitmap and a packed, aligned run of 32-byte cells.
  * So cells of neighbouring partitions are adjacent, in whatever order they were added, and missing
  * numbers cost nothing.  All addresses are 32-bit indices into growing arenas, never pointers, so
@@ -167,9 +167,9 @@ typedef struct ol_table_row {
     ol_position_value value;
 } ol_table_row;
 
-/* A walk.  Zero-initialise, then set what the chosen function says.  Any change of the table ends
- * the walk (OL_ASSERTed through a change counter).  Within one (group, topic) partitions ascend;
- * otherwise the order is unspecified but repeatable for an unchanged table. */
+/* A walk.  Zero-initialise it before the first call.  Any change of the table ends the walk
+ * (OL_ASSERTed through a change counter).  Within one (group, topic) partitions ascend; otherwise
+ * the order is unspecified but repeatable for an unchanged table. */
 typedef struct ol_table_cursor {
     uint64_t changes;
     uint32_t pair;

@@ -35,8 +35,10 @@ _Static_assert(OL_STRING_NUMBER_MAX < OL_CELL_ABSENT,
 typedef struct ol_pair {
     uint32_t group;             /* string number; all pairs of a group hold the same */
     uint32_t topic;  /* string number; carries the pair's topic id.  OL_PAIR_FREE: not in use */
-    uint32_t next;              /* in the same group, 0: none; in a free pair: the next free one */
-    uint32_t previous;          /* 0: the group's first, which the hash of groups names */
+    uint32_t next;              /* the next pair of the same group, 0: none; in a free pair: the
+                                   next free pair */
+    uint32_t previous;          /* the previous pair; 0: this is the group's first, which the hash
+                                   of groups names */
     ol_chunk root;
 } ol_pair;
 
@@ -57,8 +59,8 @@ struct ol_table {
     uint64_t changes;
     uint64_t count;             /* committed positions */
     uint64_t absent_count;      /* absent cells */
-    uint64_t last_hash;         /* of the pair of the last put, */
-    uint32_t last_pair;         /* which is this one; 0: none */
+    uint64_t last_hash;         /* hash of the pair of the last put */
+    uint32_t last_pair;         /* number of that pair; 0: none */
     uint32_t free_pair;
     uint32_t free_pair_count;
     /* While a copy is made (table/copy.h): one bit for each page of cells, set if the page has
