@@ -114,8 +114,8 @@ typedef struct ol_log_options {
     void *clock_context;
 } ol_log_options;
 
-/* Offsets that are missing, or that no witness (manifest or sidecar) proves to be present
- * (docs/verify.md). */
+/* Offsets that are missing, or that no witness (manifest, sidecar or checkpoint) proves to be
+ * present (docs/verify.md). */
 typedef struct ol_log_loss {
     int64_t from;
     int64_t below;                      /* INT64_MAX: unknown */
