@@ -36,7 +36,7 @@
  * records of an aborted transaction are dropped, and there is neither a table nor a hold.
  *
  * Locks: a run takes the partition's writer lock to find E, and keeps loads out while it replaces a
- * segment.  With `use_table` it takes the table lock for a few hundred keys at a time.  The caller
+ * segment.  With `use_table` it takes the table lock for at most 128 keys at a time.  The caller
  * holds none of these locks.  A partition has one run at a time; commits, reads, rolls and flushes
  * continue during it.  The partition outlives the run. */
 #ifndef OL_CLEANER_CLEANER_H
@@ -61,7 +61,8 @@ typedef struct ol_clean_hold {
 typedef struct ol_clean_progress {
     _Atomic int64_t bytes_read;
     _Atomic int64_t bytes_written;
-    _Atomic int64_t bytes_total;  /* of all passes together; grows when another pass is needed */
+    _Atomic int64_t bytes_total;  /* bytes that all passes together read; grows when another pass is
+                                     needed */
     _Atomic int64_t records_read;
     _Atomic int64_t passes;             /* begun */
     _Atomic int64_t segments_after;     /* swapped in so far */
@@ -81,7 +82,7 @@ typedef struct ol_clean_sink {
 
 typedef struct ol_clean_options {
     int64_t first_dirty;                /* cleaner checkpoint; -1: none, all of the log is dirty */
-    int64_t end_max;                    /* nothing at or above it is cleaned; INT64_MAX none */
+    int64_t end_max;  /* nothing at or above this log offset is cleaned; INT64_MAX: no such limit */
     const ol_clean_hold *holds;
     size_t hold_count;
     int64_t now_ms;
@@ -90,7 +91,8 @@ typedef struct ol_clean_options {
     size_t map_bytes;  /* memory for the keys of one pass; bits about superseded records take 1/8
                           more */
     int64_t bytes_per_second;           /* limit of the bytes read and written together; 0: none */
-    const _Atomic bool *stop;  /* may be NULL; checked once per piece (<= 1 MiB) and during waits */
+    const _Atomic bool *stop;  /* set by the caller to stop the run; may be NULL; checked after each
+                                  piece of 256 KiB (or one larger batch) and during waits */
     bool use_table;
     const ol_compressor *compressor;    /* may be NULL */
     ol_clean_progress *progress;        /* may be NULL */
@@ -154,7 +156,7 @@ typedef struct ol_clean_report {
     int64_t markers_dropped;
     int64_t batches_rebuilt;
     int64_t batches_not_compressed;     /* kept whole, with their superseded records */
-    int64_t keys;                       /* in the map of the last pass */
+    int64_t keys;                       /* number of keys in the map of the last pass */
     int64_t passes;
     int64_t quarantined;                /* segments */
     ol_clean_quarantine quarantine[OL_CLEAN_QUARANTINE_KEPT];   /* the first of them */

@@ -61,7 +61,7 @@ struct ol_clean_scope {
     ol_log *log;
     const ol_log_options *log_options;
     ol_clean_options options;  /* a copy of the caller's, except that the run has its own holds */
-    int64_t limit;                      /* E before it is rounded down to the start of a segment */
+    int64_t limit;                      /* E before E is rounded down to the start of a segment */
     int64_t target;                     /* E */
     uint64_t cuts;                      /* ol_log_cuts at the beginning */
     ol_log_producer_state *producers;
@@ -73,7 +73,7 @@ struct ol_clean_scope {
 typedef struct ol_clean_course {
     const ol_clean_scope *scope;
     ol_clean_report *report;            /* the caller's */
-    int64_t start_ns;                   /* when counting of `bytes` began; 0: not yet */
+    int64_t start_ns;  /* monotonic time at which counting of `bytes` began; 0: not yet */
     int64_t bytes;
     bool has_ended;                     /* OL_END was returned; the report says why */
 } ol_clean_course;
@@ -91,7 +91,8 @@ typedef struct ol_clean_segment {
     int64_t next_base;
     int64_t size;
     bool quarantined;
-    bool is_open;                       /* the log continues it at next_base (only with a sink) */
+    bool is_open;                       /* it is the active segment, which the log continues at
+                                           next_base (only with a sink) */
     bool is_tallied;  /* pass A walked all of the segment; set by pass A, as is `tally` */
     ol_clean_tally tally;
     bool legacy_known;                  /* whether legacy_may_go is set */
@@ -103,8 +104,8 @@ typedef struct ol_clean_damaged {
     int64_t *bases;
     size_t count;
     size_t capacity;
-    int64_t marker_block;               /* the lowest base of these segments: no marker at or above
-                                           it is dropped */
+    int64_t marker_block;               /* the lowest base offset of a quarantined segment: no
+                                           marker at or above it is dropped */
     int64_t tombstone_block;  /* no tombstone at or above it is dropped; at most marker_block */
 } ol_clean_damaged;
 
@@ -198,7 +199,7 @@ typedef struct ol_clean_source {
     ol_file *file;                      /* for a log of ours */
     uint8_t *buffer;
     size_t capacity;
-    size_t wanted;                      /* size of the batch in which the piece ended */
+    size_t wanted;  /* size of the batch that the last piece cut off, if it is known */
     ol_log_piece piece;
     size_t position;                    /* in the piece */
     ol_batch_bounds bounds;             /* of the next batch */
@@ -240,7 +241,8 @@ int ol_clean_source_check_tally(const ol_clean_source *source, ol_error *error) 
 /* Adds the position of a batch to an error about one of its records; returns the error's status. */
 int ol_clean_source_blame(const ol_clean_source *source, const ol_batch *batch, ol_error *error);
 
-/* Lists the closed segments below `limit` again. */
+/* Lists the closed segments below `limit`, in place of the former list.  With `takes_active` of the
+ * sink, also the active segment. */
 int ol_clean_list_segments(ol_clean_course *course, ol_clean_segments *segments, int64_t limit,
                            ol_error *error) OL_NODISCARD;
 
@@ -377,7 +379,7 @@ typedef struct ol_clean_copier {
     ol_segment_rewrite *cleaned;        /* NULL: nothing differs yet */
     int64_t next_offset;                /* the end of the batch before the current one */
     int64_t unpaced;                    /* bytes written that ol_clean_pace has not counted */
-    ol_clean_verdict verdict;           /* for the batch that is being added */
+    ol_clean_verdict verdict;           /* the verdict for the batch that is being added */
     ol_clean_markers markers;
 } ol_clean_copier;
 

@@ -82,14 +82,14 @@ static inline ol_hash128 ol_key_hash(const ol_key_hasher *hasher, const uint8_t 
 typedef struct ol_key_entry {
     uint64_t low;
     uint64_t high;
-    int64_t next_offset;        /* after the last record; 0: the entry is empty */
+    int64_t next_offset;        /* the offset after the key's last record; 0: the entry is empty */
 } ol_key_entry;
 _Static_assert(sizeof(ol_key_entry) == 24, "the number of keys in map_bytes depends on it");
 
 typedef struct ol_key_map {
     ol_key_entry *entries;
     uint64_t slots;             /* entries that a hash can name */
-    uint64_t capacity;          /* entries, with a few after the last slot */
+    uint64_t capacity;          /* number of entries, a few of which are after the last slot */
     uint64_t count;
     uint64_t count_max;  /* the map grows at 3/4 of the slots; at full size it is full at 9/10 */
     size_t bytes_max;
@@ -143,10 +143,10 @@ static inline int64_t ol_key_map_get(const ol_key_map *map, ol_hash128 key) {
  * limited, however large the gaps between offsets are. */
 
 typedef struct ol_clean_superseded {
-    uint64_t *plain;            /* records that only their offset and their key decide about */
+    uint64_t *plain;            /* records whose fate depends only on their offset and their key */
     uint64_t *gone;             /* records that a later one of the same key follows */
     int64_t from;
-    uint64_t count;             /* offsets that are covered, from `from` on */
+    uint64_t count;             /* number of offsets that are covered, from `from` on */
     uint64_t capacity;
 } ol_clean_superseded;
 

@@ -36,14 +36,14 @@ typedef struct ol_clean_choice {
     const uint64_t *kept;
     int64_t kept_count;
     bool retain_empty;          /* magic 2: the header stays when no record does */
-    int64_t new_horizon;        /* magic 2: delete horizon to set, if it has none; -1 none */
+    int64_t new_horizon;  /* magic 2: delete horizon to set, if the batch has none; -1: none */
 } ol_clean_choice;
 
 /* Memory of the caller that grows as needed.  The caller zeroes it first, and frees it with
  * ol_clean_output_free. */
 typedef struct ol_clean_output {
     uint8_t *data;
-    size_t size;                /* of the last result: one batch of magic 2, or messages in a row */
+    size_t size;  /* size of the last result: one batch of magic 2, or messages in a row */
     size_t capacity;
     int64_t max_timestamp;      /* of a batch of magic 2 */
 } ol_clean_output;

@@ -16,7 +16,7 @@
 #include "cleaner/key_map.h"
 #include "format/offset_record.h"
 
-enum { OL_CLEAN_ROWS = 128 };   /* they and all that they use fit the first-level cache */
+enum { OL_CLEAN_ROWS = 128 };   /* 128 rows, and all that they use, fit the first-level cache */
 
 enum {
     OL_CLEAN_POSITION = 1,              /* an offset record; its name is set */
@@ -157,8 +157,8 @@ static inline bool ol_clean_is_accepted(const ol_record *record) {
 bool ol_clean_can_ask_table(ol_partition *partition);
 
 /* Asks the table for every row that is a position.  answers[i] is the offset of the last record
- * below `limit` in the row's slot, or -1 if the map must be asked.  Takes the table lock for some
- * rows at a time. */
+ * below `limit` in the row's slot, or -1 if the map must be asked.  Takes the table lock for at
+ * most 128 rows at a time. */
 void ol_clean_ask_table(ol_partition *partition, const ol_clean_rows *rows, int64_t limit,
                         int64_t answers[OL_CLEAN_ROWS]);
 

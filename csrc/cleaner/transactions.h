@@ -19,7 +19,7 @@ typedef struct ol_clean_open_entry {
     int64_t producer_id;
     int64_t first_offset;
     bool used;
-    bool uncertain;             /* damage met since then may hide its marker */
+    bool uncertain;             /* damage met since the transaction began may hide its marker */
 } ol_clean_open_entry;
 
 /* A set of open transactions, by producer id.  Zeroed memory is an empty set; ol_clean_open_free
@@ -33,7 +33,7 @@ typedef struct ol_clean_open {
 void ol_clean_open_free(ol_clean_open *open);
 /* NULL: there is none. */
 ol_clean_open_entry *ol_clean_open_find(const ol_clean_open *open, int64_t producer_id);
-/* Does nothing if the set has the producer already.  OL_NO_MEMORY. */
+/* Does nothing if the set has the producer already.  Fails with OL_NO_MEMORY. */
 int ol_clean_open_add(ol_clean_open *open, int64_t producer_id, int64_t first_offset,
                       ol_error *error) OL_NODISCARD;
 void ol_clean_open_remove(ol_clean_open *open, ol_clean_open_entry *entry);
@@ -83,7 +83,7 @@ int ol_clean_fates_add(ol_clean_fates *fates, const ol_batch *batch, bool may_op
  * uncertain. */
 void ol_clean_fates_add_damage(ol_clean_fates *fates);
 
-/* Called after the last batch.  Transactions that are still open become uncertain.
+/* Called after the last batch.  Transactions that are still open become uncertain.  Fails with
  * OL_NO_MEMORY. */
 int ol_clean_fates_seal(ol_clean_fates *fates, ol_error *error) OL_NODISCARD;
 

@@ -157,7 +157,7 @@ typedef struct ol_record {
     ol_slice headers;           /* the encoded headers, without their count */
     int32_t header_count;
     int8_t attributes;
-    int8_t magic;  /* of the message this record was in (an inner message may have its own) */
+    int8_t magic;  /* magic of the message this record was in (an inner message may have its own) */
 } ol_record;
 
 /* A walk over the records of one batch; plain memory of the caller, to be closed exactly once after

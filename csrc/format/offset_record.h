@@ -18,7 +18,8 @@ enum {
     OL_KEY_OFFSET_COMMIT = 1,
     OL_KEY_GROUP_METADATA = 2,
     OL_KEY_CONSUMER_GROUP_METADATA = 3,
-    OL_KEY_LAST_KNOWN = 23,  /* with gaps: 9 and 18 do not exist (docs/format/brokers.md §15.1) */
+    OL_KEY_LAST_KNOWN = 23,  /* highest key type; 9 and 18 do not exist (docs/format/brokers.md
+                                §15.1) */
     OL_STRING_SIZE_MAX = 32767,         /* bytes of UTF-8 that a Kafka string can carry */
     OL_OFFSET_VALUE_VERSION_MAX = 4,
     OL_TOPIC_ID_SIZE = 16,

@@ -98,9 +98,11 @@ int ol_batch_check_follows(const ol_batch *batch, int64_t next_offset,
 /* The log offsets that bad bytes may have held. */
 typedef struct ol_bad_offsets {
     int64_t end;                /* where the batch before them ended */
-    int64_t before;  /* where the gap before that batch began, if there was one; else `end` */
-    int64_t offset;             /* the bad bytes held this offset or greater ones; below `end` if
-                                   either this or the batch before is wrong */
+    int64_t before;  /* where the gap before the last right batch began, if there was one; else
+                        `end` */
+    /* the bad bytes held this offset or greater ones; if it is below `end`, either they or the
+     * batch before have a wrong base offset */
+    int64_t offset;
 } ol_bad_offsets;
 
 /* Called after a right batch.  If there is no gap before it, its base offset is not in doubt. */

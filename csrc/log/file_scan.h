@@ -30,8 +30,8 @@ typedef struct ol_file_scan {
     size_t buffer_size;
     int64_t budget;             /* bytes whose CRC may still be computed in vain; a caller with
                                    many scans carries it from one to the next */
-    int64_t claimed_end;        /* a batch found below it is in bytes that a bad batch claims as its
-                                   own; -1 none */
+    int64_t claimed_end;        /* a batch found below this position is within bytes that a bad
+                                   batch claims as its own; -1: none */
 } ol_file_scan;
 
 /* CRCs over hostile lengths could make a search quadratic; after this many bytes without a hit the

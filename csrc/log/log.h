@@ -36,7 +36,7 @@
 typedef struct ol_log ol_log;
 
 #define OL_SEGMENT_BYTES_DEFAULT ((int64_t)100 << 20)
-/* Small segments are for tests; Kafka refuses below 1 MiB. */
+/* Small segments are for tests; Kafka refuses sizes below 1 MiB. */
 #define OL_SEGMENT_BYTES_MIN ((int64_t)1 << 12)
 #define OL_SEGMENT_BYTES_MAX ((int64_t)0x7fffffff)
 /* File name of the sidecar, which holds the flushed bound; it must not begin with a digit. */
@@ -51,7 +51,7 @@ typedef enum ol_append {
 
 typedef struct ol_log_config {
     int64_t segment_bytes;
-    /* a batch starts a new segment if it is this much younger than the segment's first batch
+    /* a batch starts a new segment if its timestamp is more than this after the segment's first
      * (docs/format/directory.md §1.10) */
     int64_t segment_ms;
     int64_t index_interval_bytes;
@@ -61,8 +61,8 @@ typedef struct ol_log_config {
     int64_t extend_bytes_min;           /* the active segment grows in steps, which double from
                                            extend_bytes_min to extend_bytes_max */
     int64_t extend_bytes_max;
-    /* an open reads a log again, although it need not (log/settled.c), if that means reading less
-     * than this: it takes no time and proves more */
+    /* if an open could leave fewer bytes than this unread (log/settled.c), it reads them: that
+     * takes no time and proves more */
     int64_t settled_bytes_min;
     int64_t given_producer_id_max;      /* a greater producer id was not given by a broker
                                            (ol_log_highest_producer_id); 0: no limit */
@@ -104,10 +104,10 @@ typedef struct ol_log_options {
     /* mark of a state that the caller has, so that the log below it need not be read
      * (log/settled.c); NULL: none.  Used only while the log is opened */
     const ol_log_mark *mark;
-    const uint8_t *topic_id;            /* 16 bytes for a new partition.metadata, or NULL: none
-                                           is written */
-    const uint8_t *known_topic_id;      /* the id that the topic's other partitions have, or NULL;
-                                           used if this partition's is damaged or missing */
+    const uint8_t *topic_id;            /* topic id (16 bytes) for a new partition.metadata; NULL:
+                                           none is written */
+    const uint8_t *known_topic_id;      /* topic id of the topic's other partitions, or NULL; used
+                                           if this partition's is damaged or missing */
     const ol_decompressor *decompressor;/* may be NULL; lives as long as the log */
     int64_t (*clock_ms)(void *context); /* the clock of batch timestamps and of the ages of
                                            producers; NULL: the system's */
@@ -125,7 +125,7 @@ typedef struct ol_log_loss {
 } ol_log_loss;
 enum { OL_LOG_LOSSES_KEPT = 16 };
 
-/* It is not known how far another program cleaned the log. */
+/* Value of cleaned_by_others if it is not known how far another program cleaned the log. */
 #define OL_CLEANED_UNKNOWN INT64_MAX
 
 /* Findings and actions of an open; counts are of this open. */
@@ -136,8 +136,9 @@ typedef struct ol_log_recovery {
     char torn_path[OL_ERROR_PATH_MAX];  /* the file that was truncated */
     char broken_path[OL_ERROR_PATH_MAX];/* the `.broken` copy of these bytes */
     int64_t torn_position;
-    int64_t segments_removed;           /* later segments that were copied aside with a torn one,
-                                           and interrupted swaps */
+    /* later segments that were copied aside with a torn one, segments that a finished swap
+     * replaced, and files of interrupted swaps */
+    int64_t segments_removed;
     int64_t swaps_finished;
     int64_t rewritten_bytes;            /* bytes of [flushed, end) that were written again and
                                            flushed (docs/architecture.md §2.2) */
@@ -284,16 +285,16 @@ int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
  * the new bound.  Callers arrange that one call serves every thread that waits, but concurrent
  * calls are allowed.  Returns at once when nothing is new. */
 int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
-/* Like ol_log_flush, for a flush that no thread waits for: unlike ol_log_flush, it does not make
- * later appends cost more (ol_log_expect_flushes). */
+/* Like ol_log_flush, for a flush that no thread waits for: later appends do not cost more after it,
+ * as they do after ol_log_flush (ol_log_expect_flushes). */
 int ol_log_flush_unasked(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
 /* Begins to write what a flush would write, and returns.  The disk can then work on several logs at
  * a time, whereas flushes made one by one would wait for each other.  Does nothing while a flush, a
  * truncation or a close runs.  Makes nothing durable.  A failure leaves the log failed, which the
  * next flush reports. */
 void ol_log_begin_flush(ol_log *log);
-/* Returns whether so many segments were rolled since the last flush that a flush should be made
- * unasked: rolled segments keep their files open until then. */
+/* Returns whether the background should flush, because at least OL_UNFLUSHED_WANTED segments were
+ * rolled since the last flush: rolled segments keep their files open until then. */
 bool ol_log_wants_flush(ol_log *log);
 /* Called when commits will wait for the disk: from then on, extensions are written as zeros.
  * Without this call, that begins only with the first flush. */
@@ -418,7 +419,7 @@ typedef struct ol_log_piece {
     int64_t base_offset;        /* of the first batch */
     int64_t position;           /* of data[0] in the file */
     int64_t segment_base;
-    const char *path;           /* of the segment file; borrowed until the next call */
+    const char *path;           /* path of the segment file; borrowed until the next call */
 } ol_log_piece;
 
 int ol_log_reader_open(ol_log *log, int64_t offset, ol_log_reader **reader,

@@ -123,7 +123,7 @@ struct ol_log {
         ol_producers map;
         int64_t highest_id;
         int64_t snapshot_offset;        /* offset of the newest producer snapshot; -1: none */
-        bool snapshot_unflushed;  /* a roll stored the snapshot, and does not wait for the disk */
+        bool snapshot_unflushed;  /* the snapshot was stored by a roll, which does not flush it */
     } producers;
 
     /* The `ol.flushed` header of batches.  The writer's. */
@@ -298,9 +298,9 @@ void ol_log_reader_hint(ol_log_reader *reader, int64_t segment_base, int64_t pos
 typedef struct ol_log_place {
     const char *path;                   /* borrowed until the next call */
     int64_t segment_base;
-    int64_t position;                   /* of the batch that holds the offset, or follows it */
+    int64_t position;  /* position of the batch that holds the offset, or follows it */
     size_t batch_size;                  /* 0: the segment has none there */
-    int64_t available;                  /* bytes of the segment from there on */
+    int64_t available;                  /* bytes of the segment from that position on */
 } ol_log_place;
 /* Finds the reader's offset in a writable log.  OL_END: nothing is at or above it. */
 int ol_log_reader_locate(ol_log_reader *reader, ol_log_place *place,
@@ -375,12 +375,12 @@ typedef struct ol_found_segment {
     int64_t base_offset;
     int64_t file_size;
     int64_t size;   /* size of the complete, valid batches; file_size if it was not checked */
-    int64_t next_offset;                /* after the last batch; the next segment's base if it
-                                           was not checked */
+    int64_t next_offset;                /* offset after the last batch; the next segment's base if
+                                           it was not checked */
     int64_t first_timestamp;            /* of checked ones */
     int64_t max_timestamp;
     int64_t max_timestamp_offset;
-    uint32_t checksum;  /* of its batches, if it was checked or the manifest has the checksum */
+    uint32_t checksum;  /* checksum of its batches, if it was checked or the manifest has it */
     bool has_checksum;
     bool checked;
     int64_t from;                       /* file position from which it is checked, which is the
@@ -394,7 +394,7 @@ typedef struct ol_opening {
     ol_log *log;
     const ol_log_options *options;
     ol_log_recovery *report;
-    char **names;                       /* of the directory, after the directory pass */
+    char **names;                       /* names in the directory, after the directory pass */
     size_t name_count;
     ol_found_segment *found;            /* ascending by base */
     size_t found_count;
@@ -409,12 +409,12 @@ typedef struct ol_opening {
     bool is_cleaned_uncertain;          /* it is unknown how far the other program cleaned */
     bool has_doubtful_gap;  /* a gap below the end that the manifest knows may be a loss */
     int64_t cleaned;  /* the other program cleaned below this offset; -1: nowhere, or unknown */
-    int64_t recovery_point;             /* that of the checkpoint, if it is believed; -1: none */
-    int64_t log_start;                  /* that of the checkpoint, if it is believed; 0: none */
+    int64_t recovery_point;  /* recovery point of the checkpoint, if it is believed; -1: none */
+    int64_t log_start;  /* log start of the checkpoint, if it is believed; 0: none */
     bool is_settled;                    /* the checks began at options->mark */
     ol_manifest doubts;  /* only its doubts are used: those of this open and of earlier ones */
     int64_t end;                        /* found by the checks */
-    int64_t flushed;                    /* greatest bound that holds, at most `end` */
+    int64_t flushed;                    /* greatest flushed bound that holds; at most `end` */
 } ol_opening;
 
 /* log/roll.c: follows the notes of rolls backwards from `base_offset` and returns the base of the
