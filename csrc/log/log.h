@@ -251,7 +251,7 @@ int ol_log_publish(ol_log *log, const ol_batch_fields *fields, size_t size, ol_e
  * without meeting a full disk.  If they fit one segment, their space is the rest of the active one
  * or, after a roll now, the next one.  Otherwise the rest of the active segment is allocated, and
  * as many spare segments as needed, which the next rolls use.  Such a roll may still meet a full
- * disk, because it creates files.  A call that fails frees what it allocated. */
+ * disk, because it creates files.  A call that fails removes the spare segments that it made. */
 int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max,
                          ol_error *error) OL_NODISCARD;
 
@@ -277,8 +277,8 @@ int ol_log_restart(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
  * synced first).  Only whole batches are removed, so the new end may be below `offset`.  Before the
  * call the owner must have lowered the recovery point of its checkpoint durably: a recovery point
  * above the new end makes a torn tail look like corruption.  The log is as it was after
- * OL_DISK_FULL, and after OL_IO if files of an abandoned swap cannot be removed; any other failure
- * leaves the log failed. */
+ * OL_DISK_FULL, and after a failure that comes before the first change (files of an abandoned swap
+ * cannot be removed, or the log cannot be read); any other failure leaves the log failed. */
 int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 
 /* Makes everything below the current end, and the rolls so far, survive a power loss; *flushed is

@@ -220,7 +220,8 @@ int ol_log_untaken_path(const ol_log *log, const char *name, char path[OL_PATH_M
 void ol_log_set_failed(ol_log *log);
 /* Refuses with OL_FAILED or OL_READ_ONLY. */
 int ol_log_check_writable(const ol_log *log, ol_error *error) OL_NODISCARD;
-/* Publishes positions after an open, a roll or a truncation. */
+/* Sets the size and the limits of `tail` from the active segment and the settings: after an open, a
+ * roll, a truncation or a change of settings. */
 void ol_log_set_limits(ol_log *log);
 /* Reserves memory for one more segment in the list, so that ol_log_add_segment cannot fail. */
 int ol_log_reserve_segment(ol_log *log, ol_error *error) OL_NODISCARD;
@@ -468,8 +469,8 @@ int ol_recovery_copy_aside(ol_log *log, const ol_found_segment *segment, int64_t
                            char path[OL_PATH_MAX], int64_t *bytes,
                            ol_error *error) OL_NODISCARD;
 
-/* log/rebuild.c: loads the newest usable producer snapshot, walks the log from there, and rebuilds
- * the indexes that are marked for it. */
+/* log/rebuild.c: loads the producers of `mark`, or of the newest usable snapshot if it is NULL,
+ * walks the log from there, and rebuilds the indexes that are marked for it. */
 int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t snapshot_max,
                   const ol_log_mark *mark,
                   char *const *names, size_t name_count, ol_error *error) OL_NODISCARD;

@@ -25,13 +25,13 @@
 #define OL_CLOCK_JUMP_MS ((int64_t)60000)
 /* How long a jump must last to be believed. */
 #define OL_CLOCK_DOUBT_MS ((int64_t)60000)
-/* While the wall clock advances normally, the steady clock is read at most this often. */
+/* While the wall clock advances normally, the steady clock is read at most once in this time. */
 #define OL_CLOCK_COMPARE_MS ((int64_t)1000)
 
 typedef struct ol_batch_clock {
     int64_t (*wall_ms)(void *context);      /* since 1970; NULL: the system's */
-    int64_t (*steady_ms)(void *context);    /* NULL: the system's; if only wall_ms is given, all of
-                                               its readings are believed */
+    int64_t (*steady_ms)(void *context);    /* NULL: the system's clock; if only wall_ms is given,
+                                               all of its readings are believed */
     void *context;
     int64_t compared;           /* the reading that was last compared and believed; INT64_MAX: the
                                    next one is compared */

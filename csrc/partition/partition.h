@@ -45,7 +45,7 @@ typedef enum ol_role {
 
 #define OL_BATCH_BYTES_MAX_DEFAULT ((size_t)16 << 20)
 
-/* The name of the directory must outlive the partition. */
+/* `log.directory` must outlive the partition. */
 typedef struct ol_partition_options {
     ol_log_options log;
     /* a larger commit is split by group; at most segment_bytes; more than eleven twelfths of
@@ -110,8 +110,10 @@ typedef struct ol_load_progress {
     int64_t batches;
     int64_t records;
     int64_t problems;           /* all that were found; OL_PROBLEMS_KEPT of them are kept */
-    int64_t aborted_own;  /* the store's own open transactions, which the load closed with ABORT */
-    int64_t snapshot_offset;    /* of its snapshot, after which bytes are counted; -1 none */
+    int64_t aborted_own;  /* how many of the store's own open transactions the load closed with
+                             ABORT */
+    int64_t snapshot_offset;    /* offset of the load's snapshot, after which bytes are counted; -1:
+                                   none */
 } ol_load_progress;
 #define OL_PROBLEMS_KEPT 64
 
@@ -173,8 +175,10 @@ typedef struct ol_item {
 } ol_item;
 
 typedef struct ol_commit_result {
-    int64_t base_offset;        /* of the first record; -1: none was written (nothing to delete) */
-    int64_t end_offset;         /* durable once flushed up to here, replicated once W is here */
+    int64_t base_offset;        /* log offset of the first record; -1: none was written (nothing to
+                                   delete) */
+    int64_t end_offset;         /* log offset after the last record: durable once flushed up to
+                                   here, replicated once W is here */
     int64_t timestamp;          /* ms, of the batch */
     size_t written;  /* records written; tombstones that found nothing to delete are not counted */
     bool found;                 /* OL_CONDITION, OL_REWIND: whether an offset was committed;

@@ -1,4 +1,4 @@
-/* partition/partition_impl: the structure of a partition, shared by the files of this room only.
+/* partition/partition_impl: the structure of a partition, shared only by the files of this folder.
  *
  * Locks, in the order in which they are taken; a thread that holds one takes only later ones:
  *
@@ -106,8 +106,8 @@ struct ol_partition {
 
     struct {
         pthread_mutex_t lock;
-        bool has_discarded;         /* the load dropped the snapshot that it began with, */
-        ol_error discarded;         /* and why */
+        bool has_discarded;         /* the load dropped the snapshot that it began with */
+        ol_error discarded;         /* why it did */
         ol_problem *kept;           /* the first OL_PROBLEMS_KEPT problems; NULL if there is none */
         int64_t kept_count;
         _Atomic int64_t count;
@@ -136,7 +136,7 @@ void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t
 /* Under snapshot.lock: removes the snapshot, if there is one, from the directory, durably. */
 int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
-/* Under writer: returns whether a batch of ours counts as soon as it is written. */
+/* Under writer: returns whether a batch takes effect as soon as it is written. */
 static inline bool ol_partition_applies_at_once(const ol_partition *partition) {
     return !partition->options.replicated || partition->leadership.alone;
 }
@@ -191,11 +191,12 @@ int ol_partition_activate(ol_partition *partition, ol_error *error);
 int ol_partition_move_watermark(ol_partition *partition, int64_t offset, ol_error *error);
 
 /* Called under writer before a batch is written: makes sure that the log knows the batch's epoch,
- * and that a loaded lone store has no own transaction open. */
+ * and that a loaded lone store has no transaction of its own open. */
 int ol_partition_ensure_ready(ol_partition *partition, ol_error *error);
 
-/* Under writer, in a lone store: closes with ABORT the own transactions that an earlier process or
- * a full disk left open (docs/architecture.md §5).  After a failure the next write tries again. */
+/* Under writer, in a lone store: closes with ABORT the store's own transactions that an earlier
+ * process or a full disk left open (docs/architecture.md §5).  After a failure the next write tries
+ * again. */
 int ol_partition_abort_own(ol_partition *partition, ol_error *error);
 
 /* Under writer: appends and applies an end-transaction marker, and moves W and applied. */

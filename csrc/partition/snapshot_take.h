@@ -32,14 +32,15 @@ int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot
  * microseconds at a time, and once for about a millisecond.  Records above the flushed bound must
  * be flushed before the snapshot is published.  OL_INVALID: the partition is not active, or has
  * problems.  OL_LIMIT: commits would have to wait longer.  OL_CLOSED: *stop was set.
- * OL_WOULD_BLOCK: the log was cleaned or truncated meanwhile.  Also fails with OL_NO_MEMORY or
- * OL_IO. */
+ * OL_WOULD_BLOCK: another copy is being made, or the log was cleaned or truncated meanwhile.  Also
+ * fails with OL_NO_MEMORY or OL_IO. */
 int ol_partition_snapshot_copy(ol_partition *partition, const atomic_bool *stop,
                                ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
 /* Replaces the partition's snapshot by the file that was written and flushed as `temporary`, and
- * flushes the directory.  OL_WOULD_BLOCK: the log was truncated since the snapshot was begun.  A
- * file that cannot be put there is removed. */
+ * flushes the directory.  OL_WOULD_BLOCK: since the snapshot was begun, leadership ended or the log
+ * was truncated; or the log is not flushed up to the snapshot's offset.  A file that cannot be put
+ * there is removed. */
 int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *snapshot,
                                   const char *temporary, ol_error *error) OL_NODISCARD;
 

@@ -30,8 +30,8 @@ enum { OL_TABLE_SECTIONS = 21, OL_TABLE_NUMBERS_SIZE = 228 * 8 };
 /* Returns the name of a section, by index. */
 const char *ol_table_section_name(int index);
 
-/* Lists the arenas, always in the same order.  In a table just created they are empty: the caller
- * fills them, or lets them adopt a mapping. */
+/* Lists the arenas, always in the same order.  In a table just created they are empty, and the
+ * caller fills them. */
 void ol_table_sections(ol_table *table, ol_table_section sections[OL_TABLE_SECTIONS]);
 
 void ol_table_put_numbers(const ol_table *table, uint8_t numbers[OL_TABLE_NUMBERS_SIZE]);

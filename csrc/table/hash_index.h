@@ -36,7 +36,7 @@ typedef struct ol_hash_index_piece {
     uint32_t unit[OL_HASH_INDEX_PIECE_UNITS];
     uint32_t used;                          /* items */
     uint8_t unit_count;
-    uint8_t depth;                          /* bits of the hash that all its items share */
+    uint8_t depth;  /* number of hash bits that all items of the piece share */
     uint16_t zero;
 } ol_hash_index_piece;
 

@@ -9,7 +9,7 @@
  * as much as it would without the other.
  *
  * Small arrays come from a run allocator, so growth by one leaves no holes; large ones come from
- * size classes an eighth to a quarter apart.  Sorted leaves are always small, because trees that
+ * size classes a seventh to a quarter apart.  Sorted leaves are always small, because trees that
  * grow in step would drop all their outgrown arrays at once.
  *
  * Ownership: the map owns the arrays; a pair owns its root.  Locks: none.  Calls that fail change
@@ -49,10 +49,10 @@ typedef enum ol_chunk_form {
 } ol_chunk_form;
 
 typedef struct ol_chunk_array {
-    uint32_t count;             /* chunks, including empty places of a dense array */
+    uint32_t count;             /* number of chunks, including empty places of a dense array */
     uint32_t base;              /* in a dense array: the first place's number */
     uint16_t capacity;
-    uint16_t living;            /* chunks that exist; 0 in a branch */
+    uint16_t living;            /* number of chunks that exist; 0 in a branch */
     uint32_t form;              /* ol_chunk_form */
     ol_chunk chunk[];           /* `capacity` of them; unless the array is dense, the same number of
                                    chunk numbers follows */
@@ -75,8 +75,9 @@ typedef struct ol_partition_map {
     ol_run_allocator small;
     ol_arena large;
     uint64_t large_free_units;
-    uint32_t large_free[OL_PARTITION_MAP_CLASS_COUNT];     /* unit index + 1, by size class */
-    uint64_t moved;             /* places that calls so far copied or moved: the cost of growth */
+    /* first free array of each size class: unit index + 1; 0: none */
+    uint32_t large_free[OL_PARTITION_MAP_CLASS_COUNT];
+    uint64_t moved;  /* how many places calls have copied or moved so far: the cost of growth */
 } ol_partition_map;
 
 void ol_partition_map_init(ol_partition_map *partition_map);
@@ -171,7 +172,7 @@ uint32_t ol_partition_map_next_leaf(const ol_partition_map *partition_map, const
 /* A walk over the chunks of a root in the order of their numbers.  Zero-initialise.  It ends with
  * any change of the root's chunks. */
 typedef struct ol_chunk_walk {
-    uint32_t leaf;              /* the array it is in; 0: not begun, or the root's only chunk */
+    uint32_t leaf;  /* the array that the walk is in; 0: not begun, or the root's only chunk */
     uint32_t place;             /* the next one in there */
 } ol_chunk_walk;
 

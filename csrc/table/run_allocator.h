@@ -38,7 +38,8 @@ typedef struct ol_run_allocator {
     uint32_t page_count_max;
     bool aligned;
     uint64_t lists_used;                            /* bit n: list n is not empty */
-    uint32_t lists[OL_RUN_LENGTH_MAX + 1];          /* by longest free run: page number + 1 */
+    uint32_t lists[OL_RUN_LENGTH_MAX + 1];          /* first page by longest free run: page number +
+                                                       1; 0: none */
 } ol_run_allocator;
 
 /* No unit gets an index at or above `index_limit`. */

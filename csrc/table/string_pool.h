@@ -32,7 +32,7 @@ typedef struct ol_string_pool {
     ol_hash_index hash_index;             /* strings that ol_string_pool_intern can find */
     uint64_t seed;
     uint64_t count;             /* strings, each once */
-    uint64_t bytes;             /* their bytes, with topic ids, without headers */
+    uint64_t bytes;             /* bytes of these strings, with topic ids, without headers */
     uint64_t free_bytes;        /* of freed strings */
 } ol_string_pool;
 

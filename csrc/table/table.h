@@ -5,9 +5,9 @@
  * chunks of 4 consecutive numbers; a chunk is a bitmap and a packed, aligned run of 32-byte cells.
  * So cells of neighbouring partitions are adjacent, in whatever order they were added, and missing
  * numbers cost nothing.  All addresses are 32-bit indices into growing arenas, never pointers, so
- * the arenas can be written to a file and used from a mapping of it.  Arenas grow by an eighth at
- * most, in place (mremap), and ask for huge pages once they are large; the hash of pairs grows in
- * small independent pieces.  Growth never copies the whole table.
+ * the arenas can be written to a file and read back as they are.  Large arenas grow by an eighth at
+ * a time, in place or moved without copying (mremap), and ask for huge pages once they are very
+ * large; the hash of pairs grows in small independent pieces.  Growth never copies the whole table.
  *
  * Ownership: the table owns every byte it holds.  Slices given to it are copied; slices taken from
  * it are borrowed and valid until the next call that changes the table.

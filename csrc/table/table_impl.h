@@ -16,7 +16,8 @@
 
 typedef struct ol_cell {
     int64_t offset;
-    int64_t log_offset;         /* in an absent cell: of its last tombstone, INT64_MIN: none */
+    int64_t log_offset;         /* of the record; in an absent cell: of its last tombstone,
+                                   INT64_MIN: none */
     int64_t commit_timestamp;
     int32_t leader_epoch;
     uint32_t metadata;          /* string number and two flags, or OL_CELL_ABSENT */
@@ -33,8 +34,9 @@ _Static_assert(OL_STRING_NUMBER_MAX < OL_CELL_ABSENT,
                "no string is named as an absent cell is marked");
 
 typedef struct ol_pair {
-    uint32_t group;             /* string number; all pairs of a group hold the same */
-    uint32_t topic;  /* string number; carries the pair's topic id.  OL_PAIR_FREE: not in use */
+    uint32_t group;  /* string number of the group's name; all pairs of a group hold the same */
+    uint32_t topic;  /* string number of the topic's name, with the pair's topic id.  OL_PAIR_FREE:
+                        not in use */
     uint32_t next;              /* the next pair of the same group, 0: none; in a free pair: the
                                    next free pair */
     uint32_t previous;          /* the previous pair; 0: this is the group's first, which the hash
