@@ -2,13 +2,13 @@
  * (docs/format/cleaner.md §8, docs/maintenance.md).
  *
  * One run cleans the segments that lie wholly below a log offset E.  Nothing below E can be undone.
- * E is the lowest of the flushed bound (the end of what is surely on disk), W (the high watermark),
- * the start of the oldest open transaction, and `end_max`, rounded down to the start of a segment.
- * A record is live when no later record of its slot is below E.  The slot of an offset record is
- * (group, topic, partition), whatever the version of its key; the slot of any other record is the
- * bytes of its key.  At every moment of a run, a replay of the log gives the same state and the
- * same digests as before the run, because groups of segments are replaced in ascending order, each
- * by one swap (log/segment_rewrite.h).
+ * E is the lowest of four offsets, rounded down to the start of a segment: the flushed bound (the
+ * end of what is surely on disk), W (the high watermark), the start of the oldest open transaction,
+ * and `end_max`.  A record is live when no later record of its slot is below E.  The slot of an
+ * offset record is (group, topic, partition), whatever the version of its key; the slot of any
+ * other record is the bytes of its key.  Groups of segments are replaced in ascending order, each
+ * by one swap (log/segment_rewrite.h).  So a replay of the log gives the same state and the same
+ * digests at every moment of a run.
  *
  * A run reads twice.  Pass A walks the dirty part [first_dirty, E) and keeps the last offset of
  * every key in a map of fixed size (cleaner/key_map.h); pass B rewrites all segments below E.  If

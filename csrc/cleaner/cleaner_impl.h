@@ -106,7 +106,8 @@ typedef struct ol_clean_damaged {
     size_t capacity;
     int64_t marker_block;               /* the lowest base offset of a quarantined segment: no
                                            marker at or above it is dropped */
-    int64_t tombstone_block;  /* no tombstone at or above it is dropped; at most marker_block */
+    int64_t tombstone_block;  /* no tombstone at or above this offset is dropped; at most
+                                 marker_block */
 } ol_clean_damaged;
 
 /* The segments below E.  Listed again before each pass.  Owner: cleaner/source.c; pass A sets
@@ -128,8 +129,8 @@ typedef struct ol_clean_segments {
 typedef struct ol_clean_transactions {
     ol_clean_fates fates;
     int64_t from;                       /* -1: no fate is known yet */
-    int64_t limit;  /* fates are known below it; less than `target` if there are too many for one
-                       pass */
+    int64_t limit;  /* the fates are known below this offset; less than `target` if there are too
+                       many for one pass */
     int64_t first_undecided;            /* start of the first transaction that is open at the end of
                                            the walk; the next run begins there or below */
     ol_clean_hold *holds;               /* the run's copy of the holds; an end within a transaction
@@ -339,7 +340,7 @@ int ol_clean_copy_segments(ol_clean_run *run, ol_error *error) OL_NODISCARD;
 void ol_clean_survey_see(ol_clean_surveyor *surveyor, size_t row, const ol_batch *batch,
                          const ol_record *record);
 
-/* Called after all rows were seen and decided. */
+/* Called after all rows were seen and decided: adds them to the survey. */
 int ol_clean_survey_rows(ol_clean_surveyor *surveyor, ol_partition *partition,
                          const ol_clean_rows *rows, ol_error *error) OL_NODISCARD;
 

@@ -24,8 +24,8 @@ typedef struct ol_compressor {
 
 /* The outcome for a batch. */
 typedef enum ol_clean_result {
-    OL_CLEAN_VERBATIM,          /* all of it stays, byte for byte */
-    OL_CLEAN_REBUILT,           /* the bytes in `output` take its place */
+    OL_CLEAN_VERBATIM,          /* all of the batch stays, byte for byte */
+    OL_CLEAN_REBUILT,           /* the bytes in `output` take the batch's place */
     OL_CLEAN_DROPPED,
     OL_CLEAN_NOT_COMPRESSED,    /* records had to go, but the rest cannot be written again: all
                                    stay */

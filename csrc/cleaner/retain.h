@@ -19,16 +19,17 @@
 enum { OL_CLEAN_ROWS = 128 };   /* 128 rows, and all that they use, fit the first-level cache */
 
 enum {
-    OL_CLEAN_POSITION = 1,              /* an offset record; its name is set */
+    OL_CLEAN_POSITION = 1,              /* an offset record; the row's name is set */
     OL_CLEAN_TOMBSTONE = 2,
     OL_CLEAN_KEYLESS = 4,
-    OL_CLEAN_UNREADABLE = 8,            /* its key ends early, so its slot is unknown */
+    OL_CLEAN_UNREADABLE = 8,            /* the key ends early, so the record's slot is unknown */
     OL_CLEAN_HELD = 16,
     OL_CLEAN_OF_ABORTED = 32,  /* a value of an aborted transaction; in the log of a topic also a
                                   tombstone */
     OL_CLEAN_OF_UNCERTAIN = 64,
     OL_CLEAN_MAY_GO = 128,              /* a tombstone whose retention time has passed */
-    OL_CLEAN_WATCHED = 256,  /* its group has a hold, but the record is below the end of the hold */
+    OL_CLEAN_WATCHED = 256,  /* the record's group has a hold, but the record is below the end of
+                                the hold */
 };
 
 typedef struct ol_clean_row {

@@ -61,8 +61,8 @@ typedef struct ol_offset_value {
 int ol_offset_value_decode(ol_slice bytes, int16_t key_type, ol_offset_value *value,
                            ol_error *error) OL_NODISCARD;
 
-/* Return the size of the encoded key or value; the caller has checked the strings against
- * OL_STRING_SIZE_MAX. */
+/* ol_offset_key_size and ol_offset_value_size return the size of an encoding.  The caller has
+ * checked the strings against OL_STRING_SIZE_MAX. */
 size_t ol_offset_key_size(ol_slice group, ol_slice topic);
 uint8_t *ol_offset_key_put(uint8_t *p, int16_t key_type, ol_slice group, ol_slice topic,
                            int32_t partition);

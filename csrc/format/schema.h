@@ -30,7 +30,7 @@ typedef enum ol_field_kind {
 } ol_field_kind;
 
 enum {
-    OL_SCHEMA_DEPTH_MAX = 8,    /* nesting of structs and arrays; the tables stay below it */
+    OL_SCHEMA_DEPTH_MAX = 8,  /* nesting of structs and arrays; all tables stay below this limit */
     OL_SCHEMA_NEVER = INT16_MAX,
 };
 

@@ -34,8 +34,8 @@ typedef enum ol_offsets_verdict {
     OL_OFFSETS_PASS_SUCCESSOR,  /* this batch, not the one that follows, has the wrong base
                                    offset */
     OL_OFFSETS_GO_BACK,         /* the base offset is below the end of the batch before */
-    OL_OFFSETS_OUT_OF_RANGE,    /* the last offset does not fit the 31 bits that an index has for
-                                   it */
+    OL_OFFSETS_OUT_OF_RANGE,    /* the last offset, relative to the base, does not fit the 31 bits
+                                   that an index has for it */
 } ol_offsets_verdict;
 
 /* Returns the greatest offset that a segment can hold: its distance from the base fits an int32,
@@ -65,7 +65,7 @@ static inline bool ol_batch_is_in_bounds(const ol_batch_bounds *bounds, const ol
     return batch->base_offset >= bounds->next_offset && batch->last_offset <= bounds->offset_max;
 }
 
-/* Returns whether the next batch shows that the base offset of `batch` is wrong: the next batch
+/* Returns whether the next batch shows that the base offset of `batch` is wrong.  It does if it
  * begins below the end of `batch`, but not below the end of the batch before.  That is possible
  * only if there is a gap before `batch`, which the next batch would fill.  `end` is the end of the
  * bytes that can be read.  Messages of magic 0 and 1 prove nothing: their base offset may be that
@@ -112,7 +112,7 @@ static inline void ol_bad_offsets_advance(ol_bad_offsets *place, const ol_batch 
 }
 
 /* Called when the next batch is bad.  `base_offset` is what it claims if its CRC is right, else -1.
- * If two batches are in the wrong order, either may have the wrong base offset; the first can have
+ * If two batches are in the wrong order, either may have the wrong base offset.  The first can have
  * it only if the second would fit into a gap before the first. */
 void ol_bad_offsets_set(ol_bad_offsets *place, int64_t base_offset);
 

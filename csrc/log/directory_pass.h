@@ -1,5 +1,5 @@
-/* log/directory_pass: lists the names in a partition directory, and plans which segments it has
- * once the swaps that a crash or a running cleaner left in it are finished or undone
+/* log/directory_pass: lists the names in a partition directory.  Plans which segments the directory
+ * has once the swaps that a crash or a running cleaner left in it are finished or undone
  * (docs/format/recovery.md §9.1).
  *
  * Needs no open log, takes no lock and changes nothing.

@@ -91,13 +91,13 @@ static inline bool ol_file_scan_fits(const ol_file_scan *scan, const ol_batch *b
            ol_load_i64(follower + OL_BATCH_AT_BASE_OFFSET) > batch->last_offset;
 }
 
-/* Judges the offsets of the last batch from ol_file_scan_next.  They are wrong if the base offset
- * is below that of the segment, if the last offset is not below the limit of the bounds, or if a
- * whole batch that follows, also after the limit, shows that the base offset is wrong.  The CRC is
- * checked only if the offsets look wrong.  In `bounds`, next_offset may be less than the end of the
- * batch before, and segment_base is 0 if it is not known.  Returns OL_CORRUPT with the reason,
- * otherwise OL_OK, also if the bytes that would show the fault cannot be read.  *batch stays whole
- * but may be moved. */
+/* Judges the offsets of the last batch from ol_file_scan_next.  The last offset must be below the
+ * limit of the bounds.  For magic 2 there are two more rules: the base offset is not below that of
+ * the segment, and no whole batch that follows shows that it is wrong, even one after the limit of
+ * the scan.  The CRC is checked only if the offsets look wrong.  In `bounds`, next_offset may be
+ * less than the end of the batch before, and segment_base is 0 if it is not known.  Returns
+ * OL_CORRUPT with the reason, otherwise OL_OK, also if the bytes that would show the fault cannot
+ * be read.  *batch stays whole but may be moved. */
 int ol_file_scan_judge(ol_file_scan *scan, ol_batch *batch, const ol_batch_bounds *bounds,
                        ol_error *error) OL_NODISCARD;
 

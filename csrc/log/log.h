@@ -17,11 +17,12 @@
  *
  * Failure: a call that fails leaves the log as it was, unless its comment says otherwise or the log
  * has *failed*.  A log fails when only another open can find out what is on disk
- * (docs/architecture.md §2.2): after a failed flush of a segment, by any thread; after a truncation
- * or a swap of segments that stopped half-way; after a roll that was undone and left files; and
- * after an ABORT that is missing from the transaction index.  A full disk is not such a failure.
- * Every later append and flush is refused with OL_FAILED until the log is opened again.  Readers
- * continue, except after a failed truncation.
+ * (docs/architecture.md §2.2).  That is so after a failed flush of a segment, by any thread, and
+ * after a truncation or a swap of segments that stopped half-way.  It is also so after a roll that
+ * was undone and left files, half a batch that cannot be removed, and an ABORT that is missing from
+ * the transaction index.  A full disk is not such a failure.  Every later append and flush is
+ * refused with OL_FAILED until the log is opened again.  Readers continue, except after a failed
+ * truncation.
  */
 #ifndef OL_LOG_LOG_H
 #define OL_LOG_LOG_H
@@ -77,8 +78,8 @@ typedef struct ol_log_options {
     const char *directory;              /* ".../__consumer_offsets-12" */
     ol_log_config config;
     bool writable;                      /* else: nothing is changed */
-    bool create;                        /* make the directory and an empty log when it is not
-                                           there (writable only) */
+    bool create;                        /* make the directory and an empty log if the directory is
+                                           not there (writable only) */
     bool clean;                         /* the log dir had Kafka's clean-shutdown marker: all of
                                            the log was flushed (docs/format/recovery.md §9.2) */
     bool being_written;                 /* read-only: another process appends meanwhile, so a bad
@@ -178,7 +179,8 @@ int64_t ol_log_start(const ol_log *log);
 /* Returns whether another program, such as a broker, wrote a part of the log, or may have written
  * it.  Any thread may call it. */
 bool ol_log_has_other_writers(const ol_log *log);
-int64_t ol_log_end(const ol_log *log);  /* an acquire load: everything below it can be read */
+int64_t ol_log_end(const ol_log *log);  /* an acquire load: everything below the result can be
+                                           read */
 int64_t ol_log_flushed(const ol_log *log);
 /* For a read-only log: records that it was read up to `end` after another process appended to
  * it. */
@@ -257,8 +259,8 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max,
 
 /* [writer] Appends whole batches as they are (a follower's fetch).  Each is parsed and its CRC
  * checked; its base offset must be >= end (a gap is legal: the leader's log was cleaned).  Appends
- * all batches or none, with one exception: if the disk becomes full after a roll, and is also too
- * full for the truncation that would undo the call, the batches appended so far stay.  OL_CORRUPT
+ * all batches or none, with one exception: the disk becomes full after a roll, and too full even
+ * for the truncation that would undo the call.  The batches appended so far then stay.  OL_CORRUPT
  * names the position in `data`. */
 int ol_log_append(ol_log *log, const uint8_t *data, size_t size, ol_error *error) OL_NODISCARD;
 
@@ -276,9 +278,9 @@ int ol_log_restart(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
  * log ends at it (docs/format/leader-epochs.md §12, docs/durability.md: the sidecar is lowered and
  * synced first).  Only whole batches are removed, so the new end may be below `offset`.  Before the
  * call the owner must have lowered the recovery point of its checkpoint durably: a recovery point
- * above the new end makes a torn tail look like corruption.  The log is as it was after
- * OL_DISK_FULL, and after a failure that comes before the first change (files of an abandoned swap
- * cannot be removed, or the log cannot be read); any other failure leaves the log failed. */
+ * above the new end makes a torn tail look like corruption.  After OL_DISK_FULL the log is as it
+ * was.  So it is after a failure before the first change: files of an abandoned swap cannot be
+ * removed, or the log cannot be read.  Any other failure leaves the log failed. */
 int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 
 /* Makes everything below the current end, and the rolls so far, survive a power loss; *flushed is
@@ -371,7 +373,8 @@ typedef struct ol_log_last_batch {
     int16_t epoch;
 } ol_log_last_batch;
 bool ol_log_last_batch_of(const ol_log *log, int64_t producer_id, ol_log_last_batch *last);
-/* [writer] Returns the highest id ever seen in this log, up to given_producer_id_max; -1 none. */
+/* [writer] Returns the highest producer id ever seen in this log, up to given_producer_id_max; -1:
+ * none. */
 int64_t ol_log_highest_producer_id(const ol_log *log);
 /* [writer] Returns the first offset of the oldest open transaction, or the log end. */
 int64_t ol_log_first_unstable(const ol_log *log);
@@ -403,7 +406,7 @@ void ol_log_end_for_epoch(const ol_log *log, int32_t epoch, int32_t *found_epoch
 int32_t ol_log_epoch_at(const ol_log *log, int64_t offset);
 
 /* Fills in the epochs that begin below `offset`, ascending, but at most `capacity` of them, and
- * returns the number of all of them. */
+ * returns how many there are in all. */
 size_t ol_log_epochs(const ol_log *log, int64_t offset, ol_leader_epoch *epochs, size_t capacity);
 
 /* ------------------------------------------------------------ reading */

@@ -84,7 +84,7 @@ struct ol_log {
         bool index_full;
     } tail;
 
-    /* Read by every thread, without a lock. */
+    /* These fields are read by every thread, without a lock. */
     struct {
         atomic_bool failed;
         atomic_bool half_cut;           /* a truncation failed: list, files and positions may
@@ -160,8 +160,8 @@ struct ol_log {
         ol_flush_sidecar_bound last;    /* the bound of the last flush.  While shared.flushed is its
                                            offset, nothing of its segment below `position` is dirty;
                                            position 0: unknown, as after a truncation */
-        int64_t settled_base;           /* the sidecar on disk names this segment or a later one,
-                                           -1 unknown */
+        int64_t settled_base;           /* base offset: the sidecar on disk names this segment or a
+                                           later one; -1: unknown */
     } flush;
 
     /* The zeros after the active segment's last batch, the spares, and the choice of the active
@@ -351,8 +351,8 @@ int ol_log_note_cut(ol_log *log, int64_t base_offset, int64_t end, int64_t size,
 
 /* log/segment_swap.c: files of a segment that were written under names that end in ".cleaned". */
 typedef struct ol_aside {
-    ol_segment *segment;                /* has its final names; the caller holds one reference; its
-                                           indexes are open */
+    ol_segment *segment;                /* the new segment under its final names; the caller holds
+                                           one reference; its indexes are open */
     ol_file *file;                      /* of the .log */
     int64_t size;
     int64_t next_offset;                /* after its last batch */
@@ -375,13 +375,15 @@ typedef struct ol_found_segment {
     char *path;                         /* its current name */
     int64_t base_offset;
     int64_t file_size;
-    int64_t size;   /* size of the complete, valid batches; file_size if it was not checked */
+    int64_t size;   /* size of the complete, valid batches; file_size if the segment was not
+                       checked */
     int64_t next_offset;                /* offset after the last batch; the next segment's base if
-                                           it was not checked */
+                                           the segment was not checked */
     int64_t first_timestamp;            /* of checked ones */
     int64_t max_timestamp;
     int64_t max_timestamp_offset;
-    uint32_t checksum;  /* checksum of its batches, if it was checked or the manifest has it */
+    uint32_t checksum;  /* checksum of the batches, if the segment was checked or the manifest has
+                           the checksum */
     bool has_checksum;
     bool checked;
     int64_t from;                       /* file position from which it is checked, which is the
@@ -413,7 +415,8 @@ typedef struct ol_opening {
     int64_t recovery_point;  /* recovery point of the checkpoint, if it is believed; -1: none */
     int64_t log_start;  /* log start of the checkpoint, if it is believed; 0: none */
     bool is_settled;                    /* the checks began at options->mark */
-    ol_manifest doubts;  /* only its doubts are used: those of this open and of earlier ones */
+    ol_manifest doubts;  /* only the doubts in it are used: those of this open and of earlier
+                            ones */
     int64_t end;                        /* found by the checks */
     int64_t flushed;                    /* greatest flushed bound that holds; at most `end` */
 } ol_opening;

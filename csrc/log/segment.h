@@ -43,7 +43,8 @@ typedef struct ol_segment {
     _Atomic int64_t size;
     _Atomic int64_t extended;
     _Atomic int64_t populated;
-    atomic_bool detached;  /* no longer in the log: a reader must find its position again */
+    atomic_bool detached;  /* the segment is no longer in the log: a reader must find its position
+                              again */
 
     pthread_mutex_t lock;
     uint32_t references;
@@ -63,11 +64,12 @@ typedef struct ol_segment {
 
     bool flush_needed;                  /* rolled and not flushed since; under list.lock of the
                                            log */
-    bool rolled_note;  /* it has a note of its roll (log/roll.c); under list.lock of the log */
+    bool rolled_note;  /* a note of the segment's roll exists (log/roll.c); under list.lock of the
+                          log */
     bool note_stayed;  /* the note could not be removed; under list.lock of the log */
-    bool held;                          /* used by the log until its files have their names
-                                           (log/segment_swap.c); under list.lock of the log */
-    int64_t next_base;  /* base offset of the segment that followed it at the roll */
+    bool held;                          /* the log uses the segment until its files have their final
+                                           names (log/segment_swap.c); under list.lock of the log */
+    int64_t next_base;  /* base offset of the segment that followed this one at the roll */
 
     /* The writer's. */
     int64_t first_timestamp;            /* of the first batch, -1 none */

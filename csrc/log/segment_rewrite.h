@@ -25,9 +25,9 @@ typedef struct ol_segment_rewrite ol_segment_rewrite;
 int ol_segment_rewrite_start(ol_log *log, int64_t base_offset, uint64_t cuts,
                              ol_segment_rewrite **cleaned, ol_error *error) OL_NODISCARD;
 
-/* Appends one whole batch of any magic, as it is.  Offsets ascend: OL_INVALID for a base offset
- * below the base or at or below the last offset of the batch before; OL_TOO_LARGE if the last
- * offset or the size does not fit a segment.  After any other failure the rewrite can only be
+/* Appends one whole batch of any magic, as it is.  OL_INVALID: the base offset is below the
+ * segment's base, or not above the last offset of the batch before.  OL_TOO_LARGE: the last offset
+ * or the size does not fit a segment.  After any other failure the rewrite can only be
  * discarded. */
 int ol_segment_rewrite_append(ol_segment_rewrite *cleaned, const uint8_t *data, size_t size,
                               int64_t base_offset, int64_t last_offset, int64_t max_timestamp,

@@ -23,7 +23,7 @@ typedef struct ol_swap_action {
 } ol_swap_action;
 
 typedef struct ol_swap_name {
-    char *name;                 /* its name once the plan is carried out */
+    char *name;                 /* the file's name once the plan is carried out */
     char *real;                 /* its current name */
 } ol_swap_name;
 

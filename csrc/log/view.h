@@ -27,8 +27,8 @@ typedef struct ol_log_view ol_log_view;
 typedef struct ol_log_view_segment {
     int64_t base_offset;
     int64_t size;               /* whole batches, now: the last segment may still grow */
-    const char *path;           /* its name when the view was opened; another file may have it by
-                                   now */
+    const char *path;           /* the file's name when the view was opened; another file may have
+                                   this name by now */
 } ol_log_view_segment;
 
 /* Opens a view of a log that is open for writing.  OL_READ_ONLY for any other, because another

@@ -106,10 +106,10 @@ typedef struct ol_problem {
 /* Progress of a load, readable at any time (each field by itself). */
 typedef struct ol_load_progress {
     int64_t bytes;              /* read so far */
-    int64_t bytes_total;        /* to be read: of the log, or of its part after the snapshot */
+    int64_t bytes_total;  /* bytes to be read: all of the log, or its part after the snapshot */
     int64_t batches;
     int64_t records;
-    int64_t problems;           /* all that were found; OL_PROBLEMS_KEPT of them are kept */
+    int64_t problems;  /* all problems that were found; OL_PROBLEMS_KEPT of them are kept */
     int64_t aborted_own;  /* how many of the store's own open transactions the load closed with
                              ABORT */
     int64_t snapshot_offset;    /* offset of the load's snapshot, after which bytes are counted; -1:
@@ -184,8 +184,8 @@ typedef struct ol_commit_result {
     bool found;                 /* OL_CONDITION, OL_REWIND: whether an offset was committed;
                                    OL_GENERATION: whether the group has a record */
     int64_t found_offset;       /* OL_GENERATION: its generation */
-    int64_t rests_on;           /* OL_GENERATION: if the record that was found is in flight, the W
-                                   that settles it; else -1 */
+    int64_t rests_on;           /* after a refusal that depends on records in flight: the W at which
+                                   it is final; else -1 */
     uint64_t term;  /* the term in which it was written, or refused: for ol_partition_wait */
 } ol_commit_result;
 
@@ -251,9 +251,9 @@ int ol_partition_delete_group(ol_partition *partition, ol_slice group, bool only
 int ol_partition_fence(ol_partition *partition, ol_slice group, const ol_item *items, size_t count,
                        int32_t *generation, ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
-/* Ends a transaction with a marker.  OL_TRANSACTION when the log has no open one of this producer;
- * OL_FENCED when the epoch is older than the producer's; OL_DISK_FULL only if no space is kept for
- * the marker; the call can then be repeated.  producer_epoch -1: the one in the log. */
+/* Ends a transaction with a marker.  OL_TRANSACTION: the log has no open transaction of this
+ * producer.  OL_FENCED: the epoch is older than the producer's.  OL_DISK_FULL: no space is kept for
+ * the marker; the call can be repeated.  producer_epoch -1: the one in the log. */
 int ol_partition_end_transaction(ol_partition *partition, int64_t producer_id,
                                  int16_t producer_epoch, ol_control type, int32_t coordinator_epoch,
                                  ol_commit_result *result, ol_error *error) OL_NODISCARD;
@@ -300,9 +300,10 @@ int ol_partition_try_wait(const ol_partition *partition, int64_t end_offset, uin
 bool ol_partition_is_flushed(const ol_partition *partition, int64_t end_offset, uint64_t term);
 
 /* Returns whether a caller that commits while it collects flushed commits should begin the next
- * flush now; `end_offset` is the end of the last commit that it collected.  True if no flush runs
- * or is queued, at least as many offsets wait for a flush as are flushed and not yet collected, and
- * the last flush took less than twice the time that has passed since its end.  Takes no lock. */
+ * flush now; `end_offset` is the end of the last commit that it collected.  True under three
+ * conditions: no flush runs or is queued; at least as many offsets wait for a flush as are flushed
+ * and not yet collected; and the last flush took less than twice the time that has passed since its
+ * end.  Takes no lock. */
 bool ol_partition_is_behind(const ol_partition *partition, int64_t end_offset);
 
 /* -------------------------------------------------------------------------------------- reading */

@@ -12,8 +12,8 @@
  *
  * Locks: list_lock covers the list of partitions, wake_lock the sleep.  Each is held only briefly,
  * and no lock is taken under it, so adding a partition or kicking the thread never waits for a
- * file; removing a partition waits while that one is prepared.  After fork the child has no such
- * thread: it calls ol_preallocator_abandon.
+ * file.  Removing a partition waits while that partition is prepared.  After fork the child has no
+ * such thread: it calls ol_preallocator_abandon.
  */
 #ifndef OL_PARTITION_PREALLOCATOR_H
 #define OL_PARTITION_PREALLOCATOR_H

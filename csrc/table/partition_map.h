@@ -54,8 +54,8 @@ typedef struct ol_chunk_array {
     uint16_t capacity;
     uint16_t living;            /* number of chunks that exist; 0 in a branch */
     uint32_t form;              /* ol_chunk_form */
-    ol_chunk chunk[];           /* `capacity` of them; unless the array is dense, the same number of
-                                   chunk numbers follows */
+    ol_chunk chunk[];           /* `capacity` chunks; unless the array is dense, as many chunk
+                                   numbers follow */
 } ol_chunk_array;
 
 _Static_assert(sizeof(ol_chunk_array) == 16, "two units");
@@ -163,8 +163,9 @@ static inline ol_chunk *ol_partition_map_find(const ol_partition_map *partition_
     return &array->chunk[at];
 }
 
-/* Return the name of the first leaf of a root that holds no chunk inline, and the name of the leaf
- * after the one that a chunk number belongs to; 0: none. */
+/* Return the name of a leaf of a root that holds no chunk inline; 0: none.  The first function
+ * returns that of the first leaf, the second that of the leaf after the one that a chunk number
+ * belongs to. */
 uint32_t ol_partition_map_first_leaf(const ol_partition_map *partition_map, const ol_chunk *root);
 uint32_t ol_partition_map_next_leaf(const ol_partition_map *partition_map, const ol_chunk *root,
                                     uint32_t number);

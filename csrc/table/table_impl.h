@@ -16,8 +16,8 @@
 
 typedef struct ol_cell {
     int64_t offset;
-    int64_t log_offset;         /* of the record; in an absent cell: of its last tombstone,
-                                   INT64_MIN: none */
+    int64_t log_offset;         /* log offset of the record; in an absent cell: of its last
+                                   tombstone, INT64_MIN: none */
     int64_t commit_timestamp;
     int32_t leader_epoch;
     uint32_t metadata;          /* string number and two flags, or OL_CELL_ABSENT */
@@ -25,7 +25,8 @@ typedef struct ol_cell {
 
 _Static_assert(sizeof(ol_cell) == 32, "two cells are a cache line");
 
-#define OL_CELL_EXTRAS 0x80000000u  /* its extras entry holds an expire timestamp or a topic id */
+#define OL_CELL_EXTRAS 0x80000000u  /* the cell's extras entry holds an expire timestamp or a topic
+                                       id */
 #define OL_CELL_TOPIC_ID 0x40000000u    /* it carries its pair's topic id */
 #define OL_CELL_METADATA 0x3fffffffu
 #define OL_CELL_ABSENT 0x3fffffffu      /* reserved or removed, but pinned: no read sees it */
