@@ -191,8 +191,8 @@ int ol_records_check(const ol_records *records, ol_error *error) OL_NODISCARD;
 void ol_records_close(ol_records *records);
 
 /* Reads the record of a batch in the most common form: magic 2, not compressed, one record at its
- * base offset, no headers.  Returns false for any other batch, and for one that breaks a rule,
- * which a walk then reports. */
+ * base offset, with a timestamp delta of one byte and no headers.  Returns false for any other
+ * batch, and for one that breaks a rule, which a walk then reports. */
 bool ol_records_sole(const ol_batch *batch, ol_record *record);
 
 /* Reads one header of a record: *cursor starts at record->headers.data, `limit` is the end of the

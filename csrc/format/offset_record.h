@@ -34,7 +34,7 @@ typedef struct ol_key {
     ol_slice group;             /* set for every known type */
     ol_slice topic;             /* types 0 and 1 */
     int32_t partition;          /* types 0 and 1 */
-    /* second string of types 5, 7, 8, 10, 13, 14, 16, 19, 21, 22 ...; else null */
+    /* second string of types 5, 7, 8, 10, 13, 14, 16, 19, 21 and 22; else null */
     ol_slice member;
 } ol_key;
 

@@ -278,9 +278,9 @@ int ol_log_restart(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
  * log ends at it (docs/format/leader-epochs.md §12, docs/durability.md: the sidecar is lowered and
  * synced first).  Only whole batches are removed, so the new end may be below `offset`.  Before the
  * call the owner must have lowered the recovery point of its checkpoint durably: a recovery point
- * above the new end makes a torn tail look like corruption.  After OL_DISK_FULL the log is as it
- * was.  So it is after a failure before the first change: files of an abandoned swap cannot be
- * removed, or the log cannot be read.  Any other failure leaves the log failed. */
+ * above the new end makes a torn tail look like corruption.  The log is as it was after
+ * OL_DISK_FULL, and if the call fails before its first change because files of an abandoned swap
+ * cannot be removed, or the log cannot be read.  Any other failure leaves the log failed. */
 int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 
 /* Makes everything below the current end, and the rolls so far, survive a power loss; *flushed is
