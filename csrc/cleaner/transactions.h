@@ -59,8 +59,9 @@ typedef struct ol_clean_ended {
     ol_clean_fate fate;
 } ol_clean_ended;
 
-/* The fates.  Initialise them with ol_clean_fates_init, add the batches in log order, then seal the
- * fates; only then can a fate be found.  ol_clean_fates_free frees them. */
+/* The fates of the transactions of a walk.  Initialise them with ol_clean_fates_init, add the
+ * batches in log order, then seal the fates; only then can a fate be found.  ol_clean_fates_free
+ * frees them. */
 typedef struct ol_clean_fates {
     ol_clean_open open;
     ol_clean_ended *ended;      /* only those that were not committed */

@@ -2,9 +2,9 @@
  *
  * A schema says which fields a record or a message has in which version, in Kafka's own terms: its
  * tables use the field names of Kafka's tools.  The schemas of records of __consumer_offsets are in
- * format/group_schema, those of requests and responses in wire/.  Tables are constant, and other
- * rooms may walk them: to write bytes from other data, walk the schema and call ol_schema_writer
- * (format/schema_encode.h) in the order of the decoder's events.
+ * format/group_schema, those of requests and responses in wire/.  Tables are constant, and code
+ * outside this folder may walk them: to write bytes from other data, walk the schema and call
+ * ol_schema_writer (format/schema_encode.h) in the order of the decoder's events.
  *
  * Ownership: events borrow from the decoded bytes.  Locks: none.
  */

@@ -19,7 +19,8 @@
 
 enum {
     OL_USUAL_KEY_FIXED = 10,    /* type, two sizes, partition */
-    OL_USUAL_VALUE_FIXED = 24,  /* version, offset, leader epoch, size of metadata, timestamp */
+    OL_USUAL_VALUE_FIXED = 24,  /* version, offset, leader epoch, size of metadata, and timestamp of
+                                   a value */
     /* one byte each: attributes, two deltas, the sizes of key and value, the count of headers */
     OL_USUAL_LENGTH_LEAST = 6 + OL_USUAL_KEY_FIXED + OL_USUAL_VALUE_FIXED,
 };

@@ -188,8 +188,8 @@ static inline void ol_segment_record_batch(ol_segment *segment, int64_t position
     segment->bytes_since_index += (int64_t)size;
 }
 
-/* Adds the forced entry of the time index and trims both indexes: at a roll, at the close, and at
- * the end of a rebuild. */
+/* Adds the last entry of the time index, for which a slot is kept, and trims both indexes: at a
+ * roll, at the close, and at the end of a rebuild. */
 int ol_segment_finish_indexes(ol_segment *segment, ol_error *error) OL_NODISCARD;
 
 /* Flushes the .log file, and the index files where they are open. */

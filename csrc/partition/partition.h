@@ -37,9 +37,9 @@ typedef struct ol_snapshot ol_snapshot;
 
 typedef enum ol_role {
     OL_ROLE_UNLOADED,           /* opened, nothing applied */
-    OL_ROLE_LOADING,            /* plain commits are appended; reads are OL_LOADING */
+    OL_ROLE_LOADING,            /* plain commits are appended; reads fail with OL_LOADING */
     OL_ROLE_ACTIVE,
-    OL_ROLE_FOLLOWER,           /* applies below W; reads and commits are OL_NOT_COORDINATOR */
+    OL_ROLE_FOLLOWER,  /* applies below W; reads and commits fail with OL_NOT_COORDINATOR */
     OL_ROLE_FAILED,
 } ol_role;
 
@@ -52,7 +52,8 @@ typedef struct ol_partition_options {
      * segment_bytes are not used (ol_log_batch_bytes_max) */
     size_t batch_bytes_max;
     bool replicated;            /* the host moves W */
-    bool refuse_while_loading;  /* commits, too, are OL_LOADING until the partition is active */
+    bool refuse_while_loading;  /* commits, too, fail with OL_LOADING until the partition is
+                                   active */
     int64_t watermark;          /* replicated: where W begins, as the checkpoint of high watermarks
                                    says; -1 unknown */
     uint64_t term;              /* the first term: above those of an earlier open, since callers may

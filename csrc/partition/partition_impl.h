@@ -14,7 +14,7 @@
  *   5  wait.lock, problems.lock, and the lock of the flusher, which covers `flush`: no lock is
  *                        taken under any of these
  *
- * `term` changes under writer and wait.lock together.  A thread whose flush failed the log sets
+ * `term` changes under writer and wait.lock together.  A thread whose flush made the log fail sets
  * `role` to FAILED, and damage sets `read_only`, under any of these locks or none.  A log that
  * failed otherwise (an unasked flush, an extension, a roll) leaves `role` as it is, so
  * ol_partition_role asks the log, too.  The thread that loads writes `load`, `snapshot.offset` and
@@ -164,7 +164,7 @@ int ol_partition_for_each_stored_batch(ol_partition *partition, int64_t from, in
  * was. */
 int ol_partition_read_in_flight(ol_partition *partition, ol_error *error);
 bool ol_partition_is_overlay_complete(const ol_partition *partition);
-/* Called with `table` when a batch was applied. */
+/* Called under `table` after a batch was applied: takes its records out of the overlay. */
 void ol_partition_overlay_applied(ol_partition *partition, const ol_batch *batch);
 /* Called when W has moved. */
 void ol_partition_overlay_settled(ol_partition *partition);

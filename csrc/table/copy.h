@@ -26,7 +26,7 @@ typedef struct ol_table_copy {
     ol_table *target;
     size_t sizes[OL_TABLE_SECTIONS];    /* of the source's arenas, when measured */
     uint64_t *marks;
-    uint32_t page_count;                /* pages of cells when the table was measured */
+    uint32_t page_count;                /* number of pages of cells when the table was measured */
     uint32_t copied_again;              /* number of marked pages that were copied again in steps */
     bool begun;
 } ol_table_copy;

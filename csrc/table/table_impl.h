@@ -1,6 +1,6 @@
 /* table/table_impl: the records of a table, and how a cell is found.
  *
- * Shared by the files of this room and its checks.  The rules of table/table.h apply.
+ * Shared by the files of this folder and its checks.  The rules of table/table.h apply.
  */
 #ifndef OL_TABLE_TABLE_IMPL_H
 #define OL_TABLE_TABLE_IMPL_H
