@@ -123,8 +123,8 @@ typedef struct ol_clean_counts {
     int64_t read;
     int64_t kept;
     int64_t superseded;                 /* dropped, superseded tombstones included */
-    int64_t tombstones_dropped;         /* dropped after their retention time, with nothing left to
-                                           delete */
+    int64_t tombstones_dropped;         /* tombstones dropped after their retention time, with
+                                           nothing left to delete */
     int64_t aborted_dropped;
     int64_t keyless_dropped;
 } ol_clean_counts;

@@ -29,7 +29,7 @@ typedef struct ol_clean_share {
     int64_t expired_tombstones;
     int64_t expired_markers;
     int64_t keyless;
-    int64_t tombstones;         /* stay until their retention time has passed */
+    int64_t tombstones;         /* tombstones that stay until their retention time has passed */
     int64_t markers;            /* likewise */
     double bytes;
     double live_bytes;

@@ -68,7 +68,8 @@ typedef struct ol_clean_fates {
     size_t count;
     size_t capacity;
     int64_t first_uncertain;  /* lowest first offset of an uncertain transaction; INT64_MAX: none */
-    int64_t first_open;  /* lowest first offset of one still open at the seal; INT64_MAX: none */
+    int64_t first_open;  /* lowest first offset of a transaction still open at the seal; INT64_MAX:
+                            none */
     bool sealed;
 } ol_clean_fates;
 

@@ -196,7 +196,8 @@ void ol_records_close(ol_records *records);
 bool ol_records_sole(const ol_batch *batch, ol_record *record);
 
 /* Reads one header of a record: *cursor starts at record->headers.data, `limit` is the end of the
- * headers.  Returns OL_END after the last one. */
+ * headers.  Returns OL_END after the last one, and OL_CORRUPT for a header that is truncated or has
+ * a null key. */
 int ol_record_header_next(const uint8_t **cursor, const uint8_t *limit, ol_slice *key,
                           ol_slice *value, ol_error *error) OL_NODISCARD;
 

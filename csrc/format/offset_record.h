@@ -28,8 +28,8 @@ enum {
 /* The fields of a record's key. */
 typedef struct ol_key {
     int16_t type;
-    /* whether the type is in docs/format/records.md §3.1 or docs/format/brokers.md §15.1; records
-     * of other types stay in the file and are skipped */
+    /* whether docs/format/records.md §3.1 or docs/format/brokers.md §15.1 describes the type;
+     * records of other types stay in the file and are skipped */
     bool known;
     ol_slice group;             /* set for every known type */
     ol_slice topic;             /* types 0 and 1 */

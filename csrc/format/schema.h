@@ -37,7 +37,7 @@ enum {
 typedef struct ol_field {
     const char *name;           /* NULL ends a list of fields */
     ol_field_kind kind;
-    ol_field_kind element;      /* of an array's elements: any kind but an array */
+    ol_field_kind element;      /* kind of an array's elements: any kind but an array */
     bool nullable;
     bool tagged;                /* encoded among the struct's tagged fields, not in sequence */
     bool null_by_default;

@@ -109,7 +109,7 @@ typedef struct ol_log_options {
                                            none is written */
     const uint8_t *known_topic_id;      /* topic id of the topic's other partitions, or NULL; used
                                            if this partition's is damaged or missing */
-    const ol_decompressor *decompressor;/* may be NULL; lives as long as the log */
+    const ol_decompressor *decompressor;/* NULL: none; must live as long as the log */
     int64_t (*clock_ms)(void *context); /* the clock of batch timestamps and of the ages of
                                            producers; NULL: the system's */
     void *clock_context;

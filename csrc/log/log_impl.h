@@ -68,7 +68,7 @@ struct ol_log {
         int64_t offset_limit;           /* greatest offset that fits the active segment together
                                            with the kept ends */
         int64_t timestamp_limit;        /* a batch with a later timestamp starts a new segment;
-                                           INT64_MIN: check closely */
+                                           INT64_MIN: every batch takes the slow check */
         _Atomic int64_t kept;           /* bytes after `size` for the ends of open transactions
                                            (log/ends.c): the file is extended over them, and
                                            they fit under size_limit */
@@ -195,7 +195,7 @@ struct ol_log {
         bool is_cleaning;               /* there is an ol_segment_rewrite */
     } list;
 
-    /* Leader epochs.  The writer changes them, others read. */
+    /* Leader epochs.  The writer changes them, other threads read them. */
     struct {
         pthread_mutex_t lock;
         ol_leader_epochs cache;
@@ -204,7 +204,7 @@ struct ol_log {
 
     /* The steps in which an extension is flushed; their locks are held in turn. */
     struct {
-        pthread_mutex_t locks[2];       /* [number & 1] is held while step `number` flushes its
+        pthread_mutex_t locks[2];       /* locks[number & 1] is held while step `number` flushes its
                                            piece */
         _Atomic uint64_t newest;
     } steps;

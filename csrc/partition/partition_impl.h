@@ -60,9 +60,10 @@ struct ol_partition {
 
     struct {
         bool ready;                 /* ol_partition_ensure_ready has nothing to do */
-        _Atomic bool leads;         /* replicated: elected in `epoch`, whether active yet or not */
+        _Atomic bool leads;         /* replicated: this replica was elected in `epoch`; it may not
+                                       be active yet */
         bool alone;                 /* leads, and no other replica exists: W is the log end */
-        int32_t epoch;              /* replicated: the newest that the host gave or the log has */
+        int32_t epoch;  /* replicated: the newest epoch that the host gave or the log has */
         int64_t elected_end;  /* log end at the election; active once `applied` is there */
     } leadership;
 
@@ -96,7 +97,8 @@ struct ol_partition {
     /* Progress of the load (ol_load_progress). */
     struct {
         _Atomic int64_t bytes, bytes_total, batches, records, aborted_own;
-        _Atomic int64_t snapshot_offset;    /* of the snapshot that the load began with; -1: none */
+        _Atomic int64_t snapshot_offset;    /* offset of the snapshot that the load began with; -1:
+                                               none */
     } load;
 
     struct {

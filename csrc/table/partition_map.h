@@ -65,11 +65,13 @@ enum {
     OL_CHUNKS_DENSE_MAX = 8190,
     OL_CHUNKS_SPARSE_MAX = 20,
     OL_CHUNKS_BRANCH_MAX = 84,
-    OL_CHUNKS_DEPTH_MAX = 8,    /* branches above a leaf; a pair of 2^30 chunks needs six */
+    OL_CHUNKS_DEPTH_MAX = 8,    /* greatest number of branches above a leaf; a pair of 2^30 chunks
+                                   needs six */
 };
 
 enum { OL_PARTITION_MAP_CLASS_COUNT = 128 };
-#define OL_PARTITION_MAP_LARGE 0x80000000u     /* set in the name of an array that is in `large` */
+#define OL_PARTITION_MAP_LARGE 0x80000000u     /* the bit that is set in the name of an array in
+                                                  `large` */
 
 typedef struct ol_partition_map {
     ol_run_allocator small;
@@ -83,7 +85,7 @@ typedef struct ol_partition_map {
 void ol_partition_map_init(ol_partition_map *partition_map);
 void ol_partition_map_free_all(ol_partition_map *partition_map);
 
-/* Adds a chunk that does not exist yet.  `root` is the pair's; it may not be in memory of the map.
+/* Adds a chunk that does not exist yet.  `root` is the pair's; it must not be in memory of the map.
  * Fails with OL_NO_MEMORY, or with OL_LIMIT if the map's memory, or the depth of a tree that came
  * from a file, would exceed its limit. */
 int ol_partition_map_add(ol_partition_map *partition_map, ol_chunk *root, uint32_t number,

@@ -16,8 +16,7 @@
 
 typedef struct ol_cell {
     int64_t offset;
-    int64_t log_offset;         /* log offset of the record; in an absent cell: of its last
-                                   tombstone, INT64_MIN: none */
+    int64_t log_offset;         /* log offset of the record; not used in an absent cell */
     int64_t commit_timestamp;
     int32_t leader_epoch;
     uint32_t metadata;          /* string number and two flags, or OL_CELL_ABSENT */
@@ -29,7 +28,8 @@ _Static_assert(sizeof(ol_cell) == 32, "two cells are a cache line");
                                        id */
 #define OL_CELL_TOPIC_ID 0x40000000u    /* it carries its pair's topic id */
 #define OL_CELL_METADATA 0x3fffffffu
-#define OL_CELL_ABSENT 0x3fffffffu      /* reserved or removed, but pinned: no read sees it */
+#define OL_CELL_ABSENT 0x3fffffffu      /* the cell is reserved, or removed but pinned: no read sees
+                                           it */
 
 _Static_assert(OL_STRING_NUMBER_MAX < OL_CELL_ABSENT,
                "no string is named as an absent cell is marked");
