@@ -44,12 +44,14 @@ typedef struct ol_clean_owner {
     /* Makes everything below `log_end` durable.  OL_NOT_COORDINATOR: the log was truncated
      * meanwhile. */
     int (*flush)(const ol_clean_scope *scope, int64_t log_end, ol_error *error);
-    /* Called before and after a segment is replaced.  OL_LOADING: the log is being loaded. */
+    /* hold_swap is called before a segment is replaced, and release_swap after it.  hold_swap
+     * returns OL_LOADING if the log is being loaded. */
     int (*hold_swap)(const ol_clean_scope *scope, ol_error *error);
     void (*release_swap)(const ol_clean_scope *scope);
 } ol_clean_owner;
 
-/* Found once, before the first pass; constant after that.  Owner: cleaner/cleaner.c. */
+/* The facts that a run finds once, before the first pass, and that then stay constant.  Owner:
+ * cleaner/cleaner.c. */
 struct ol_clean_scope {
     const ol_clean_owner *owner;
     ol_partition *partition;            /* NULL for a topic */
@@ -58,8 +60,8 @@ struct ol_clean_scope {
     ol_clean_surveyor *surveyor;        /* NULL: nothing is surveyed */
     ol_log *log;
     const ol_log_options *log_options;
-    ol_clean_options options;           /* a copy of the caller's; the run has its own holds */
-    int64_t limit;                      /* E before it is rounded down to the start of a segment */
+    ol_clean_options options;  /* a copy of the caller's, except that the run has its own holds */
+    int64_t limit;                      /* E before E is rounded down to the start of a segment */
     int64_t target;                     /* E */
     uint64_t cuts;                      /* ol_log_cuts at the beginning */
     ol_log_producer_state *producers;
@@ -71,7 +73,7 @@ struct ol_clean_scope {
 typedef struct ol_clean_course {
     const ol_clean_scope *scope;
     ol_clean_report *report;            /* the caller's */
-    int64_t start_ns;                   /* when counting of `bytes` began; 0: not yet */
+    int64_t start_ns;  /* monotonic time at which counting of `bytes` began; 0: not yet */
     int64_t bytes;
     bool has_ended;                     /* OL_END was returned; the report says why */
 } ol_clean_course;
@@ -89,11 +91,12 @@ typedef struct ol_clean_segment {
     int64_t next_base;
     int64_t size;
     bool quarantined;
-    bool is_open;                       /* the log continues it at next_base (only with a sink) */
-    bool is_tallied;                    /* pass A walked all of it; set by pass A, as is `tally` */
+    bool is_open;                       /* it is the active segment, which the log continues at
+                                           next_base (only with a sink) */
+    bool is_tallied;  /* pass A walked all of the segment; set by pass A, as is `tally` */
     ol_clean_tally tally;
     bool legacy_known;                  /* whether legacy_may_go is set */
-    bool legacy_may_go;                 /* old enough to lose tombstones of magic 0 and 1 */
+    bool legacy_may_go;  /* the file is old enough to lose tombstones of magic 0 and 1 */
 } ol_clean_segment;
 
 /* The quarantine, and the bounds that follow from it. */
@@ -101,10 +104,10 @@ typedef struct ol_clean_damaged {
     int64_t *bases;
     size_t count;
     size_t capacity;
-    int64_t marker_block;               /* no marker at or above it is dropped; the lowest base of
-                                           these segments */
-    int64_t tombstone_block;            /* no tombstone at or above it is dropped; other causes
-                                           lower it, too */
+    int64_t marker_block;               /* the lowest base offset of a quarantined segment: no
+                                           marker at or above it is dropped */
+    int64_t tombstone_block;  /* no tombstone at or above this offset is dropped; at most
+                                 marker_block */
 } ol_clean_damaged;
 
 /* The segments below E.  Listed again before each pass.  Owner: cleaner/source.c; pass A sets
@@ -114,21 +117,26 @@ typedef struct ol_clean_segments {
     size_t count;
     size_t capacity;
     int64_t end;                        /* where the last one ends */
-    int64_t first_dirty;  /* where the previous pass ended; set by cleaner/cleaner.c */
+    int64_t first_dirty;  /* where the dirty part begins: the checkpoint, then the end of the
+                             previous pass; set by cleaner/cleaner.c */
     ol_clean_damaged damaged;
     bool legacy_horizon_known;
-    int64_t legacy_horizon_ms;  /* a file last modified by then is old enough; INT64_MIN none is */
+    int64_t legacy_horizon_ms;  /* a file last modified by this time is old enough; INT64_MIN: no
+                                   file is */
 } ol_clean_segments;
 
 /* The fates of the transactions of [from, target).  Owner: cleaner/transactions.c. */
 typedef struct ol_clean_transactions {
     ol_clean_fates fates;
     int64_t from;                       /* -1: no fate is known yet */
-    int64_t limit;  /* fates are known below it; less than `target` if memory was short */
-    int64_t first_undecided;            /* the next run has to begin here or below */
-    ol_clean_hold *holds;               /* those of the scope; their ends are lowered */
+    int64_t limit;  /* the fates are known below this offset; less than `target` if there are too
+                       many for one pass */
+    int64_t first_undecided;            /* start of the first transaction that is open at the end of
+                                           the walk; the next run begins there or below */
+    ol_clean_hold *holds;               /* the run's copy of the holds; an end within a transaction
+                                           is lowered to its start */
     size_t hold_count;
-    int64_t holds_lowered_to;           /* holds that end below it are done */
+    int64_t holds_lowered_to;           /* holds that end below this offset were lowered */
 } ol_clean_transactions;
 
 /* The keys of [first_dirty, end), collected by pass A for pass B.  Owner:
@@ -137,7 +145,7 @@ typedef struct ol_clean_pass {
     int64_t end;                        /* above it pass B changes nothing */
     ol_key_map map;
     ol_clean_superseded superseded;
-    bool ask_table;                     /* the keys did not fit: the table answers first */
+    bool ask_table;                     /* the keys did not fit the map: the table is asked first */
 } ol_clean_pass;
 
 /* The state that pass B carries from batch to batch, and memory that it reuses.  Owner:
@@ -145,11 +153,12 @@ typedef struct ol_clean_pass {
 typedef struct ol_clean_walk {
     ol_clean_open open;                 /* transactions with data since their last marker */
     ol_clean_output output;
-    uint64_t *kept;                     /* one bit for each record that stays, of a batch that is
-                                           compressed or has too many records for the rows */
+    /* one bit for each record of a batch, set if it stays; only for a batch that is compressed or
+     * has too many records for the rows */
+    uint64_t *kept;
     size_t kept_capacity;               /* words */
     ol_batch batches[OL_CLEAN_ROWS];    /* the batches whose records fill the rows */
-    uint16_t batch_rows[OL_CLEAN_ROWS]; /* how many rows each of them has */
+    uint16_t batch_rows[OL_CLEAN_ROWS]; /* how many rows each batch has */
     size_t batch_count;
     int64_t bytes_taken;                /* read, as batches */
     int64_t bytes_sunk;                 /* given to the sink */
@@ -174,14 +183,16 @@ static inline bool ol_clean_is_damage(int status) {
            status == OL_LIMIT;
 }
 
-/* Counts bytes that were moved, and waits if the caller set a limit.  OL_END: the run must stop. */
+/* Counts bytes that were read or written, and waits as long as `bytes_per_second` demands.  OL_END:
+ * the caller has set the `stop` flag. */
 int ol_clean_pace(ol_clean_course *course, int64_t bytes_read, int64_t bytes_written) OL_NODISCARD;
 
 /* Returns whether the log was truncated since the run began.  The run then ends: the caller returns
  * OL_END. */
 bool ol_clean_was_cut(ol_clean_course *course);
 
-/* A walk over the batches of one segment: checksums right, offsets ascending. */
+/* A walk over the batches of one segment.  It checks that offsets ascend, and verifies the
+ * checksums, except in ol_clean_source_next_unchecked. */
 typedef struct ol_clean_source {
     ol_clean_course *course;
     const ol_clean_segment *segment;
@@ -189,7 +200,7 @@ typedef struct ol_clean_source {
     ol_file *file;                      /* for a log of ours */
     uint8_t *buffer;
     size_t capacity;
-    size_t wanted;                      /* size of the batch in which the piece ended */
+    size_t wanted;  /* size of the batch that the last piece cut off, if it is known */
     ol_log_piece piece;
     size_t position;                    /* in the piece */
     ol_batch_bounds bounds;             /* of the next batch */
@@ -198,18 +209,20 @@ typedef struct ol_clean_source {
     char path[OL_PATH_MAX];
 } ol_clean_source;
 
-/* Opens at or before the batch that holds `from`, or the first one after it. */
+/* Opens a walk that begins at or before the batch that holds `from`, or at the first batch after
+ * it. */
 int ol_clean_source_open(ol_clean_source *source, ol_clean_course *course,
                          const ol_clean_segment *segment, int64_t from, ol_error *error)
     OL_NODISCARD;
 void ol_clean_source_close(ol_clean_source *source);    /* a zeroed one is fine */
 
-/* Reads the next piece; sets *done at the end.  An error about damage names its position. */
+/* Reads the next piece; sets *done at the end of the segment.  An error about damage names its
+ * position. */
 int ol_clean_source_next_piece(ol_clean_source *source, bool *done, ol_error *error) OL_NODISCARD;
 
 /* Reads the next batch of the piece; sets *done after the last one.  An error about damage names
- * its position.  The function next_unchecked does not verify the checksum; for a batch that is
- * needed, ol_clean_source_check does. */
+ * its position.  ol_clean_source_next_unchecked does not verify the checksum; for a batch that is
+ * needed, call ol_clean_source_check. */
 int ol_clean_source_next_batch(ol_clean_source *source, ol_batch *batch, bool *done,
                                ol_error *error) OL_NODISCARD;
 int ol_clean_source_next_unchecked(ol_clean_source *source, ol_batch *batch, bool *done,
@@ -222,14 +235,15 @@ int ol_clean_source_check(const ol_clean_source *source, const ol_batch *batch, 
 int64_t ol_clean_source_skip_gone(ol_clean_source *source, const ol_clean_superseded *superseded,
                                   int64_t *bytes);
 
-/* Called at the end of a segment in which pass B skipped batches.  OL_CORRUPT: they are not the
- * batches that pass A met. */
+/* Called at the end of a segment in which pass B skipped batches.  OL_CORRUPT: the batches of the
+ * segment are not those that pass A met. */
 int ol_clean_source_check_tally(const ol_clean_source *source, ol_error *error) OL_NODISCARD;
 
 /* Adds the position of a batch to an error about one of its records; returns the error's status. */
 int ol_clean_source_blame(const ol_clean_source *source, const ol_batch *batch, ol_error *error);
 
-/* Lists the closed segments below `limit` again. */
+/* Lists the closed segments below `limit`, in place of the former list.  With `takes_active` of the
+ * sink, also the active segment. */
 int ol_clean_list_segments(ol_clean_course *course, ol_clean_segments *segments, int64_t limit,
                            ol_error *error) OL_NODISCARD;
 
@@ -252,8 +266,9 @@ bool ol_clean_legacy_may_go(const ol_clean_scope *scope, ol_clean_segments *segm
 
 /* ----------------------------------------------------------------------- cleaner/transactions.c */
 
-/* Learns the fates of the transactions of [from, target).  Damage quarantines its segment and sets
- * *again: the pass must discard everything that it has read. */
+/* Learns the fates of the transactions of [from, target).  Damage quarantines the segment in which
+ * it is found, and sets *again: the pass must then discard everything that it has read and start
+ * again. */
 int ol_clean_learn_transactions(ol_clean_transactions *transactions, ol_clean_course *course,
                                 ol_clean_segments *segments, int64_t from, bool *again,
                                 ol_error *error) OL_NODISCARD;
@@ -325,7 +340,7 @@ int ol_clean_copy_segments(ol_clean_run *run, ol_error *error) OL_NODISCARD;
 void ol_clean_survey_see(ol_clean_surveyor *surveyor, size_t row, const ol_batch *batch,
                          const ol_record *record);
 
-/* Called after all rows were seen and decided. */
+/* Called after all rows were seen and decided: adds them to the survey. */
 int ol_clean_survey_rows(ol_clean_surveyor *surveyor, ol_partition *partition,
                          const ol_clean_rows *rows, ol_error *error) OL_NODISCARD;
 
@@ -339,7 +354,8 @@ void ol_clean_survey_markers(ol_clean_surveyor *surveyor, const ol_batch *batch,
                              int64_t segment_base, int32_t count, bool are_dropped,
                              int64_t bytes_after);
 
-/* Called after the passes: surveys the segments that they left alone. */
+/* Called after the passes: surveys the segments that the passes left alone, which are those above E
+ * and the quarantined ones. */
 int ol_clean_survey_rest(ol_clean_run *run, ol_error *error) OL_NODISCARD;
 
 /* ---------------------------------------------------------------------------- a group of pass B */
@@ -362,9 +378,9 @@ typedef struct ol_clean_copier {
     ol_clean_segment *segment;          /* the current one */
     ol_clean_source source;
     ol_segment_rewrite *cleaned;        /* NULL: nothing differs yet */
-    int64_t next_offset;                /* after the batch before the current one */
+    int64_t next_offset;                /* the end of the batch before the current one */
     int64_t unpaced;                    /* bytes written that ol_clean_pace has not counted */
-    ol_clean_verdict verdict;           /* for the batch that is being added */
+    ol_clean_verdict verdict;           /* the verdict for the batch that is being added */
     ol_clean_markers markers;
 } ol_clean_copier;
 
@@ -383,11 +399,12 @@ int ol_clean_finish_batch(ol_clean_copier *copy, const ol_batch *batch, int64_t 
                           ol_clean_choice *choice, bool begins_horizon, ol_clean_result *result,
                           ol_error *error) OL_NODISCARD;
 
-/* Decides about a control batch, and writes it. */
+/* Decides whether a control batch stays, and writes it if it does. */
 int ol_clean_add_control(ol_clean_copier *copy, const ol_batch *batch, ol_error *error)
     OL_NODISCARD;
 
-/* Replaces the group by the new segment.  OL_END: the log was truncated, or is being loaded. */
+/* Replaces the group by the new segment.  OL_END: the log was truncated, was rolled since the
+ * flush, or is being loaded. */
 int ol_clean_swap_in(ol_clean_copier *copy, ol_error *error) OL_NODISCARD;
 
 void ol_clean_markers_free(ol_clean_markers *markers);

@@ -30,7 +30,8 @@ typedef struct ol_key_hasher {
     uint64_t last[2];
 } ol_key_hasher;
 
-/* Takes the secrets from the operating system, or, in tests, from a `seed` that is not 0. */
+/* Takes the secrets from the operating system or, in tests, from a `seed` that is not 0.  If the
+ * system has no randomness yet, they come from an address in memory. */
 void ol_key_hasher_init(ol_key_hasher *hasher, uint64_t seed);
 
 static inline uint64_t ol_key_read64(const uint8_t *p) {
@@ -81,17 +82,16 @@ static inline ol_hash128 ol_key_hash(const ol_key_hasher *hasher, const uint8_t 
 typedef struct ol_key_entry {
     uint64_t low;
     uint64_t high;
-    int64_t next_offset;        /* after the last record; 0: the entry is empty */
+    int64_t next_offset;        /* the offset after the key's last record; 0: the entry is empty */
 } ol_key_entry;
 _Static_assert(sizeof(ol_key_entry) == 24, "the number of keys in map_bytes depends on it");
 
 typedef struct ol_key_map {
     ol_key_entry *entries;
     uint64_t slots;             /* entries that a hash can name */
-    uint64_t capacity;          /* entries, with a few after the last slot */
+    uint64_t capacity;          /* number of entries, a few of which are after the last slot */
     uint64_t count;
-    uint64_t count_max;         /* at this count it grows: 3/4 of the slots; at full size it is full
-                                   at 9/10 */
+    uint64_t count_max;  /* the map grows at 3/4 of the slots; at full size it is full at 9/10 */
     size_t bytes_max;
 } ol_key_map;
 
@@ -115,8 +115,9 @@ static inline void ol_key_map_prefetch(const ol_key_map *map, ol_hash128 key) {
     __builtin_prefetch(entry + sizeof(ol_key_entry) - 1);
 }
 
-/* Raises the key's offset to `offset`, which is not negative, and sets *previous to the offset
- * before, or -1.  Returns false, with nothing changed, if the key is new and the map is full. */
+/* Raises the key's offset to `offset`, which is not negative, and sets *previous to the offset that
+ * the key had, or -1.  Returns false, with nothing changed, if the key is new and the map is
+ * full. */
 bool ol_key_map_put(ol_key_map *map, ol_hash128 key, int64_t offset, int64_t *previous)
     OL_NODISCARD;
 
@@ -142,15 +143,15 @@ static inline int64_t ol_key_map_get(const ol_key_map *map, ol_hash128 key) {
  * limited, however large the gaps between offsets are. */
 
 typedef struct ol_clean_superseded {
-    uint64_t *plain;            /* records about which only their offset and their key decide */
+    uint64_t *plain;            /* records whose fate depends only on their offset and their key */
     uint64_t *gone;             /* records that a later one of the same key follows */
     int64_t from;
-    uint64_t count;             /* offsets that are covered, from `from` on */
+    uint64_t count;             /* number of offsets that are covered, from `from` on */
     uint64_t capacity;
 } ol_clean_superseded;
 
-/* Clears the bits, and covers [from, end), or as much of it as fits `bytes_max`; nothing if memory
- * is short. */
+/* Clears the bits, and covers [from, end), or as much of this range as fits `bytes_max`.  Covers
+ * nothing if memory is short. */
 static inline void ol_clean_superseded_start(ol_clean_superseded *bits, int64_t from, int64_t end,
                                              size_t bytes_max) {
     uint64_t words = ((uint64_t)(end - from) + 63) / 64,

@@ -1,5 +1,5 @@
-/* cleaner/retain: the slot of a record, and whether the record stays (docs/format/cleaner.md §8.3,
- * docs/maintenance.md).
+/* cleaner/retain: finds the slot of a record (in a slot, a later record supersedes an earlier one),
+ * and decides whether the record stays (docs/format/cleaner.md §8.3, docs/maintenance.md).
  *
  * The slot of an offset record is the bytes of (group, topic, partition), whatever the type of its
  * key is and whatever bytes follow in the key.  The slot of any other record, and of every record
@@ -16,18 +16,20 @@
 #include "cleaner/key_map.h"
 #include "format/offset_record.h"
 
-enum { OL_CLEAN_ROWS = 128 };   /* fit the first-level cache with everything that they use */
+enum { OL_CLEAN_ROWS = 128 };   /* 128 rows, and all that they use, fit the first-level cache */
 
 enum {
-    OL_CLEAN_POSITION = 1,              /* an offset record; its name is set */
+    OL_CLEAN_POSITION = 1,              /* an offset record; the row's name is set */
     OL_CLEAN_TOMBSTONE = 2,
     OL_CLEAN_KEYLESS = 4,
-    OL_CLEAN_UNREADABLE = 8,            /* its key ends early, so its slot is unknown */
+    OL_CLEAN_UNREADABLE = 8,            /* the key ends early, so the record's slot is unknown */
     OL_CLEAN_HELD = 16,
-    OL_CLEAN_OF_ABORTED = 32,  /* a value; tombstones of aborted transactions take effect */
+    OL_CLEAN_OF_ABORTED = 32,  /* a value of an aborted transaction; in the log of a topic also a
+                                  tombstone */
     OL_CLEAN_OF_UNCERTAIN = 64,
     OL_CLEAN_MAY_GO = 128,              /* a tombstone whose retention time has passed */
-    OL_CLEAN_WATCHED = 256,             /* its group is held, but it is below the end of the hold */
+    OL_CLEAN_WATCHED = 256,  /* the record's group has a hold, but the record is below the end of
+                                the hold */
 };
 
 typedef struct ol_clean_row {
@@ -57,7 +59,7 @@ typedef struct ol_clean_name {
 typedef struct ol_clean_rows {
     size_t count;
     ol_clean_row row[OL_CLEAN_ROWS];
-    /* The names of positions; filled only if the table is asked, or the log surveyed. */
+    /* The names of positions; filled only if the table is asked, or in a survey. */
     ol_clean_name name[OL_CLEAN_ROWS];
     uint8_t outcome[OL_CLEAN_ROWS];     /* an ol_clean_outcome; set by ol_clean_retain */
 } ol_clean_rows;
@@ -83,7 +85,7 @@ uint32_t ol_clean_hold_flags(const ol_clean_options *options, ol_slice group, in
 uint32_t ol_clean_read_other(const ol_key_hasher *hasher, const ol_clean_options *options,
                              const ol_record *record, int64_t last_offset, ol_clean_row *row);
 
-/* Decodes the value: the slow part of ol_clean_is_accepted. */
+/* Decodes the value and returns whether that succeeds: the slow part of ol_clean_is_accepted. */
 bool ol_clean_can_decode(const ol_record *record);
 
 /* Fills *row and, for an offset record, *name. */
@@ -123,7 +125,7 @@ static inline void ol_clean_mark_row(ol_clean_row *row, ol_clean_verdict verdict
 }
 
 /* Fills *row for a log whose keys are any bytes: the slot is the key, and tombstones of aborted
- * transactions take no effect either. */
+ * transactions have no effect (in the log of a partition they have one). */
 static inline void ol_clean_read_bytes_row(const ol_key_hasher *hasher, const ol_record *record,
                                            ol_clean_verdict verdict, ol_clean_row *row) {
     row->offset = record->offset;
@@ -156,8 +158,8 @@ static inline bool ol_clean_is_accepted(const ol_record *record) {
 bool ol_clean_can_ask_table(ol_partition *partition);
 
 /* Asks the table for every row that is a position.  answers[i] is the offset of the last record
- * below `limit` in the row's slot, or -1 if the map must be asked.  Takes the table lock for some
- * rows at a time. */
+ * below `limit` in the row's slot, or -1 if the map must be asked.  Takes the table lock for at
+ * most 128 rows at a time. */
 void ol_clean_ask_table(ol_partition *partition, const ol_clean_rows *rows, int64_t limit,
                         int64_t answers[OL_CLEAN_ROWS]);
 

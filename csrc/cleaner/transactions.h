@@ -3,8 +3,8 @@
  *
  * The *fates* say which transactional values were aborted.  They are learned from the markers in
  * the log itself before a value is judged, because a .txnindex may be lost or wrong, and carries no
- * checksum.  The *open* transactions of a walk are those whose data it has met since their last
- * marker.  They decide whether a marker still has something to end.
+ * checksum.  The *open* transactions of a walk are those that have had data since their last
+ * marker.  A marker that ends none of them may be dropped after its retention time.
  *
  * Fates and open transactions are built from batches only.  The caller owns them; one thread uses
  * them. */
@@ -19,10 +19,11 @@ typedef struct ol_clean_open_entry {
     int64_t producer_id;
     int64_t first_offset;
     bool used;
-    bool uncertain;             /* damage met since then may hide its marker */
+    bool uncertain;             /* damage met since the transaction began may hide its marker */
 } ol_clean_open_entry;
 
-/* A set, by producer id.  Zeroed memory is an empty one; freed by ol_clean_open_free. */
+/* A set of open transactions, by producer id.  Zeroed memory is an empty set; ol_clean_open_free
+ * frees it. */
 typedef struct ol_clean_open {
     ol_clean_open_entry *entries;
     size_t capacity;            /* a power of two, or 0 */
@@ -32,7 +33,7 @@ typedef struct ol_clean_open {
 void ol_clean_open_free(ol_clean_open *open);
 /* NULL: there is none. */
 ol_clean_open_entry *ol_clean_open_find(const ol_clean_open *open, int64_t producer_id);
-/* Does nothing if the set has the producer already.  OL_NO_MEMORY. */
+/* Does nothing if the set has the producer already.  Fails with OL_NO_MEMORY. */
 int ol_clean_open_add(ol_clean_open *open, int64_t producer_id, int64_t first_offset,
                       ol_error *error) OL_NODISCARD;
 void ol_clean_open_remove(ol_clean_open *open, ol_clean_open_entry *entry);
@@ -54,26 +55,28 @@ typedef enum ol_clean_fate {
 typedef struct ol_clean_ended {
     int64_t producer_id;
     int64_t first_offset;
-    int64_t last_offset;        /* the marker's; INT64_MAX: no marker was met */
+    int64_t last_offset;        /* log offset of the marker; INT64_MAX: no marker was met */
     ol_clean_fate fate;
 } ol_clean_ended;
 
-/* Initialised by ol_clean_fates_init, freed by ol_clean_fates_free.  Batches are added in log
- * order, then the fates are sealed, then they can be found. */
+/* The fates of the transactions of a walk.  Initialise them with ol_clean_fates_init, add the
+ * batches in log order, then seal the fates; only then can a fate be found.  ol_clean_fates_free
+ * frees them. */
 typedef struct ol_clean_fates {
     ol_clean_open open;
     ol_clean_ended *ended;      /* only those that were not committed */
     size_t count;
     size_t capacity;
-    int64_t first_uncertain;    /* lowest first offset of uncertain ones, INT64_MAX none */
-    int64_t first_open;         /* of those that were open at the seal, INT64_MAX none */
+    int64_t first_uncertain;  /* lowest first offset of an uncertain transaction; INT64_MAX: none */
+    int64_t first_open;  /* lowest first offset of a transaction still open at the seal; INT64_MAX:
+                            none */
     bool sealed;
 } ol_clean_fates;
 
 void ol_clean_fates_init(ol_clean_fates *fates);
 void ol_clean_fates_free(ol_clean_fates *fates);
 
-/* Adds one batch.  `may_open`: data of a transaction that is not known yet opens it.  Fails with
+/* Adds one batch.  `may_open`: data of a transaction that is not open yet opens it.  Fails with
  * OL_NO_MEMORY, or as ol_records_next and ol_control_decode do. */
 int ol_clean_fates_add(ol_clean_fates *fates, const ol_batch *batch, bool may_open, ol_error *error)
     OL_NODISCARD;
@@ -82,7 +85,7 @@ int ol_clean_fates_add(ol_clean_fates *fates, const ol_batch *batch, bool may_op
  * uncertain. */
 void ol_clean_fates_add_damage(ol_clean_fates *fates);
 
-/* Called after the last batch.  Transactions that are still open become uncertain.
+/* Called after the last batch.  Transactions that are still open become uncertain.  Fails with
  * OL_NO_MEMORY. */
 int ol_clean_fates_seal(ol_clean_fates *fates, ol_error *error) OL_NODISCARD;
 

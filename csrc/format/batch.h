@@ -18,8 +18,8 @@
 enum {
     OL_BATCH_OVERHEAD = 61,             /* size of a magic 2 header, and of an emptied batch */
     OL_BATCH_LOG_OVERHEAD = 12,         /* baseOffset and batchLength, which the length excludes */
-    OL_BATCH_MAGIC_END = 17,            /* bytes needed before the magic is visible */
-    OL_BATCH_MINIMUM_LENGTH = 14,       /* the least length field of any magic */
+    OL_BATCH_MAGIC_END = 17,            /* bytes up to and including the magic */
+    OL_BATCH_MINIMUM_LENGTH = 14,  /* the least value of the length field, whatever the magic */
     OL_BATCH_MARKER_SIZE = 78,  /* an end-transaction marker without headers and with deltas 0 */
 };
 
@@ -72,7 +72,8 @@ typedef struct ol_batch {
     int64_t base_offset;
     /* base_offset + lastOffsetDelta; survives compaction (docs/format/traps.md trap 10) */
     int64_t last_offset;
-    /* or the delete horizon; magic 0: -1, magic 1: the message's timestamp */
+    /* magic 2: of the first record, or the delete horizon; magic 1: the message's timestamp; magic
+     * 0: -1 */
     int64_t base_timestamp;
     int64_t max_timestamp;
     int64_t producer_id;        /* -1: none */
@@ -109,8 +110,9 @@ static inline bool ol_batch_has_horizon(const ol_batch *batch) {
  * error->position is relative to `data`.  Reads nothing past `size`. */
 int ol_batch_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* Verifies the checksum, and returns OL_OK, or OL_CORRUPT with both checksums in the reason.  With
- * magic 2 it is a CRC-32C from the attributes on; with magic 0 and 1 a CRC-32 from the magic on. */
+/* Verifies the checksum, and returns OL_OK, or OL_CORRUPT with both checksums in the reason.  The
+ * checksum of magic 2 is a CRC-32C from the attributes on, that of magic 0 and 1 a CRC-32 from the
+ * magic on. */
 int ol_batch_check_crc(const ol_batch *batch, ol_error *error) OL_NODISCARD;
 
 /* Returns the offset after the last one of the batch.  A last offset of INT64_MAX, which is
@@ -121,20 +123,21 @@ static inline int64_t ol_batch_next_offset(const ol_batch *batch) {
 }
 
 /* Returns whether all offsets of a batch are at or above `until` (INT64_MAX: no bound).
- * `next_offset` is the end of the batch before it.  It matters for a wrapper of magic 0 or 1: the
- * header names only the last message, and the first may be below `until`. */
+ * `next_offset` is the end of the preceding batch.  It matters only for a wrapper of magic 0 or 1:
+ * the header of a wrapper has only the offset of the last message, and the first may be below
+ * `until`. */
 static inline bool ol_batch_is_after(const ol_batch *batch, int64_t next_offset, int64_t until) {
     return until != INT64_MAX && batch->base_offset >= until &&
            (batch->record_count >= 0 || next_offset >= until);
 }
 
-/* The port to a decompressor, which lives above this room (it calls pyarrow).
+/* The calls to a decompressor, which lives above the engine (it calls pyarrow).
  *
  * `decompress` inflates `input` to at most `limit` bytes.  It returns OL_OK and sets *output to
  * memory that stays valid until `release` is called with it; OL_LIMIT when the result would be
  * larger than `limit`; OL_CORRUPT when the block is damaged; OL_UNSUPPORTED for a missing codec.
- * `magic` matters for LZ4, whose frame header checksum magic 0 gets wrong.  The engine calls it
- * from any thread, but never while it holds a lock that the callback could need.
+ * `magic` matters for LZ4: in magic 0, the checksum of the frame header is wrong.  The engine calls
+ * `decompress` from any thread, but never while it holds a lock that the callback could need.
  */
 typedef struct ol_decompressor {
     int (*decompress)(void *context, ol_codec codec, int magic, ol_slice input, size_t limit,
@@ -154,7 +157,7 @@ typedef struct ol_record {
     ol_slice headers;           /* the encoded headers, without their count */
     int32_t header_count;
     int8_t attributes;
-    int8_t magic;  /* of the message this record was in (an inner message may have its own) */
+    int8_t magic;  /* magic of the message this record was in (an inner message may have its own) */
 } ol_record;
 
 /* A walk over the records of one batch; plain memory of the caller, to be closed exactly once after
@@ -175,25 +178,26 @@ typedef struct ol_records {
 int ol_records_open(ol_records *records, const ol_batch *batch, const ol_decompressor *decompressor,
                     ol_error *error) OL_NODISCARD;
 
-/* Returns OL_OK with the next record, or OL_END after the last one if recordCount records filled
- * the area exactly.  OL_CORRUPT: they did not, or a record breaks a rule of docs/format/batches.md
- * §2.2 (offsets must grow and be within the batch).  In log-append-time batches every timestamp is
- * the batch's. */
+/* Returns OL_OK with the next record, or OL_END after the last one.  OL_CORRUPT: the records do not
+ * fill the batch exactly, or a record breaks a rule of docs/format/batches.md §2.2 (offsets must
+ * grow and be within the batch).  In a log-append-time batch, every record gets the batch's max
+ * timestamp. */
 int ol_records_next(ol_records *records, ol_record *record, ol_error *error) OL_NODISCARD;
 
-/* Checks all records of an opened batch without moving its walk.  OL_OK: its structure is valid to
- * the end. */
+/* Checks all records of an opened batch without moving its walk.  OL_OK: the structure of the batch
+ * is valid to its end. */
 int ol_records_check(const ol_records *records, ol_error *error) OL_NODISCARD;
 
 void ol_records_close(ol_records *records);
 
 /* Reads the record of a batch in the most common form: magic 2, not compressed, one record at its
- * base offset, no headers.  Returns false for any other batch, and for one that breaks a rule,
- * which a walk then reports. */
+ * base offset, with a timestamp delta of one byte and no headers.  Returns false for any other
+ * batch, and for one that breaks a rule, which a walk then reports. */
 bool ol_records_sole(const ol_batch *batch, ol_record *record);
 
 /* Reads one header of a record: *cursor starts at record->headers.data, `limit` is the end of the
- * headers.  Returns OL_END after the last one. */
+ * headers.  Returns OL_END after the last one, and OL_CORRUPT for a header that is truncated or has
+ * a null key. */
 int ol_record_header_next(const uint8_t **cursor, const uint8_t *limit, ol_slice *key,
                           ol_slice *value, ol_error *error) OL_NODISCARD;
 

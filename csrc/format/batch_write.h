@@ -2,8 +2,8 @@
  * (docs/format/batches.md §2.1, §2.2, §2.5).
  *
  * The records of a batch are written before its header: leave OL_BATCH_OVERHEAD bytes, put the
- * records, then seal.  The caller has checked that they fit.  No function here allocates, locks or
- * fails.
+ * records, then seal.  The caller has checked that the memory is large enough.  No function here
+ * allocates, locks or fails.
  */
 #ifndef OL_FORMAT_BATCH_WRITE_H
 #define OL_FORMAT_BATCH_WRITE_H
@@ -11,10 +11,10 @@
 #include "format/batch.h"
 #include "format/record_put.h"
 
-/* The header of a batch to be written.  Fill with ol_batch_fields_init first. */
+/* The header of a batch to be written.  Initialise it with ol_batch_fields_init. */
 typedef struct ol_batch_fields {
     int64_t base_offset;
-    int64_t base_timestamp;     /* of the first record, or the delete horizon */
+    int64_t base_timestamp;     /* timestamp of the first record, or the delete horizon */
     int64_t max_timestamp;
     int64_t producer_id;
     int32_t leader_epoch;
@@ -29,8 +29,8 @@ typedef struct ol_batch_fields {
  * trap 6): producer -1/-1, baseSequence 0, leader epoch -1, no attributes. */
 void ol_batch_fields_init(ol_batch_fields *fields, int64_t base_offset, int64_t timestamp);
 
-/* Puts one record for a key and a value that already are bytes and returns the position after it.
- * format/record_put.h puts one piece by piece. */
+/* Puts one record whose key and value are already encoded, and returns the position after it.  The
+ * functions of format/record_put.h put a record piece by piece. */
 uint8_t *ol_record_put(uint8_t *p, int64_t timestamp_delta, int32_t offset_delta, ol_slice key,
                        ol_slice value, int32_t header_count, ol_slice headers);
 

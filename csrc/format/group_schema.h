@@ -9,7 +9,7 @@
 
 #include "format/schema.h"
 
-/* Return NULL for an unknown type (9, 18, above 23, below 0).  Keys have only version 0. */
+/* Both return NULL for an unknown type (9, 18, above 23, below 0).  Keys have only version 0. */
 const ol_schema *ol_schema_of_key(int16_t key_type);
 const ol_schema *ol_schema_of_value(int16_t key_type);
 

@@ -1,8 +1,8 @@
-/* format/key_shard: an even share of the positions, or of the groups, of a partition.
+/* format/key_shard: divides the positions, or the groups, of a partition evenly into shards.
  *
- * Several workers can each read all of a partition and keep their own share.  The hash is the same
- * in every process of one version of the library, and for both key types (docs/format/records.md
- * §3.1); it is never stored in a file.  Plain memory; locks: none.
+ * Several workers can each read all of a partition and keep only their own shard.  The hash is the
+ * same in every process of one version of the library, and for both key types
+ * (docs/format/records.md §3.1); it is never stored in a file.  Plain memory; locks: none.
  */
 #ifndef OL_FORMAT_KEY_SHARD_H
 #define OL_FORMAT_KEY_SHARD_H
@@ -16,8 +16,8 @@ typedef struct ol_key_shard {
     bool by_group;              /* all positions and other records of a group are in one shard */
 } ol_key_shard;
 
-/* Keys that are not positions, unknown ones included, belong to shard 0 unless `by_group` is set
- * and the key names a group. */
+/* Returns whether a key belongs to the shard.  A key that is not a position, or is unknown, belongs
+ * to shard 0; but with `by_group`, every known key belongs to the shard of its group. */
 static inline bool ol_key_shard_has(const ol_key_shard *shard, const ol_key *key) {
     if (shard->count <= 1) return true;
     if (!key->known) return shard->number == 0;

@@ -2,7 +2,7 @@
  *
  * A message is a record with its own offset and CRC; a compressed one is a wrapper whose value is a
  * block of messages (docs/format/batches.md §2.8, docs/format/brokers.md §15.2).  Ownership and
- * locks as format/batch.  Failures are OL_CORRUPT, or the decompressor's.
+ * locks are as in format/batch.  The functions fail with OL_CORRUPT or the decompressor's status.
  */
 #ifndef OL_FORMAT_MESSAGE_SET_H
 #define OL_FORMAT_MESSAGE_SET_H
@@ -20,8 +20,8 @@ enum {
 /* Returns the length field of a message with null key and null value. */
 static inline int32_t ol_message_least_length(int8_t magic) { return magic == 0 ? 14 : 22; }
 
-/* Fills `batch` from the message whose `size` bytes are at `data`; magic and length were
- * checked. */
+/* Fills `batch` from the message whose `size` bytes are at `data`; the caller has checked magic and
+ * length. */
 int ol_message_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *error)
     OL_NODISCARD;
 

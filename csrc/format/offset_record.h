@@ -18,7 +18,8 @@ enum {
     OL_KEY_OFFSET_COMMIT = 1,
     OL_KEY_GROUP_METADATA = 2,
     OL_KEY_CONSUMER_GROUP_METADATA = 3,
-    OL_KEY_LAST_KNOWN = 23,  /* with gaps: 9 and 18 do not exist (docs/format/brokers.md §15.1) */
+    OL_KEY_LAST_KNOWN = 23,  /* highest key type; 9 and 18 do not exist (docs/format/brokers.md
+                                §15.1) */
     OL_STRING_SIZE_MAX = 32767,         /* bytes of UTF-8 that a Kafka string can carry */
     OL_OFFSET_VALUE_VERSION_MAX = 4,
     OL_TOPIC_ID_SIZE = 16,
@@ -27,13 +28,13 @@ enum {
 /* The fields of a record's key. */
 typedef struct ol_key {
     int16_t type;
-    /* one of the types of docs/format/records.md §3.1, docs/format/brokers.md §15.1; others stay in
-     * the file and are skipped */
+    /* whether docs/format/records.md §3.1 or docs/format/brokers.md §15.1 describes the type;
+     * records of other types stay in the file and are skipped */
     bool known;
     ol_slice group;             /* set for every known type */
     ol_slice topic;             /* types 0 and 1 */
     int32_t partition;          /* types 0 and 1 */
-    /* second string of types 5, 7, 8, 10, 13, 14, 16, 19, 21, 22 ...; else null */
+    /* second string of types 5, 7, 8, 10, 13, 14, 16, 19, 21 and 22; else null */
     ol_slice member;
 } ol_key;
 
@@ -55,20 +56,21 @@ typedef struct ol_offset_value {
 
 /* Decodes a value.  `key_type` 0 allows only version 0, type 1 versions 0 to 4
  * (docs/format/brokers.md §15.1).  OL_UNSUPPORTED for another version, OL_CORRUPT for a value that
- * ends early or null metadata.  Unknown tags are skipped; an all-zero topic id reads as none. */
+ * ends early or has null metadata.  Unknown tags are skipped; an all-zero topic id reads as
+ * none. */
 int ol_offset_value_decode(ol_slice bytes, int16_t key_type, ol_offset_value *value,
                            ol_error *error) OL_NODISCARD;
 
-/* Return the size of the encoded key or value; the caller has checked the strings against
- * OL_STRING_SIZE_MAX. */
+/* ol_offset_key_size and ol_offset_value_size return the size of an encoding.  The caller has
+ * checked the strings against OL_STRING_SIZE_MAX. */
 size_t ol_offset_key_size(ol_slice group, ol_slice topic);
 uint8_t *ol_offset_key_put(uint8_t *p, int16_t key_type, ol_slice group, ol_slice topic,
                            int32_t partition);
 
 /* Returns the version in which a value is written (docs/format/records.md §3.3).  `known` is the
- * highest version that every reader of the log is known to read, 1 to 4.  v1 if an expire timestamp
- * is given; else v4 for a topic id if it is known; else v3.  If v3 is not known, `known` itself for
- * a value without a leader epoch, which only v3 and v4 can hold. */
+ * highest version that every reader of the log is known to read, 1 to 4.  The version is 1 if the
+ * value has an expire timestamp.  Otherwise it is 4 if `known` is 4 and the value has a topic id,
+ * `known` if that is below 3 and the value has no leader epoch, and else 3. */
 int16_t ol_offset_value_version(const ol_offset_value *value, int16_t known);
 size_t ol_offset_value_size(const ol_offset_value *value, int16_t version);
 uint8_t *ol_offset_value_put(uint8_t *p, const ol_offset_value *value, int16_t version);

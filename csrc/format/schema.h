@@ -2,9 +2,9 @@
  *
  * A schema says which fields a record or a message has in which version, in Kafka's own terms: its
  * tables use the field names of Kafka's tools.  The schemas of records of __consumer_offsets are in
- * format/group_schema, those of requests and responses in wire/.  Tables are constant, and other
- * rooms may walk them: to write bytes from other data, walk the schema and call ol_schema_writer
- * (format/schema_encode.h) in the order of the decoder's events.
+ * format/group_schema, those of requests and responses in wire/.  Tables are constant, and code
+ * outside this folder may walk them: to write bytes from other data, walk the schema and call
+ * ol_schema_writer (format/schema_encode.h) in the order of the decoder's events.
  *
  * Ownership: events borrow from the decoded bytes.  Locks: none.
  */
@@ -30,23 +30,23 @@ typedef enum ol_field_kind {
 } ol_field_kind;
 
 enum {
-    OL_SCHEMA_DEPTH_MAX = 8,    /* nesting of structs and arrays; the tables stay below it */
+    OL_SCHEMA_DEPTH_MAX = 8,  /* nesting of structs and arrays; all tables stay below this limit */
     OL_SCHEMA_NEVER = INT16_MAX,
 };
 
 typedef struct ol_field {
     const char *name;           /* NULL ends a list of fields */
     ol_field_kind kind;
-    ol_field_kind element;      /* of an array: any kind but an array */
+    ol_field_kind element;      /* kind of an array's elements: any kind but an array */
     bool nullable;
-    bool tagged;                /* one of the struct's tagged fields, not in sequence */
+    bool tagged;                /* encoded among the struct's tagged fields, not in sequence */
     bool null_by_default;
     uint8_t tag;
     int16_t first_version;
-    int16_t removed_in;         /* the first version without it; 0: none */
+    int16_t removed_in;         /* the first version without the field; 0: none */
     int16_t nullable_from;      /* the first version in which a nullable field may be null */
-    int64_t default_value;      /* of an integer, if the bytes lack the field */
-    /* of a struct, or of each element of an array of structs; else NULL */
+    int64_t default_value;      /* value of an integer that the bytes lack */
+    /* the fields of a struct, or of each element of an array of structs; else NULL */
     const struct ol_field *fields;
 } ol_field;
 
@@ -55,7 +55,8 @@ typedef struct ol_schema {
     const ol_field *fields;
     int16_t first_version;
     int16_t last_version;
-    int16_t flexible_from;      /* the first version with compact sizes and tags; OL_SCHEMA_NEVER */
+    int16_t flexible_from;      /* the first version with compact sizes and tags; OL_SCHEMA_NEVER:
+                                   none */
 } ol_schema;
 
 static inline bool ol_field_in_version(const ol_field *field, int16_t version) {

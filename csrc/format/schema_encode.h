@@ -1,9 +1,10 @@
 /* format/schema_encode: encodes a record from the events of ol_schema_decode.
  *
- * To write a record: start, begin_struct(NULL), one call for each field that the version has in the
- * order of the schema (arrays: begin_array, the elements, end_array), then only the wanted tagged
- * fields in ascending order of their tags, end_struct(NULL), finish.  Every function has the type
- * of the visitor's, so that a decoder can drive the writer.
+ * To write a record, call start, then begin_struct(NULL), then one function for each field of the
+ * version, in the order of the schema (for an array: begin_array, the elements, end_array).  Put
+ * the wanted tagged fields last, in ascending order of their tags.  Then call end_struct(NULL) and
+ * finish.  The functions have the types of the visitor's callbacks, so that a decoder can drive the
+ * writer.
  *
  * Ownership: the writer owns nothing and writes only into the caller's memory.  Locks: none.  After
  * a failure every later call returns the failure again.
@@ -35,14 +36,15 @@ typedef struct ol_schema_writer {
     ol_schema_frame frames[2 * OL_SCHEMA_DEPTH_MAX];
 } ol_schema_writer;
 
-/* Writes from `bytes` on.  The caller writes the two bytes that precede them in a record: the type
- * of a key, or the version of a value. */
+/* Starts a writer that writes from `bytes` on.  The caller writes the two bytes that precede them
+ * in a record: the type of a key, or the version of a value. */
 int ol_schema_writer_start(ol_schema_writer *writer, const ol_schema *schema, int16_t version,
                            uint8_t *bytes, size_t capacity, ol_error *error) OL_NODISCARD;
 
 /* OL_TOO_LARGE: the buffer is too small, or a string is longer than 32,767 bytes.  OL_INVALID: an
  * integer outside its field's range, null for a field that cannot be null, a UUID without 16 bytes,
- * tags that do not ascend, a wrong count. */
+ * tags that do not ascend, or a call that the schema does not allow here, such as a wrong number of
+ * elements. */
 int ol_schema_put_begin_struct(void *writer, const ol_field *field, ol_error *error);
 int ol_schema_put_end_struct(void *writer, const ol_field *field, ol_error *error);
 int ol_schema_put_begin_array(void *writer, const ol_field *field, int32_t count, ol_error *error);

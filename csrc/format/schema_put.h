@@ -1,5 +1,5 @@
-/* format/schema_put: sizes and integers in the forms of a schema's versions, for its two encoders:
- * the encoder of events (format/schema_encode) and that of values (wire/message_write).
+/* format/schema_put: encodes sizes and integers as a version of a schema demands, for two encoders:
+ * that of events (format/schema_encode) and that of values (wire/message_write).
  *
  * The caller has checked that the output fits.  Locks: none.
  */

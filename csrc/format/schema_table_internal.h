@@ -1,13 +1,13 @@
-/* format/schema_table_internal: the words in which tables of fields are written.
- * Only sources of tables include it.
+/* format/schema_table_internal: the macros with which tables of fields are written.  Only sources
+ * of tables include it.
  */
 #ifndef OL_FORMAT_SCHEMA_TABLE_INTERNAL_H
 #define OL_FORMAT_SCHEMA_TABLE_INTERNAL_H
 
 #include "format/schema.h"
 
-/* Declares a field that is in every version, not tagged and never null; the macros after it declare
- * differences. */
+/* FIELD declares a field that is in every version, not tagged and never null; the macros below
+ * declare what differs from that. */
 #define FIELD(field_name, field_kind) .name = field_name, .kind = OL_FIELD_##field_kind
 #define NULLABLE .nullable = true
 #define NULLABLE_FROM(version) .nullable = true, .nullable_from = version

@@ -6,7 +6,7 @@
 
 #include "format/schema.h"
 
-/* Return NULL for an unknown type: the topic has records of type 0 only. */
+/* Both return NULL for an unknown type.  The topic has records of type 0 only. */
 const ol_schema *ol_schema_of_transaction_key(int16_t key_type);
 const ol_schema *ol_schema_of_transaction_value(int16_t key_type);
 

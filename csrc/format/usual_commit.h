@@ -1,4 +1,5 @@
-/* format/usual_commit: an offset commit in the form of nearly every one, read in one pass.
+/* format/usual_commit: reads an offset commit in one pass if it has the form of nearly every
+ * commit.
  *
  * In this form, the sizes and the offset delta take one or two bytes each and the timestamp delta
  * takes one.  The key has type 1 and the value version 3, both without bytes after their last
@@ -18,8 +19,9 @@
 
 enum {
     OL_USUAL_KEY_FIXED = 10,    /* type, two sizes, partition */
-    OL_USUAL_VALUE_FIXED = 24,  /* version, offset, leader epoch, size of metadata, timestamp */
-    /* attributes, two deltas, the sizes of key and value, the count of headers: a byte each */
+    OL_USUAL_VALUE_FIXED = 24,  /* version, offset, leader epoch, size of metadata, and timestamp of
+                                   a value */
+    /* one byte each: attributes, two deltas, the sizes of key and value, the count of headers */
     OL_USUAL_LENGTH_LEAST = 6 + OL_USUAL_KEY_FIXED + OL_USUAL_VALUE_FIXED,
 };
 

@@ -1,9 +1,10 @@
-/* log/batch_walk: the batches of an open log in their order, one by one, as a load counts them.
+/* log/batch_walk: walks the batches of an open log in their order, and leaves out the same damage
+ * as a load.
  *
- * Every reader of a log that is in use does such a walk.  A walk reads through ol_log_reader, so
- * segments may be cleaned, rolled or removed meanwhile.  It skips and counts bytes that are not a
- * batch, and batches whose CRC or offsets cannot be right (log/batch_rules.h).  A load is a walk
- * with a reporter, so all walks leave out the same bytes.
+ * A walk is for readers of a log that is in use.  It reads through ol_log_reader, so segments may
+ * be cleaned, rolled or removed meanwhile.  It skips and counts bytes that are not a batch, and
+ * batches whose CRC or offsets cannot be right (log/batch_rules.h).  A load is a walk with a
+ * reporter, so all walks leave out the same bytes.
  *
  * Bytes that the disk cannot read, or that are missing because another process truncated the file,
  * are treated differently, because the next attempt may find them.  A walk without a reporter fails
@@ -19,7 +20,7 @@
 #include "log/batch_rules.h"
 #include "log/log.h"
 
-/* A walk calls these from within ol_batch_walk_next. */
+/* A walk calls these functions from within ol_batch_walk_next. */
 typedef struct ol_batch_walk_reporter {
     /* Called when the bytes of the batches returned so far are about to be released.  A failure is
      * returned from ol_batch_walk_next. */
@@ -36,14 +37,15 @@ typedef struct ol_batch_walk {
     ol_log_reader *reader;      /* NULL: to be opened at bounds.next_offset */
     const ol_batch_walk_reporter *reporter;     /* NULL: damage is only counted */
     ol_log_piece piece;
-    size_t position;            /* of the next batch, in the piece */
+    size_t position;            /* position of the next batch in the piece */
     ol_batch_bounds bounds;     /* of the next batch */
     int64_t previous_offset;    /* bounds.next_offset before the last batch that was returned */
     int64_t from;
     int64_t until;
-    int64_t segment_base;       /* of the segment whose `segment_limit` is known; -1 none yet */
-    int64_t segment_limit;      /* base of the segment after it; INT64_MAX for the last */
-    int64_t bytes;              /* of the pieces that the walk has left */
+    int64_t segment_base;       /* base offset of the segment whose `segment_limit` is known; -1:
+                                   none yet */
+    int64_t segment_limit;      /* base offset of the next segment; INT64_MAX if there is none */
+    int64_t bytes;              /* size of the pieces that the walk has left */
     int64_t passed_over;        /* how often damage was met, */
     ol_error damage;            /* and the first of it */
     bool checks_crc;
@@ -51,17 +53,18 @@ typedef struct ol_batch_walk {
 } ol_batch_walk;
 
 /* Walks from the batch that holds `from`, or the first one after it, to the last one that begins
- * below `until`.  Only the end of a compressed message set of magic 0 or 1 is known, so it is
+ * below `until`.  For a compressed message set of magic 0 or 1, only the end is known: it is
  * returned if the batch before it ends below `until`.  Without `checks_crc` only headers are read,
- * and the caller checks the batches that matter.  Nothing to close after a failure. */
+ * and the caller checks the batches that matter.  After a failure there is nothing to close. */
 int ol_batch_walk_open(ol_batch_walk *walk, ol_log *log, int64_t from, int64_t until,
                        bool checks_crc, ol_error *error) OL_NODISCARD;
 
 /* Walks everything from `from` on and verifies the CRCs; `from` must be in the log.
  * ol_batch_walk_next returns OL_END at the current log end; a later call continues with the batches
  * appended since.  During such a walk the log is not cleaned or truncated, so the walk is stricter
- * than one from ol_batch_walk_open.  A batch that repeats offsets is damage, and so is one that
- * reaches above the end of our own log.  `reporter` must live as long as the walk. */
+ * than one from ol_batch_walk_open.  A batch that repeats offsets is damage.  So is a batch that
+ * reaches above the log end, if this process writes the log.  `reporter` must live as long as the
+ * walk. */
 int ol_batch_walk_open_reported(ol_batch_walk *walk, ol_log *log, int64_t from,
                                 const ol_batch_walk_reporter *reporter,
                                 ol_error *error) OL_NODISCARD;
@@ -87,13 +90,13 @@ OL_NODISCARD static inline int ol_batch_walk_next(ol_batch_walk *walk, ol_batch 
     return OL_OK;
 }
 
-/* Called when the caller finds that the last batch is bad, before the next ol_batch_walk_next: the
- * walk skips the batch like a bad one that it found itself.  After a failure the walk can only be
- * closed. */
+/* Called before the next ol_batch_walk_next, when the caller finds that the batch returned last is
+ * bad.  The walk skips the batch like a bad one that it found itself.  After a failure the walk can
+ * only be closed. */
 int ol_batch_walk_refuse(ol_batch_walk *walk, const ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* Releases all bytes.  The next call then finds the last batch again by its offset and returns it
- * again.  If that is not possible, that call fails, and the walk can only be closed. */
+/* Releases all bytes.  The next ol_batch_walk_next finds the last batch by its offset and returns
+ * it again.  If that is not possible, it fails, and the walk can only be closed. */
 void ol_batch_walk_put_back(ol_batch_walk *walk);
 
 /* Returns the end of the last batch that was returned; before the first, `from`. */

@@ -1,5 +1,6 @@
-/* log/directory_pass: the names in a partition directory, and its segments once the swaps that a
- * crash or a running cleaner left in it are finished or undone (docs/format/recovery.md §9.1).
+/* log/directory_pass: lists the names in a partition directory.  Plans which segments the directory
+ * has once the swaps that a crash or a running cleaner left in it are finished or undone
+ * (docs/format/recovery.md §9.1).
  *
  * Needs no open log, takes no lock and changes nothing.
  */
@@ -14,10 +15,10 @@ int ol_directory_list(ol_fs *fs, const char *directory, char ***names, size_t *c
                       ol_error *error) OL_NODISCARD;
 void ol_directory_free_names(char **names, size_t count);
 
-/* Plans the pass over a directory as it is now; `.log.swap` files are read to their ends.  The
- * caller frees *plan.  Fails with OL_NO_SUCH_FILE if the directory, or a `.swap` file in it, was
- * removed meanwhile; with OL_INVALID if a path is too long; with OL_NO_MEMORY; or with the status
- * of `fs`, such as OL_IO, when it cannot list, open or read. */
+/* Plans how the swaps in a directory, as it is now, are finished or undone; `.log.swap` files are
+ * read to their ends.  The caller frees *plan.  Fails with OL_NO_SUCH_FILE if the directory, or a
+ * `.swap` file in it, was removed meanwhile; with OL_INVALID if a path is too long; with
+ * OL_NO_MEMORY; or with the status of `fs`, such as OL_IO, when it cannot list, open or read. */
 int ol_directory_plan(ol_fs *fs, const char *directory, ol_swap_plan *plan,
                       ol_error *error) OL_NODISCARD;
 

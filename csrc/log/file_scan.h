@@ -1,8 +1,8 @@
 /* log/file_scan: walks the batches of one .log file, read with pread into its own buffer.
  *
- * Recovery, rebuilding of indexes and replay of producer state read the log with it: it also works
- * on files that another process may shorten meanwhile.  Bytes are hostile: a batch is only returned
- * when all of its bytes are there and its sizes hold.
+ * Recovery, rebuilding of indexes and replay of producer state read the log with a scan.  It also
+ * works on files that another process may shorten meanwhile.  Bytes are hostile: a batch is only
+ * returned when all of its bytes are there and its sizes hold.
  *
  * If the disk cannot read some bytes, the bytes before them can still be read: every call returns
  * what it can.  The call that needs the unreadable bytes fails with OL_IO, and the error names the
@@ -30,8 +30,8 @@ typedef struct ol_file_scan {
     size_t buffer_size;
     int64_t budget;             /* bytes whose CRC may still be computed in vain; a caller with
                                    many scans carries it from one to the next */
-    int64_t claimed_end;        /* a batch found below it is in bytes that a bad batch claims as its
-                                   own; -1 none */
+    int64_t claimed_end;        /* a batch found below this position is within bytes that a bad
+                                   batch claims as its own; -1: none */
 } ol_file_scan;
 
 /* CRCs over hostile lengths could make a search quadratic; after this many bytes without a hit the
@@ -45,7 +45,8 @@ int ol_file_scan_open(ol_file_scan *scan, ol_fs *fs, const char *path, int64_t p
 void ol_file_scan_close(ol_file_scan *scan);
 
 /* Like ol_file_scan_open, for an open file, whose first `limit` bytes count.  If the scan `owns`
- * the file, it closes it; otherwise the caller keeps it open at least as long as the scan. */
+ * the file, closing the scan closes the file; otherwise the caller keeps it open at least as long
+ * as the scan. */
 void ol_file_scan_start(ol_file_scan *scan, ol_fs *fs, ol_file *file, bool owns, int64_t position,
                         int64_t limit);
 
@@ -90,13 +91,13 @@ static inline bool ol_file_scan_fits(const ol_file_scan *scan, const ol_batch *b
            ol_load_i64(follower + OL_BATCH_AT_BASE_OFFSET) > batch->last_offset;
 }
 
-/* Judges the offsets of the last batch from ol_file_scan_next.  They are wrong if the base offset
- * is below that of the segment, if the last offset is not below the limit of the bounds, or if a
- * whole batch that follows, also after the limit, shows that the base offset is wrong.  The CRC is
- * checked only if the offsets look wrong.  In `bounds`, next_offset may be less than the end of the
- * batch before, and segment_base is 0 if it is not known.  Returns OL_CORRUPT with the reason,
- * otherwise OL_OK, also if the bytes that would show the fault cannot be read.  *batch stays whole
- * but may be moved. */
+/* Judges the offsets of the last batch from ol_file_scan_next.  The last offset must be below the
+ * limit of the bounds.  For magic 2 there are two more rules: the base offset is not below that of
+ * the segment, and no whole batch that follows shows that it is wrong, even one after the limit of
+ * the scan.  The CRC is checked only if the offsets look wrong.  In `bounds`, next_offset may be
+ * less than the end of the batch before, and segment_base is 0 if it is not known.  Returns
+ * OL_CORRUPT with the reason, otherwise OL_OK, also if the bytes that would show the fault cannot
+ * be read.  *batch stays whole but may be moved. */
 int ol_file_scan_judge(ol_file_scan *scan, ol_batch *batch, const ol_batch_bounds *bounds,
                        ol_error *error) OL_NODISCARD;
 

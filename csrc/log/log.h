@@ -7,21 +7,22 @@
  *
  * Positions (all log offsets): start <= flushed <= end.  The next batch is written at `end`;
  * everything below `end` is readable.  Everything below `flushed` survives a power loss; `flushed`
- * moves only after a successful fdatasync.
+ * rises only after a successful flush.
  *
  * Locks: calls marked [writer] are made by one thread at a time: the owner holds the partition's
  * writer lock.  All others may be made from any thread at any time between open and close, also
  * while a [writer] call runs.  No call takes a lock of its caller.  Flushing and reading never wait
- * for an append or a roll.  A flush waits for a truncation, and while an epoch or the sidecar is
- * being stored; a reader waits while a truncation shortens a file.
+ * for an append or a roll.  A flush waits while a truncation runs, and while an epoch or the
+ * sidecar is stored.  A reader waits while a truncation shortens a file.
  *
  * Failure: a call that fails leaves the log as it was, unless its comment says otherwise or the log
  * has *failed*.  A log fails when only another open can find out what is on disk
- * (docs/architecture.md §2.2): after a failed flush of a segment, by any thread; after a truncation
- * or a swap of segments that stopped half-way; after a roll that was undone and left files; and
- * after an ABORT that is missing from the transaction index.  A full disk is not such a failure.
- * Every later append and flush is refused with OL_FAILED until the log is opened again.  Readers
- * continue, except after a failed truncation.
+ * (docs/architecture.md §2.2).  That is so after a failed flush of a segment, by any thread, and
+ * after a truncation or a swap of segments that stopped half-way.  It is also so after a roll that
+ * was undone and left files, half a batch that cannot be removed, and an ABORT that is missing from
+ * the transaction index.  A full disk is not such a failure.  Every later append and flush is
+ * refused with OL_FAILED until the log is opened again.  Readers continue, except after a failed
+ * truncation.
  */
 #ifndef OL_LOG_LOG_H
 #define OL_LOG_LOG_H
@@ -36,10 +37,10 @@
 typedef struct ol_log ol_log;
 
 #define OL_SEGMENT_BYTES_DEFAULT ((int64_t)100 << 20)
-/* Small segments are for tests; Kafka refuses below 1 MiB. */
+/* Small segments are for tests; Kafka refuses sizes below 1 MiB. */
 #define OL_SEGMENT_BYTES_MIN ((int64_t)1 << 12)
 #define OL_SEGMENT_BYTES_MAX ((int64_t)0x7fffffff)
-/* The sidecar; its name never begins with a digit. */
+/* File name of the sidecar, which holds the flushed bound; it must not begin with a digit. */
 #define OL_FLUSH_SIDECAR_FILE "offsetlog.flushed"
 
 /* How batches reach the file of the active segment (docs/durability.md). */
@@ -51,25 +52,25 @@ typedef enum ol_append {
 
 typedef struct ol_log_config {
     int64_t segment_bytes;
-    int64_t segment_ms;                 /* roll when the newest batch is this much younger than
-                                           the segment's first (docs/format/directory.md §1.10) */
+    /* a batch starts a new segment if its timestamp is more than this after the segment's first
+     * (docs/format/directory.md §1.10) */
+    int64_t segment_ms;
     int64_t index_interval_bytes;
     int64_t segment_index_bytes;
-    int64_t producer_expiration_ms;     /* age of its last batch at which a producer without an
-                                           open transaction expires (docs/format/directory.md
-                                           §1.6) */
+    int64_t producer_expiration_ms;     /* a producer without an open transaction expires when its
+                                           last batch is this old (docs/format/directory.md §1.6) */
     int64_t extend_bytes_min;           /* the active segment grows in steps, which double from
-                                           the first to the second */
+                                           extend_bytes_min to extend_bytes_max */
     int64_t extend_bytes_max;
-    int64_t settled_bytes_min;          /* the smallest log that an open may leave unread
-                                           (log/settled.c); reading less takes no time and proves
-                                           more */
-    int64_t given_producer_id_max;      /* a greater id does not count as given by a broker, see
-                                           ol_log_highest_producer_id; 0: any does */
+    /* if an open could leave fewer bytes than this unread (log/settled.c), it reads them: that
+     * takes no time and proves more */
+    int64_t settled_bytes_min;
+    int64_t given_producer_id_max;      /* a greater producer id was not given by a broker
+                                           (ol_log_highest_producer_id); 0: no limit */
     ol_append append;
 } ol_log_config;
 
-/* Sets Kafka's defaults for the offsets topic, and steps of 64 KiB to 8 MiB. */
+/* Sets Kafka's defaults for the offsets topic, and extension steps of 64 KiB to 8 MiB. */
 void ol_log_config_init(ol_log_config *config);
 
 typedef struct ol_log_options {
@@ -77,43 +78,45 @@ typedef struct ol_log_options {
     const char *directory;              /* ".../__consumer_offsets-12" */
     ol_log_config config;
     bool writable;                      /* else: nothing is changed */
-    bool create;                        /* make the directory and an empty log when it is not
-                                           there (writable only) */
+    bool create;                        /* make the directory and an empty log if the directory is
+                                           not there (writable only) */
     bool clean;                         /* the log dir had Kafka's clean-shutdown marker: all of
                                            the log was flushed (docs/format/recovery.md §9.2) */
-    bool being_written;                 /* another process appends meanwhile (read-only): a bad tail
-                                           is unfinished even with `clean` */
+    bool being_written;                 /* read-only: another process appends meanwhile, so a bad
+                                           tail is unfinished, even with `clean` */
     bool accept_loss;                   /* writable, `clean` false: missing records count as lost;
                                            copies are kept, the report lists the losses, and the log
                                            stays usable (docs/repair.md) */
-    bool replicated;                    /* `ol.flushed` headers are ignored (they state the
-                                           leader's flush) */
+    bool replicated;                    /* the log is a replica's: `ol.flushed` headers are ignored,
+                                           because they state the leader's flush */
     int64_t recovery_point;             /* of the checkpoint, -1 none */
-    bool recovery_point_changed;        /* another program wrote that checkpoint after us */
+    bool recovery_point_changed;        /* another program wrote the recovery-point checkpoint after
+                                           offsetlog did */
     bool log_start_changed;             /* likewise */
     bool witnessed;                     /* the log dir says that this partition has a manifest and
                                            a sidecar */
     int changed_checkpoints;            /* how many checkpoints of the log dir another program wrote
-                                           after us */
-    int64_t cleaned_by_others;          /* the entry of the cleaner's checkpoint if it differs from
-                                           ours, else -1; 0 if a log dir that is not ours has none;
-                                           OL_CLEANED_UNKNOWN if the file or our record of it is
-                                           damaged */
+                                           after offsetlog did */
+    /* the entry of the cleaner's checkpoint if it differs from the one offsetlog wrote, else -1; 0:
+     * there is no entry, and another program wrote the log dir; OL_CLEANED_UNKNOWN: the file, or
+     * the record of what offsetlog wrote, is damaged */
+    int64_t cleaned_by_others;
     int64_t log_start_offset;           /* of the checkpoint, -1 none */
-    const ol_log_mark *mark;            /* of a state that the caller has: it will not read the log
-                                           below (log/settled.c); NULL: none.  Used only while the
-                                           log is opened */
-    const uint8_t *topic_id;            /* 16 bytes for a new partition.metadata, or NULL: none
-                                           is written */
-    const uint8_t *known_topic_id;      /* the id that the topic's other partitions have, or NULL;
-                                           used if this partition's is damaged or missing */
-    const ol_decompressor *decompressor;/* may be NULL; lives as long as the log */
-    int64_t (*clock_ms)(void *context); /* the clock that batches are stamped with; says how old a
-                                           producer is; NULL: the system's */
+    /* mark of a state that the caller has, so that the log below it need not be read
+     * (log/settled.c); NULL: none.  Used only while the log is opened */
+    const ol_log_mark *mark;
+    const uint8_t *topic_id;            /* topic id (16 bytes) for a new partition.metadata; NULL:
+                                           none is written */
+    const uint8_t *known_topic_id;      /* topic id of the topic's other partitions, or NULL; used
+                                           if this partition's is damaged or missing */
+    const ol_decompressor *decompressor;/* NULL: none; must live as long as the log */
+    int64_t (*clock_ms)(void *context); /* the clock of batch timestamps and of the ages of
+                                           producers; NULL: the system's */
     void *clock_context;
 } ol_log_options;
 
-/* Offsets that are missing, or that no witness proves to be present (docs/verify.md). */
+/* Offsets that are missing, or that no witness (manifest, sidecar or checkpoint) proves to be
+ * present (docs/verify.md). */
 typedef struct ol_log_loss {
     int64_t from;
     int64_t below;                      /* INT64_MAX: unknown */
@@ -123,7 +126,7 @@ typedef struct ol_log_loss {
 } ol_log_loss;
 enum { OL_LOG_LOSSES_KEPT = 16 };
 
-/* It is not known how far another program cleaned the log. */
+/* Value of cleaned_by_others if it is not known how far another program cleaned the log. */
 #define OL_CLEANED_UNKNOWN INT64_MAX
 
 /* Findings and actions of an open; counts are of this open. */
@@ -134,28 +137,31 @@ typedef struct ol_log_recovery {
     char torn_path[OL_ERROR_PATH_MAX];  /* the file that was truncated */
     char broken_path[OL_ERROR_PATH_MAX];/* the `.broken` copy of these bytes */
     int64_t torn_position;
-    int64_t segments_removed;           /* later segments that were copied aside with a torn one,
-                                           and interrupted swaps */
+    /* later segments that were copied aside with a torn one, segments that a finished swap
+     * replaced, and files of interrupted swaps */
+    int64_t segments_removed;
     int64_t swaps_finished;
-    int64_t rewritten_bytes;            /* of [flushed, end), made dirty again before the first
-                                           flush (docs/architecture.md §2.2) */
+    int64_t rewritten_bytes;            /* bytes of [flushed, end) that were written again and
+                                           flushed (docs/architecture.md §2.2) */
     bool corrupt;                       /* a bad batch is below the flushed bound: the log is open
                                            read-only; `corruption` says where */
     ol_error corruption;
-    int64_t corruption_below;           /* no right batch follows the corruption up to this log
-                                           offset, which was flushed; -1: one does */
-    ol_log_loss losses[OL_LOG_LOSSES_KEPT];     /* when there are more, the last holds the rest */
+    /* no right batch follows the corruption, and the log was flushed up to this log offset; -1: a
+     * right batch follows */
+    int64_t corruption_below;
+    ol_log_loss losses[OL_LOG_LOSSES_KEPT];  /* if there are more, the last entry covers the rest */
     size_t loss_count;
-    bool is_lossy;                      /* one of them is proven: the log is open read-only */
+    bool is_lossy;                      /* one of the losses is proven: the log is open read-only */
     bool others_worked;                 /* another program worked here since the log was closed */
     bool log_start_refused;             /* the log start of the checkpoint was not adopted */
 } ol_log_recovery;
 
 /* Opens a partition directory, and recovers it when writable (docs/format/recovery.md §9,
  * docs/durability.md).  The owner holds the log dir's lock when writable.  Corruption below the
- * flushed bound and proven loss do not make this call fail: recovery->corrupt or recovery->is_lossy
- * is set, and the log refuses writes.  Fails with OL_IO, OL_NO_MEMORY, OL_NO_SUCH_FILE, OL_CORRUPT
- * (partition.metadata names another topic id than options->topic_id). */
+ * flushed bound and proven loss do not make ol_log_open fail: recovery->corrupt or
+ * recovery->is_lossy is set, and the log refuses writes.  Fails with OL_IO, OL_DISK_FULL,
+ * OL_NO_MEMORY, OL_NO_SUCH_FILE, OL_INVALID (a setting or the path), OL_CORRUPT (partition.metadata
+ * names another topic id than options->topic_id). */
 int ol_log_open(const ol_log_options *options, ol_log **log, ol_log_recovery *recovery,
                 ol_error *error) OL_NODISCARD;
 
@@ -173,7 +179,8 @@ int64_t ol_log_start(const ol_log *log);
 /* Returns whether another program, such as a broker, wrote a part of the log, or may have written
  * it.  Any thread may call it. */
 bool ol_log_has_other_writers(const ol_log *log);
-int64_t ol_log_end(const ol_log *log);          /* acquire: everything below it can be read */
+int64_t ol_log_end(const ol_log *log);  /* an acquire load: everything below the result can be
+                                           read */
 int64_t ol_log_flushed(const ol_log *log);
 /* For a read-only log: records that it was read up to `end` after another process appended to
  * it. */
@@ -184,7 +191,7 @@ int32_t ol_log_leader_epoch(const ol_log *log); /* newest epoch, -1 none */
 /* Returns the id in partition.metadata; false: none. */
 bool ol_log_topic_id(const ol_log *log, uint8_t topic_id[16]);
 int64_t ol_log_size_bytes(const ol_log *log);   /* of all segments, true sizes */
-/* [writer] Fills in the file port, directory, settings and decompressor of the log, which live as
+/* [writer] Fills in the file system, directory, settings and decompressor of the log, which live as
  * long as the log.  The other members of *options are not meaningful. */
 void ol_log_options_of(const ol_log *log, ol_log_options *options);
 
@@ -196,16 +203,16 @@ void ol_log_options_of(const ol_log *log, ol_log_options *options);
  * `size` writable bytes, all zero.  The log's content does not change.  A reservation that was not
  * published is replaced by the next one; the caller zeroes its bytes first.  To learn whether
  * storing and publishing may have to wait, call ol_log_is_prepared first.  Fails with OL_DISK_FULL,
- * OL_IO, OL_INVALID (no offset), OL_TOO_LARGE (size over segment_bytes), OL_READ_ONLY,
- * OL_FAILED. */
+ * OL_IO, OL_NO_MEMORY, OL_READ_ONLY, OL_FAILED, OL_INVALID (the batch has no header or no offset),
+ * or OL_TOO_LARGE (the batch does not fit a segment beside the kept ends, or no offset is left). */
 int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t max_timestamp,
                    uint8_t **start, int64_t *base_offset, ol_error *error) OL_NODISCARD;
 
 /* The ends of transactions.  A full disk must not keep a transaction open, so space for the end of
- * each is kept from its first batch on.  ol_log_reserve_transactional keeps it, ol_log_reserve_end
- * uses it, and everything else leaves it alone.  Space is kept for as many ends as fit a twelfth of
- * a segment.  Ends beyond that number, and those for which there was no space when the log was
- * opened, are written like other batches. */
+ * each is kept from its first batch on.  ol_log_reserve_transactional keeps this space, and only
+ * ol_log_reserve_end uses it.  Space is kept for as many ends as fit a twelfth of a segment.  Ends
+ * beyond that number, and those for which there was no space when the log was opened, are written
+ * like other batches. */
 
 /* [writer] Does what ol_log_reserve does, for a batch of a transaction, and keeps space for the end
  * of this transaction and of all others.  OL_DISK_FULL: no more space is kept than before. */
@@ -246,14 +253,15 @@ int ol_log_publish(ol_log *log, const ol_batch_fields *fields, size_t size, ol_e
  * without meeting a full disk.  If they fit one segment, their space is the rest of the active one
  * or, after a roll now, the next one.  Otherwise the rest of the active segment is allocated, and
  * as many spare segments as needed, which the next rolls use.  Such a roll may still meet a full
- * disk, because it creates files.  A call that fails frees what it allocated. */
+ * disk, because it creates files.  A call that fails removes the spare segments that it made. */
 int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max,
                          ol_error *error) OL_NODISCARD;
 
 /* [writer] Appends whole batches as they are (a follower's fetch).  Each is parsed and its CRC
  * checked; its base offset must be >= end (a gap is legal: the leader's log was cleaned).  Appends
- * all batches or none, with one exception: if the disk becomes full after the first segment and the
- * truncation fails, too, the batches up to there stay.  OL_CORRUPT names the position in `data`. */
+ * all batches or none, with one exception: the disk becomes full after a roll, and too full even
+ * for the truncation that would undo the call.  The batches appended so far then stay.  OL_CORRUPT
+ * names the position in `data`. */
 int ol_log_append(ol_log *log, const uint8_t *data, size_t size, ol_error *error) OL_NODISCARD;
 
 /* [writer] Starts a leader epoch at the log end (docs/format/directory.md §1.5); batches appended
@@ -271,27 +279,27 @@ int ol_log_restart(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
  * synced first).  Only whole batches are removed, so the new end may be below `offset`.  Before the
  * call the owner must have lowered the recovery point of its checkpoint durably: a recovery point
  * above the new end makes a torn tail look like corruption.  The log is as it was after
- * OL_DISK_FULL, and after OL_IO if files of an abandoned swap cannot be removed; any other failure
- * leaves the log failed. */
+ * OL_DISK_FULL, and if the call fails before its first change because files of an abandoned swap
+ * cannot be removed, or the log cannot be read.  Any other failure leaves the log failed. */
 int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 
 /* Makes everything below the current end, and the rolls so far, survive a power loss; *flushed is
  * the new bound.  Callers arrange that one call serves every thread that waits, but concurrent
  * calls are allowed.  Returns at once when nothing is new. */
 int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
-/* Like ol_log_flush, for a flush that no thread waits for: later appends cost no more than
- * before. */
+/* Like ol_log_flush, for a flush that no thread waits for: later appends do not cost more after it,
+ * as they do after ol_log_flush (ol_log_expect_flushes). */
 int ol_log_flush_unasked(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
-/* Begins to write what a flush would write, and returns.  So the disk can work on several logs at a
- * time, whereas their flushes would wait for each other.  Does nothing while a flush, a truncation
- * or a close runs.  Makes nothing durable.  A failure leaves the log failed, which the next flush
- * reports. */
+/* Begins to write what a flush would write, and returns.  The disk can then work on several logs at
+ * a time, whereas flushes made one by one would wait for each other.  Does nothing while a flush, a
+ * truncation or a close runs.  Makes nothing durable.  A failure leaves the log failed, which the
+ * next flush reports. */
 void ol_log_begin_flush(ol_log *log);
-/* Returns whether so many segments were rolled since the last flush that a flush should be made
- * unasked: rolled segments keep their files open until then. */
+/* Returns whether the background should flush, because at least OL_UNFLUSHED_WANTED segments were
+ * rolled since the last flush: rolled segments keep their files open until then. */
 bool ol_log_wants_flush(ol_log *log);
-/* Called when commits will wait for the disk: extensions are then written as zeros from the start,
- * not only after the first flush. */
+/* Called when commits will wait for the disk: from then on, extensions are written as zeros.
+ * Without this call, that begins only with the first flush. */
 void ol_log_expect_flushes(ol_log *log);
 
 /* For one background thread: extends the active segment, touches its pages and prepares the next
@@ -309,8 +317,8 @@ int ol_log_roll_active(ol_log *log, ol_error *error) OL_NODISCARD;
 uint64_t ol_log_cuts(const ol_log *log);
 
 /* [writer] Returns the flushed bound to be written into the next batch's `ol.flushed` header, or -1
- * if a batch that carries it was published since the last flush.  A bound that was taken for a
- * batch that could not be appended is returned again. */
+ * if a batch that carries it was published since the last flush.  If the batch for which a bound
+ * was taken could not be appended, the bound is returned again. */
 int64_t ol_log_take_flushed_record(ol_log *log);
 /* [writer] Returns whether ol_log_take_flushed_record would return a bound. */
 bool ol_log_has_flushed_record(const ol_log *log);
@@ -355,7 +363,8 @@ bool ol_log_find_transaction(const ol_log *log, int64_t producer_id,
  * marker; false: the producer is unknown. */
 bool ol_log_producer(const ol_log *log, int64_t producer_id, int16_t *producer_epoch,
                      int32_t *coordinator_epoch);
-/* [writer] The newest data batch of a producer; false: unknown, or expired. */
+/* [writer] Finds the newest data batch of a producer; false: the producer is unknown, or has
+ * expired. */
 typedef struct ol_log_last_batch {
     int64_t last_offset;        /* -1 none in its epoch */
     int64_t timestamp;          /* greatest of the batch, ms */
@@ -364,7 +373,8 @@ typedef struct ol_log_last_batch {
     int16_t epoch;
 } ol_log_last_batch;
 bool ol_log_last_batch_of(const ol_log *log, int64_t producer_id, ol_log_last_batch *last);
-/* [writer] Returns the highest id ever seen in this log, up to given_producer_id_max; -1 none. */
+/* [writer] Returns the highest producer id ever seen in this log, up to given_producer_id_max; -1:
+ * none. */
 int64_t ol_log_highest_producer_id(const ol_log *log);
 /* [writer] Returns the first offset of the oldest open transaction, or the log end. */
 int64_t ol_log_first_unstable(const ol_log *log);
@@ -373,7 +383,7 @@ int64_t ol_log_first_unstable(const ol_log *log);
  * are none. */
 typedef struct ol_log_producer_state {
     int64_t producer_id;
-    int64_t last_offset;        /* of its last data batch, -1 none */
+    int64_t last_offset;        /* last offset of the producer's last data batch; -1: none */
     int16_t epoch;
 } ol_log_producer_state;
 int ol_log_producers_copy(const ol_log *log, ol_log_producer_state **states, size_t *count,
@@ -396,7 +406,7 @@ void ol_log_end_for_epoch(const ol_log *log, int32_t epoch, int32_t *found_epoch
 int32_t ol_log_epoch_at(const ol_log *log, int64_t offset);
 
 /* Fills in the epochs that begin below `offset`, ascending, but at most `capacity` of them, and
- * returns the number of all of them. */
+ * returns how many there are in all. */
 size_t ol_log_epochs(const ol_log *log, int64_t offset, ol_leader_epoch *epochs, size_t capacity);
 
 /* ------------------------------------------------------------ reading */
@@ -412,7 +422,7 @@ typedef struct ol_log_piece {
     int64_t base_offset;        /* of the first batch */
     int64_t position;           /* of data[0] in the file */
     int64_t segment_base;
-    const char *path;           /* of the segment file; borrowed until the next call */
+    const char *path;           /* path of the segment file; borrowed until the next call */
 } ol_log_piece;
 
 int ol_log_reader_open(ol_log *log, int64_t offset, ol_log_reader **reader,
@@ -464,7 +474,7 @@ typedef struct ol_file_range {
 int ol_log_file_range(ol_log *log, int64_t offset, int64_t end, size_t size_max,
                       ol_file_range *range, ol_error *error) OL_NODISCARD;
 
-/* The segments, ascending; index from 0; false after the last.  path borrows from `info`. */
+/* Finds the segment at `index`, counted from 0 in ascending order; false after the last. */
 typedef struct ol_log_segment_info {
     int64_t base_offset;
     int64_t size;
@@ -473,14 +483,15 @@ typedef struct ol_log_segment_info {
 } ol_log_segment_info;
 bool ol_log_segment_at(const ol_log *log, size_t index, ol_log_segment_info *info);
 
-/* Facts about the files of one segment, by which a cleaner selects and groups segments
+/* Facts about the files of one segment, from which a cleaner selects and groups segments
  * (docs/format/cleaner.md §8.1, §8.4).  Reads the files; OL_OUT_OF_RANGE when no segment has this
  * base any longer. */
 typedef struct ol_log_segment_files {
     int64_t modified_ms;        /* of the .log */
-    int64_t first_timestamp;    /* greatest of the first batch, -1 for none or an empty segment */
-    int64_t largest_timestamp;  /* of the time index, modified_ms if that has none
-                                   (docs/format/cleaner.md §8.1) */
+    int64_t first_timestamp;    /* greatest timestamp of the first batch; -1: none, or an empty
+                                   segment */
+    int64_t largest_timestamp;  /* greatest timestamp in the time index; modified_ms if that has
+                                   none (docs/format/cleaner.md §8.1) */
     int64_t index_size;         /* bytes */
     int64_t time_index_size;
 } ol_log_segment_files;

@@ -62,28 +62,29 @@ struct ol_log {
     struct {
         ol_segment *active;
         uint8_t *data;                  /* of the active segment */
-        int64_t size;                   /* of the active segment; segment->size publishes it */
+        int64_t size;                   /* size of the active segment; segment->size publishes it */
         int64_t next_offset;            /* shared.end publishes it */
-        int64_t size_limit;             /* the active segment may not grow above */
+        int64_t size_limit;             /* greatest size of the active segment */
         int64_t offset_limit;           /* greatest offset that fits the active segment together
                                            with the kept ends */
-        int64_t timestamp_limit;        /* a batch above it starts a new segment; INT64_MIN:
-                                           check closely */
+        int64_t timestamp_limit;        /* a batch with a later timestamp starts a new segment;
+                                           INT64_MIN: every batch takes the slow check */
         _Atomic int64_t kept;           /* bytes after `size` for the ends of open transactions
                                            (log/ends.c): the file is extended over them, and
                                            they fit under size_limit */
-        int64_t checked_at;             /* for batches of this timestamp the length of the mapped
+        int64_t checked_at;             /* timestamp of the batch at which the length of the mapped
                                            file was checked; INT64_MIN: it was not */
-        int64_t checked_below;          /* the check counts for batches that end at or below it */
+        int64_t checked_below;          /* the check also counts for batches of the same timestamp
+                                           that end at or below this position */
         int64_t reserved_size;          /* of the last reservation, for assertions */
         int32_t newest_epoch;           /* of epochs.cache */
         bool slow;                      /* the next reservation must take the slow path */
-        bool slow_publish;              /* a batch that is stored is not yet in its file
+        bool slow_publish;              /* a batch that is stored in `data` is not yet in its file
                                            (is_written) */
         bool index_full;
     } tail;
 
-    /* Read by every thread, without a lock. */
+    /* These fields are read by every thread, without a lock. */
     struct {
         atomic_bool failed;
         atomic_bool half_cut;           /* a truncation failed: list, files and positions may
@@ -121,13 +122,13 @@ struct ol_log {
     struct {
         ol_producers map;
         int64_t highest_id;
-        int64_t snapshot_offset;        /* of the newest producer snapshot, -1 none */
-        bool snapshot_unflushed;  /* it was stored by a roll, which does not wait for the disk */
+        int64_t snapshot_offset;        /* offset of the newest producer snapshot; -1: none */
+        bool snapshot_unflushed;  /* the snapshot was stored by a roll, which does not flush it */
     } producers;
 
     /* The `ol.flushed` header of batches.  The writer's. */
     struct {
-        int64_t written;                /* by the newest batch that carries one, -1 none */
+        int64_t written;                /* bound in the newest batch that carries one; -1: none */
         bool taken;                     /* since the last batch was published */
     } note;
 
@@ -135,16 +136,17 @@ struct ol_log {
      * on it.  No lock. */
     struct {
         atomic_bool appended;           /* something was written since the log was opened */
-        atomic_bool names_changed;      /* the directory has names that no flush of it covers */
+        atomic_bool names_changed;      /* the directory has names that no flush of the directory
+                                           covers */
         atomic_bool flush_demanded;     /* a caller waits for the disk: extensions are flushed
                                            ahead */
         atomic_bool roll_unflushed;     /* a segment was rolled that no flush has covered, though
                                            its bytes may be on disk */
     } signals;
 
-    /* Changes below the log end.  A swap of cleaned segments, a truncation and a close hold the
-     * lock to their end, file work included.  No other call waits for it, so a swap does not delay
-     * commits, rolls, flushes or readers. */
+    /* Changes below the log end.  A swap of cleaned segments, a truncation, a removal of segments
+     * at the start and a close hold the lock to their end, file work included.  No other call waits
+     * for it, so a swap does not delay commits, rolls, flushes or readers. */
     struct {
         pthread_mutex_t lock;
         bool leftovers;                 /* some .cleaned or .swap files could not be removed */
@@ -158,15 +160,15 @@ struct ol_log {
         ol_flush_sidecar_bound last;    /* the bound of the last flush.  While shared.flushed is its
                                            offset, nothing of its segment below `position` is dirty;
                                            position 0: unknown, as after a truncation */
-        int64_t settled_base;           /* the sidecar on disk names this segment or a later one,
-                                           -1 unknown */
+        int64_t settled_base;           /* base offset: the sidecar on disk names this segment or a
+                                           later one; -1: unknown */
     } flush;
 
     /* The zeros after the active segment's last batch, the spares, and the choice of the active
      * segment. */
     struct {
         pthread_mutex_t lock;
-        ol_segment **spares;            /* path is the spare's name; base_offset is its number */
+        ol_segment **spares;  /* `path` is the name of the spare file; base_offset is its number */
         size_t spare_count;
         size_t spare_capacity;
         int64_t spare_number;
@@ -178,8 +180,9 @@ struct ol_log {
     struct {
         pthread_mutex_t lock;
         ol_manifest kept;
-        atomic_bool is_due;             /* it lacks facts that could be stored now */
-        atomic_bool has_other;          /* another program wrote, or may have written, a range */
+        atomic_bool is_due;  /* the stored manifest lacks facts that could be stored now */
+        atomic_bool has_other;          /* another program wrote a range of the log, or may have
+                                           written it */
     } manifest;
 
     /* The segments and the flags in them that flushes use.  The lock is held for a few
@@ -192,7 +195,7 @@ struct ol_log {
         bool is_cleaning;               /* there is an ol_segment_rewrite */
     } list;
 
-    /* Leader epochs.  The writer changes them, others read. */
+    /* Leader epochs.  The writer changes them, other threads read them. */
     struct {
         pthread_mutex_t lock;
         ol_leader_epochs cache;
@@ -201,7 +204,7 @@ struct ol_log {
 
     /* The steps in which an extension is flushed; their locks are held in turn. */
     struct {
-        pthread_mutex_t locks[2];       /* [number & 1] is held while step `number` flushes its
+        pthread_mutex_t locks[2];       /* locks[number & 1] is held while step `number` flushes its
                                            piece */
         _Atomic uint64_t newest;
     } steps;
@@ -217,7 +220,8 @@ int ol_log_untaken_path(const ol_log *log, const char *name, char path[OL_PATH_M
 void ol_log_set_failed(ol_log *log);
 /* Refuses with OL_FAILED or OL_READ_ONLY. */
 int ol_log_check_writable(const ol_log *log, ol_error *error) OL_NODISCARD;
-/* Publishes positions after an open, a roll or a truncation. */
+/* Sets the size and the limits of `tail` from the active segment and the settings: after an open, a
+ * roll, a truncation or a change of settings. */
 void ol_log_set_limits(ol_log *log);
 /* Reserves memory for one more segment in the list, so that ol_log_add_segment cannot fail. */
 int ol_log_reserve_segment(ol_log *log, ol_error *error) OL_NODISCARD;
@@ -295,9 +299,9 @@ void ol_log_reader_hint(ol_log_reader *reader, int64_t segment_base, int64_t pos
 typedef struct ol_log_place {
     const char *path;                   /* borrowed until the next call */
     int64_t segment_base;
-    int64_t position;                   /* of the batch that holds the offset, or follows it */
+    int64_t position;  /* position of the batch that holds the offset, or follows it */
     size_t batch_size;                  /* 0: the segment has none there */
-    int64_t available;                  /* bytes of the segment from there on */
+    int64_t available;                  /* bytes of the segment from that position on */
 } ol_log_place;
 /* Finds the reader's offset in a writable log.  OL_END: nothing is at or above it. */
 int ol_log_reader_locate(ol_log_reader *reader, ol_log_place *place,
@@ -330,8 +334,8 @@ int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) OL_NO
 int ol_log_store_manifest(ol_log *log, ol_error *error) OL_NODISCARD;
 /* Records how far the active segment reaches on disk; the next store of the manifest writes it. */
 void ol_log_note_tail(ol_log *log, const ol_flush_sidecar_bound *flushed);
-/* Called before an epoch is written anywhere else.  For this call the caller holds manifest.lock
- * until the epoch is written. */
+/* Called before an epoch is written anywhere else.  Unlike the other calls, it does not take
+ * manifest.lock: the caller takes it, and holds it until the epoch is written. */
 int ol_log_note_epoch(ol_log *log, int32_t epoch, ol_error *error) OL_NODISCARD;
 /* Called before batches that may leave gaps are appended. */
 int ol_log_note_foreign(ol_log *log, ol_error *error) OL_NODISCARD;
@@ -347,12 +351,12 @@ int ol_log_note_cut(ol_log *log, int64_t base_offset, int64_t end, int64_t size,
 
 /* log/segment_swap.c: files of a segment that were written under names that end in ".cleaned". */
 typedef struct ol_aside {
-    ol_segment *segment;                /* carries its final names; one reference of the
-                                           caller's; its indexes are open */
+    ol_segment *segment;                /* the new segment under its final names; the caller holds
+                                           one reference; its indexes are open */
     ol_file *file;                      /* of the .log */
     int64_t size;
     int64_t next_offset;                /* after its last batch */
-    uint64_t cuts;                      /* ol_log_cuts when its sources began to be read */
+    uint64_t cuts;                      /* ol_log_cuts when reading of the source segments began */
 } ol_aside;
 /* Does the work of ol_segment_rewrite_swap after everything is written.  Takes over the file and
  * the reference of `aside`, also on failure. */
@@ -371,18 +375,19 @@ typedef struct ol_found_segment {
     char *path;                         /* its current name */
     int64_t base_offset;
     int64_t file_size;
-    int64_t size;   /* of the complete, valid batches; file_size if it was not checked */
-    int64_t next_offset;                /* after the last batch; the next segment's base if it
-                                           was not checked */
+    int64_t size;   /* size of the complete, valid batches; file_size if the segment was not
+                       checked */
+    int64_t next_offset;                /* offset after the last batch; the next segment's base if
+                                           the segment was not checked */
     int64_t first_timestamp;            /* of checked ones */
     int64_t max_timestamp;
     int64_t max_timestamp_offset;
-    uint32_t checksum;                  /* of its batches, where it was checked or the manifest
-                                           has it */
+    uint32_t checksum;  /* checksum of the batches, if the segment was checked or the manifest has
+                           the checksum */
     bool has_checksum;
     bool checked;
-    int64_t from;                       /* log/settled.c: checked from here on, where the caller's
-                                           mark is; 0: all of it */
+    int64_t from;                       /* file position from which it is checked, which is the
+                                           caller's mark (log/settled.c); 0: all of it */
     bool rebuild_indexes;               /* both indexes, for the batches at and after `from` */
     bool rebuild_times;                 /* only the time index, which old brokers did not have */
     bool rebuild_transactions;
@@ -392,7 +397,7 @@ typedef struct ol_opening {
     ol_log *log;
     const ol_log_options *options;
     ol_log_recovery *report;
-    char **names;                       /* of the directory, after the directory pass */
+    char **names;                       /* names in the directory, after the directory pass */
     size_t name_count;
     ol_found_segment *found;            /* ascending by base */
     size_t found_count;
@@ -401,19 +406,19 @@ typedef struct ol_opening {
     ol_manifest manifest;
     bool has_manifest;                  /* the manifest is valid in itself */
     bool is_manifest_damaged;           /* the file exists but is not a manifest */
-    bool is_manifest_later;             /* its version is later than this code knows */
+    bool is_manifest_later;             /* the manifest has a later version than this code knows */
     bool has_worked_here;               /* another program wrote here after the manifest was
                                            written */
-    bool is_cleaned_uncertain;          /* it is unknown how far that program cleaned */
-    bool has_doubtful_gap;              /* below the end that the manifest knows */
-    int64_t cleaned;                    /* that program cleaned below this offset; -1 nowhere, or
-                                           unknown */
-    int64_t recovery_point;             /* as far as it is believed, -1 none */
-    int64_t log_start;                  /* as far as it is believed, 0 none */
+    bool is_cleaned_uncertain;          /* it is unknown how far the other program cleaned */
+    bool has_doubtful_gap;  /* a gap below the end that the manifest knows may be a loss */
+    int64_t cleaned;  /* the other program cleaned below this offset; -1: nowhere, or unknown */
+    int64_t recovery_point;  /* recovery point of the checkpoint, if it is believed; -1: none */
+    int64_t log_start;  /* log start of the checkpoint, if it is believed; 0: none */
     bool is_settled;                    /* the checks began at options->mark */
-    ol_manifest doubts;  /* used for its doubts only: those of this open and earlier ones */
+    ol_manifest doubts;  /* only the doubts in it are used: those of this open and of earlier
+                            ones */
     int64_t end;                        /* found by the checks */
-    int64_t flushed;                    /* greatest bound that holds, at most `end` */
+    int64_t flushed;                    /* greatest flushed bound that holds; at most `end` */
 } ol_opening;
 
 /* log/roll.c: follows the notes of rolls backwards from `base_offset` and returns the base of the
@@ -423,7 +428,7 @@ int64_t ol_log_rolled_first(const ol_opening *opening, int64_t base_offset);
 
 /* log/settled.c: moves *first, the index of the first segment to check, past the settled segments.
  * If the checks begin within a segment, sets its `from`; if anything is doubtful, `from` stays 0.
- * OL_IO, OL_NO_MEMORY. */
+ * Fails with OL_IO or OL_NO_MEMORY. */
 int ol_settled_skip(ol_opening *opening, size_t *first, ol_error *error) OL_NODISCARD;
 
 /* Checks the segments (docs/format/recovery.md §9.2) and separates torn from corrupt bytes
@@ -454,8 +459,7 @@ bool ol_completeness_is_sidecar_true(const ol_opening *opening);
 /* Returns whether offsets from `from` to `to` may be missing; if not, the bytes at `from` are bad.
  * A gap that another program may have left is reported. */
 bool ol_completeness_is_gap_legal(ol_opening *opening, int64_t from, int64_t to);
-/* Sets the manifest of the log as it was opened.  It becomes due to be stored if it says something
- * new. */
+/* Sets the manifest of the log as it was opened.  If it says something new, it must be stored. */
 int ol_completeness_adopt(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
 /* log/repair.c: called before the checks of an open that accepts loss.  Removes unreadable bytes
@@ -468,8 +472,8 @@ int ol_recovery_copy_aside(ol_log *log, const ol_found_segment *segment, int64_t
                            char path[OL_PATH_MAX], int64_t *bytes,
                            ol_error *error) OL_NODISCARD;
 
-/* log/rebuild.c: loads the newest usable producer snapshot, walks the log from there, and rebuilds
- * the indexes that are marked for it. */
+/* log/rebuild.c: loads the producers of `mark`, or of the newest usable snapshot if it is NULL,
+ * walks the log from there, and rebuilds the indexes that are marked for it. */
 int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t snapshot_max,
                   const ol_log_mark *mark,
                   char *const *names, size_t name_count, ol_error *error) OL_NODISCARD;

@@ -15,21 +15,23 @@ typedef struct ol_log_mark {
     int64_t offset;             /* the log end when the mark was taken; 0: there is no mark */
     int64_t segment_base;       /* of the active segment */
     int64_t position;           /* its size */
-    int64_t first_timestamp;    /* of its batches, as ol_segment has them */
+    int64_t first_timestamp;    /* first timestamp of the active segment's batches, as in
+                                   ol_segment */
     int64_t max_timestamp;
     int64_t max_timestamp_offset;
     uint32_t checksum;          /* log/segment_checksum.h */
     uint32_t aborted_count;     /* entries of its transaction index */
-    uint32_t aborted_crc;       /* CRC-32C of these entries, as they are in the file */
+    uint32_t aborted_crc;  /* CRC-32C of the transaction index's entries, as they are in the file */
     uint32_t producers_size;
-    uint8_t *producers;         /* as a producer snapshot has them (log/files/producers.h) */
+    uint8_t *producers;         /* the producers, encoded as in a producer snapshot
+                                   (log/files/producers.h) */
 } ol_log_mark;
 
 enum { OL_LOG_MARK_PRODUCERS_SIZE_MAX = 1 << 20 };
 
-/* [writer] Takes a mark at the log end.  There is none (offset 0) if the log has too many producers
- * or aborted transactions, if the segment was never read as a whole, or if a truncation shortened
- * it since the open.  OL_NO_MEMORY. */
+/* [writer] Takes a mark at the log end.  The mark is empty (offset 0) if the log has too many
+ * producers.  It is also empty if the active segment has too many aborted transactions, has batches
+ * that were never read, or lost index entries in a truncation.  Fails with OL_NO_MEMORY. */
 int ol_log_take_mark(ol_log *log, ol_log_mark *mark, ol_error *error) OL_NODISCARD;
 void ol_log_mark_free(ol_log_mark *mark);
 

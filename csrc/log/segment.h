@@ -43,16 +43,16 @@ typedef struct ol_segment {
     _Atomic int64_t size;
     _Atomic int64_t extended;
     _Atomic int64_t populated;
-    atomic_bool detached;  /* no longer in the log: a reader finds its position again */
+    atomic_bool detached;  /* the segment is no longer in the log: a reader must find its position
+                              again */
 
     pthread_mutex_t lock;
     uint32_t references;
     uint32_t users;
     ol_file *file;                      /* open until the last use ends, or NULL */
-    bool kept;                          /* it was opened for the users that the segment had when it
-                                           left the log */
-    uint8_t *data;                      /* the writer's, of mapped_size bytes; NULL where nothing is
-                                           appended */
+    bool kept;  /* `file` was opened for the users that the segment had when it left the log */
+    uint8_t *data;                      /* where the writer stores batches, mapped_size bytes; NULL
+                                           if nothing is appended */
     size_t mapped_size;
     bool is_written;                    /* `data` is not a mapping of the file */
 
@@ -64,23 +64,24 @@ typedef struct ol_segment {
 
     bool flush_needed;                  /* rolled and not flushed since; under list.lock of the
                                            log */
-    bool rolled_note;  /* it has a note of its roll (log/roll.c); under list.lock of the log */
-    bool note_stayed;                   /* it could not be removed; under list.lock of the log */
-    bool held;                          /* used by the log until its files have their names
-                                           (log/segment_swap.c); under list.lock of the log */
-    int64_t next_base;                  /* base of the segment that followed it at the roll */
+    bool rolled_note;  /* a note of the segment's roll exists (log/roll.c); under list.lock of the
+                          log */
+    bool note_stayed;  /* the note could not be removed; under list.lock of the log */
+    bool held;                          /* the log uses the segment until its files have their final
+                                           names (log/segment_swap.c); under list.lock of the log */
+    int64_t next_base;  /* base offset of the segment that followed this one at the roll */
 
     /* The writer's. */
     int64_t first_timestamp;            /* of the first batch, -1 none */
     int64_t max_timestamp;              /* so far, -1 none */
-    int64_t max_timestamp_offset;       /* last offset of the batch that has it */
+    int64_t max_timestamp_offset;       /* last offset of the batch with max_timestamp */
     int64_t given_back;                 /* is_written: the pages of `data` below it were freed */
     int64_t bytes_since_index;
     int64_t created_ms;
     uint32_t checksum;                  /* of all its batches (log/segment_checksum.h) */
     bool has_checksum;                  /* false: some batches were never read */
-    bool is_index_cut;                  /* a truncation removed entries of its indexes, and a power
-                                           loss may bring them back: no mark vouches for them */
+    bool is_index_cut;                  /* a truncation removed entries of its indexes, which a
+                                           power loss may bring back: no mark is taken */
 } ol_segment;
 
 /* Creates an object with one reference and no user; the file is not touched. */
@@ -122,8 +123,8 @@ void ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size);
  * tries again. */
 int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *error) OL_NODISCARD;
 
-/* Fails with OL_IO where the file is shorter than `length`, which it once had.  Any thread while
- * the file is open. */
+/* Fails with OL_IO if the file is shorter than `length`, a length that it once had.  Any thread
+ * while the file is open. */
 int ol_segment_check_length(ol_segment *segment, int64_t length, ol_error *error) OL_NODISCARD;
 
 /* Like ol_segment_check_length, up to the end of the extension: without those bytes, a store into
@@ -142,7 +143,8 @@ int ol_segment_write(ol_segment *segment, int64_t position, size_t size,
  * take the pages from the mapping one by one, and interrupt the writer each time. */
 int ol_segment_flush_range(ol_segment *segment, int64_t from, int64_t to,
                            ol_error *error) OL_NODISCARD;
-/* Only begins the flush of ol_segment_flush_range, as ol_fs.begin_flush_range does. */
+/* Begins what ol_segment_flush_range does, and does not wait for its end
+ * (ol_fs.begin_flush_range). */
 int ol_segment_begin_flush_range(ol_segment *segment, int64_t from, int64_t to,
                                  ol_error *error) OL_NODISCARD;
 
@@ -186,8 +188,8 @@ static inline void ol_segment_record_batch(ol_segment *segment, int64_t position
     segment->bytes_since_index += (int64_t)size;
 }
 
-/* Adds the forced entry of the time index and trims both indexes: at a roll, at the close, and at
- * the end of a rebuild. */
+/* Adds the last entry of the time index, for which a slot is kept, and trims both indexes: at a
+ * roll, at the close, and at the end of a rebuild. */
 int ol_segment_finish_indexes(ol_segment *segment, ol_error *error) OL_NODISCARD;
 
 /* Flushes the .log file, and the index files where they are open. */

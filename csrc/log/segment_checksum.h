@@ -19,8 +19,8 @@ static inline uint32_t ol_segment_checksum_add(uint32_t checksum, const uint8_t 
     return ol_crc32c_extend(checksum, batch, OL_BATCH_AT_CRC + sizeof(uint32_t));
 }
 
-/* Reads the whole batches in the first `size` bytes of a file.  Fails as ol_file_scan_next at bytes
- * that are not a whole batch. */
+/* Computes the checksum of the batches in the first `size` bytes of a file.  Fails as
+ * ol_file_scan_next does, also at bytes that are not a whole batch. */
 int ol_segment_checksum_file(ol_fs *fs, const char *path, int64_t size, uint32_t *checksum,
                              ol_error *error) OL_NODISCARD;
 

@@ -25,9 +25,9 @@ typedef struct ol_segment_rewrite ol_segment_rewrite;
 int ol_segment_rewrite_start(ol_log *log, int64_t base_offset, uint64_t cuts,
                              ol_segment_rewrite **cleaned, ol_error *error) OL_NODISCARD;
 
-/* Appends one whole batch of any magic, as it is.  Offsets ascend: OL_INVALID for a base offset
- * below the base or at or below the last offset of the batch before; OL_TOO_LARGE if the last
- * offset or the size does not fit a segment.  After any other failure the rewrite can only be
+/* Appends one whole batch of any magic, as it is.  OL_INVALID: the base offset is below the
+ * segment's base, or not above the last offset of the batch before.  OL_TOO_LARGE: the last offset
+ * or the size does not fit a segment.  After any other failure the rewrite can only be
  * discarded. */
 int ol_segment_rewrite_append(ol_segment_rewrite *cleaned, const uint8_t *data, size_t size,
                               int64_t base_offset, int64_t last_offset, int64_t max_timestamp,
@@ -47,11 +47,11 @@ int64_t ol_segment_rewrite_size(const ol_segment_rewrite *cleaned);     /* bytes
  * Frees the rewrite in any case.
  *
  * OL_WOULD_BLOCK (the error says which): the log was truncated since `cuts`, or the segments are
- * not flushed yet.  OL_INVALID: they are not adjacent in the log or not closed, or a batch reaches
- * into the segment after them.  After these, and after OL_NO_MEMORY, OL_IO and OL_DISK_FULL,
- * nothing has changed and the files are removed.  If the disk fails after the point of no return,
- * the error is returned and the log has failed (ol_log_has_failed); opening it again finishes the
- * swap. */
+ * not flushed yet.  OL_INVALID: the segments are not adjacent in the log or not closed, or a batch
+ * of the new segment reaches into the segment after them.  After these two, and after OL_NO_MEMORY,
+ * OL_IO and OL_DISK_FULL, nothing has changed and the files are removed.  If the disk fails after
+ * the point of no return, the error is returned and the log has failed (ol_log_has_failed); opening
+ * it again finishes the swap. */
 int ol_segment_rewrite_swap(ol_segment_rewrite *cleaned, const int64_t *bases, size_t count,
                             ol_error *error) OL_NODISCARD;
 

@@ -1,5 +1,6 @@
-/* log/swap_plan: the directory pass of docs/format/recovery.md §9.1 as a pure plan: names in,
- * actions and remaining names out.
+/* log/swap_plan: plans the directory pass of docs/format/recovery.md §9.1 without touching a file.
+ * The plan is made from the names in the directory; it has the actions, and the names that remain
+ * after them.
  *
  * A writable open carries the actions out, in order; it may be stopped after any of them and the
  * next pass finishes the work.  A read-only open only reads the names that would be left, and the
@@ -22,7 +23,7 @@ typedef struct ol_swap_action {
 } ol_swap_action;
 
 typedef struct ol_swap_name {
-    char *name;                 /* its name once the plan is carried out */
+    char *name;                 /* the file's name once the plan is carried out */
     char *real;                 /* its current name */
 } ol_swap_name;
 
@@ -36,7 +37,7 @@ typedef struct ol_swap_plan {
                                    .log.cleaned files */
 } ol_swap_plan;
 
-/* Finds the offset after the last one of the `.log.swap` file `name`, whose number is
+/* Finds the log offset at which the `.log.swap` file `name` ends; the number in its name is
  * `base_offset`. */
 typedef int (*ol_swap_next_offset)(void *context, const char *name, int64_t base_offset,
                                    int64_t *next_offset, ol_error *error);

@@ -27,8 +27,8 @@ typedef struct ol_log_view ol_log_view;
 typedef struct ol_log_view_segment {
     int64_t base_offset;
     int64_t size;               /* whole batches, now: the last segment may still grow */
-    const char *path;           /* its name when the view was opened; another file may have it by
-                                   now */
+    const char *path;           /* the file's name when the view was opened; another file may have
+                                   this name by now */
 } ol_log_view_segment;
 
 /* Opens a view of a log that is open for writing.  OL_READ_ONLY for any other, because another
@@ -45,8 +45,8 @@ bool ol_log_view_at(const ol_log_view *view, size_t index, ol_log_view_segment *
 int ol_log_view_scan(const ol_log_view *view, size_t index, int64_t position, ol_file_scan *scan,
                      ol_error *error) OL_NODISCARD;
 
-/* Returns false if one of its segments was truncated or replaced by a cleaned one since the view
- * was opened. */
+/* Returns false if the log was truncated, or one of the view's segments was replaced by a cleaned
+ * one since the view was opened. */
 bool ol_log_view_is_current(const ol_log_view *view);
 
 void ol_log_view_close(ol_log_view *view);      /* NULL is fine */

@@ -8,8 +8,8 @@
  * the steady clock advances the time.
  *
  * If the wall clock is set back by OL_CLOCK_JUMP_MS or less, the times of batches do not go back.
- * If the newest batch is further ahead than that, its clock was wrong, and the next batches return
- * to the present time.
+ * If the newest batch is further ahead of the clock than that, the clock was wrong when that batch
+ * was written, and the next batches return to the present time.
  *
  * A position's own time decides when it expires; a time that is too early would lose the position.
  * So positions carry the later of the wall clock's time and their batch's, believed or not.
@@ -25,19 +25,20 @@
 #define OL_CLOCK_JUMP_MS ((int64_t)60000)
 /* How long a jump must last to be believed. */
 #define OL_CLOCK_DOUBT_MS ((int64_t)60000)
-/* While the wall clock advances normally, the steady clock is read at most this often. */
+/* While the wall clock advances normally, the steady clock is read at most once in this time. */
 #define OL_CLOCK_COMPARE_MS ((int64_t)1000)
 
 typedef struct ol_batch_clock {
     int64_t (*wall_ms)(void *context);      /* since 1970; NULL: the system's */
-    int64_t (*steady_ms)(void *context);    /* NULL: the system's; if only wall_ms is given, all of
-                                               its readings are believed */
+    int64_t (*steady_ms)(void *context);    /* NULL: the system's clock; if only wall_ms is given,
+                                               all of its readings are believed */
     void *context;
     int64_t compared;           /* the reading that was last compared and believed; INT64_MAX: the
                                    next one is compared */
     int64_t lead;               /* how far the wall clock is ahead of the steady one, as believed */
-    int64_t doubted_lead;       /* how far it is ahead after a jump */
-    int64_t doubted_since;      /* by the steady clock; -1: nothing is doubted */
+    int64_t doubted_lead;       /* how far the wall clock is ahead after the jump that is doubted */
+    int64_t doubted_since;      /* steady time at which the jump was first seen; -1: nothing is
+                                   doubted */
     bool is_set;                /* the clock was read at least once */
     int64_t last;               /* of the newest batch */
     int64_t newest;             /* the greatest time of any batch loaded or written */

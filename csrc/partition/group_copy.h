@@ -20,7 +20,8 @@ typedef struct ol_group_fingerprint {
     uint64_t positions;
 } ol_group_fingerprint;
 
-/* The caller holds the lock of the state. */
+/* Returns the fingerprint of a group's positions.  The caller holds a lock under which the state
+ * may be read. */
 ol_group_fingerprint ol_group_fingerprint_of(const ol_state *state, ol_slice group);
 
 /* Commits plain items of one group, as ol_partition_commit does, if the group's fingerprint is

@@ -1,19 +1,20 @@
 /* partition/partition: one partition of the offsets log: its log on disk and its state in memory
  * (docs/architecture.md §2, §4, §7).
  *
- * Watermark.  Records below W count.  A lone partition has W == log end: apply follows append under
- * the writer lock.  In a replicated partition the host moves W (ol_partition_advance), and the
- * records in [W, log end) are in flight: written, visible to conditions through the overlay,
- * invisible to reads.  Only the code that moves W applies, strictly in log order.  Always: written
- * (log end) >= flushed, written >= W >= applied.
+ * Watermark.  W is the high watermark: records below it count.  A lone partition has W == log end:
+ * apply follows append under the writer lock.  In a replicated partition the host moves W
+ * (ol_partition_advance), and the records in [W, log end) are in flight: written, visible to
+ * conditions through the overlay (state/in_flight.h), invisible to reads.  Only the code that moves
+ * W applies, strictly in log order.  Always: written (log end) >= flushed, written >= W >= applied.
  *
  * Locks.  The writer lock serialises everything that appends, applies or changes the role.  The
  * table lock keeps readers of the state out while a batch is applied.  partition/partition_impl.h
  * gives their order and all other locks.  Every change of an active partition's state is made under
- * both, so the holder of either may read it.  A call takes the locks that it needs itself, unless
- * its comment says otherwise.  No call takes or needs Python's GIL, and none holds a lock while it
- * waits for W or for the flush of a commit.  Work on files may flush under the writer lock: a
- * truncation, a new epoch, and a roll after OL_UNFLUSHED_MAX others that no flush has covered.
+ * both of these locks, so the holder of either may read the state.  A call takes the locks that it
+ * needs itself, unless its comment says otherwise.  No call takes or needs Python's GIL, and none
+ * holds a lock while it waits for W or for the flush of a commit.  Work on files may flush under
+ * the writer lock: a truncation, a new epoch, and a roll after OL_UNFLUSHED_MAX others that no
+ * flush has covered.
  *
  * Memory.  The caller that opens a partition owns it and closes or abandons it.  Slices and rows
  * that are passed in are borrowed until the call returns.
@@ -36,30 +37,31 @@ typedef struct ol_snapshot ol_snapshot;
 
 typedef enum ol_role {
     OL_ROLE_UNLOADED,           /* opened, nothing applied */
-    OL_ROLE_LOADING,            /* plain commits are appended; reads are OL_LOADING */
+    OL_ROLE_LOADING,            /* plain commits are appended; reads fail with OL_LOADING */
     OL_ROLE_ACTIVE,
-    OL_ROLE_FOLLOWER,           /* applies below W; reads and commits are OL_NOT_COORDINATOR */
+    OL_ROLE_FOLLOWER,  /* applies below W; reads and commits fail with OL_NOT_COORDINATOR */
     OL_ROLE_FAILED,
 } ol_role;
 
 #define OL_BATCH_BYTES_MAX_DEFAULT ((size_t)16 << 20)
 
-/* The name of the directory must outlive the partition. */
+/* `log.directory` must outlive the partition. */
 typedef struct ol_partition_options {
     ol_log_options log;
-    size_t batch_bytes_max;     /* a larger commit is split by group; at most segment_bytes, and
-                                   never more than eleven twelfths of these are used
-                                   (ol_log_batch_bytes_max) */
+    /* a larger commit is split by group; at most segment_bytes; more than eleven twelfths of
+     * segment_bytes are not used (ol_log_batch_bytes_max) */
+    size_t batch_bytes_max;
     bool replicated;            /* the host moves W */
-    bool refuse_while_loading;  /* commits, too, are OL_LOADING until the partition is active */
+    bool refuse_while_loading;  /* commits, too, fail with OL_LOADING until the partition is
+                                   active */
     int64_t watermark;          /* replicated: where W begins, as the checkpoint of high watermarks
                                    says; -1 unknown */
     uint64_t term;              /* the first term: above those of an earlier open, since callers may
                                    still wait for its commits */
-    int32_t leader_epoch;       /* of our appends; -1: newest in the log + 1 (lone only) */
-    bool goes_on_from_snapshot; /* it will be loaded from its snapshot, if that can be used: the log
-                                   below need not be read (log/settled.c) */
-    bool write_value_v4;        /* value v4 for a topic id; else only if the log has v4 already */
+    int32_t leader_epoch;  /* epoch of the batches written; -1: newest in the log + 1 (lone only) */
+    bool goes_on_from_snapshot; /* the partition will be loaded from its snapshot, if that can be
+                                   used: the log below it need not be read (log/settled.c) */
+    bool write_value_v4;  /* write values with a topic id as v4; else only if the log has v4 */
     int64_t (*clock_ms)(void *context);     /* the wall clock; NULL: the system's; tests set it */
     int64_t (*steady_ms)(void *context);    /* the steady clock that clock_ms is checked against
                                                (ol_batch_clock); NULL: the system's, but if
@@ -98,34 +100,37 @@ typedef enum ol_problem_kind {
 typedef struct ol_problem {
     ol_error error;             /* path, position, log offset, reason */
     int64_t from;               /* the first log offset concerned; -1: unknown */
-    int64_t below;              /* the one after the last; INT64_MAX, and -1 for damage: unknown */
+    int64_t below;  /* the offset after the last one; unknown: INT64_MAX, for damage also -1 */
     ol_problem_kind kind;
 } ol_problem;
 
 /* Progress of a load, readable at any time (each field by itself). */
 typedef struct ol_load_progress {
     int64_t bytes;              /* read so far */
-    int64_t bytes_total;        /* of the log when the load began */
+    int64_t bytes_total;  /* bytes to be read: all of the log, or its part after the snapshot */
     int64_t batches;
     int64_t records;
-    int64_t problems;           /* all that were found; OL_PROBLEMS_KEPT of them are kept */
-    int64_t aborted_own;        /* our open transactions that the load closed with ABORT */
-    int64_t snapshot_offset;    /* of its snapshot, after which bytes are counted; -1 none */
+    int64_t problems;  /* all problems that were found; OL_PROBLEMS_KEPT of them are kept */
+    int64_t aborted_own;  /* how many of the store's own open transactions the load closed with
+                             ABORT */
+    int64_t snapshot_offset;    /* offset of the load's snapshot, after which bytes are counted; -1:
+                                   none */
 } ol_load_progress;
 #define OL_PROBLEMS_KEPT 64
 
-/* Replays the log into the state, to the moving end, and makes the partition active (lone), or a
- * follower (replicated: up to W).  Checks every CRC.  A bad batch below the flushed bound, or a
- * record that Kafka would refuse, is kept as a problem and skipped, and makes the partition
- * read-only.  Commits may be appended meanwhile.  Fails with OL_NO_MEMORY or OL_IO: the partition
- * is then OL_FAILED. */
+/* Replays the log into the state, up to the log end, even if that moves meanwhile, and makes the
+ * partition active (lone), or a follower (replicated: up to W).  Checks every CRC.  A bad batch
+ * below the flushed bound, or a record that Kafka would refuse, is kept as a problem and skipped,
+ * and makes the partition read-only.  Commits may be appended meanwhile.  Fails with OL_INVALID if
+ * the partition is loaded already.  After any other failure, such as OL_NO_MEMORY or OL_IO, the
+ * partition is OL_FAILED. */
 int ol_partition_load(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
 /* Loads as ol_partition_load does, but starts from the state of a snapshot that was read from a
  * file and checked (partition/snapshot_take.h).  The call takes over the snapshot in any case.
- * Signs that something may be missing at or above S are a gap, a batch that was cleaned, and no
- * batch up to the log end.  At the first one the call drops that state and loads everything from
- * the log: see ol_partition_snapshot_discarded. */
+ * Signs that something may be missing at or above the snapshot's offset are a gap, a batch that was
+ * cleaned, and no batch up to the log end.  At the first such sign, or if the snapshot is above W,
+ * the call drops that state and loads everything from the log (ol_partition_snapshot_discarded). */
 int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot,
                            ol_error *error) OL_NODISCARD;
 void ol_partition_progress(const ol_partition *partition, ol_load_progress *progress);
@@ -149,7 +154,7 @@ typedef enum ol_condition {
     OL_CONDITION_NONE,
     OL_CONDITION_EQUALS,        /* the latest written offset is `expected` */
     OL_CONDITION_ABSENT,        /* there is none */
-    OL_CONDITION_MONOTONIC,     /* there is none, or it is <= the new one */
+    OL_CONDITION_MONOTONIC,     /* no offset was written, or it is <= the new one */
 } ol_condition;
 
 /* One item to write.  Slices borrow; they must stay until the call returns. */
@@ -171,16 +176,18 @@ typedef struct ol_item {
 } ol_item;
 
 typedef struct ol_commit_result {
-    int64_t base_offset;        /* of the first record; -1: none was written (nothing to delete) */
-    int64_t end_offset;         /* durable once flushed up to here, replicated once W is here */
+    int64_t base_offset;        /* log offset of the first record; -1: none was written (nothing to
+                                   delete) */
+    int64_t end_offset;         /* log offset after the last record: durable once flushed up to
+                                   here, replicated once W is here */
     int64_t timestamp;          /* ms, of the batch */
-    size_t written;             /* records; the other tombstones found nothing to delete */
+    size_t written;  /* records written; tombstones that found nothing to delete are not counted */
     bool found;                 /* OL_CONDITION, OL_REWIND: whether an offset was committed;
                                    OL_GENERATION: whether the group has a record */
     int64_t found_offset;       /* OL_GENERATION: its generation */
-    int64_t rests_on;           /* OL_GENERATION: the W that settles what was found, if that is in
-                                   flight; -1: it is settled */
-    uint64_t term;              /* in which it was written, or refused: for ol_partition_wait */
+    int64_t rests_on;           /* after a refusal that depends on records in flight: the W at which
+                                   it is final; else -1 */
+    uint64_t term;  /* the term in which it was written, or refused: for ol_partition_wait */
 } ol_commit_result;
 
 /* Means the term at the time of the call: for a wait that does not belong to a commit. */
@@ -188,11 +195,11 @@ typedef struct ol_commit_result {
 
 /* Writes all items or none (docs/architecture.md §2.3, §4), in their order, in one batch.  Items
  * that do not fit one batch are sorted by group and written as batches of whole groups, each atomic
- * by itself.  A group that does not fit one batch is written as an own transaction.  If tombstones
- * or group records are among such items, the call is refused with OL_TOO_LARGE.  Space for
- * everything is allocated first.  If writing fails nevertheless (OL_IO, or OL_DISK_FULL of a roll
- * within a commit that is larger than a segment), the groups before the failure are written, each
- * whole.
+ * by itself.  A group that does not fit one batch is written as a transaction of the store's own.
+ * If tombstones or group records are among items that do not fit one batch, the call is refused
+ * with OL_TOO_LARGE.  Space for everything is allocated first.  If writing fails nevertheless
+ * (OL_IO, or OL_DISK_FULL of a roll within a commit that is larger than a segment), the groups
+ * before the failure are written, each whole.
  *
  * `producer_id` >= 0 writes transactional batches, as many as needed; the caller ends the
  * transaction, for which space is kept (ol_log_reserve_transactional). -1 writes plain ones.  The
@@ -225,8 +232,9 @@ int ol_partition_commit_rows(ol_partition *partition, const ol_row_run *runs, si
                              ol_error *error) OL_NODISCARD;
 
 /* Does what ol_partition_commit does, but never waits.  OL_WOULD_BLOCK, with nothing changed: a
- * lock is held elsewhere, the pages were not faulted in ahead, or the batch is above 4 KiB.  The
- * binding calls it while it holds the GIL. */
+ * lock is held elsewhere, the pages were not faulted in ahead, the batch is above 4 KiB, or the
+ * partition is not ready for a commit (loading, read-only).  The binding calls it while it holds
+ * the GIL. */
 int ol_partition_try_commit(ol_partition *partition, const ol_item *items, size_t count,
                             ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
@@ -244,15 +252,16 @@ int ol_partition_delete_group(ol_partition *partition, ol_slice group, bool only
 int ol_partition_fence(ol_partition *partition, ol_slice group, const ol_item *items, size_t count,
                        int32_t *generation, ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
-/* Ends a transaction with a marker.  OL_TRANSACTION when the log has no open one of this producer;
- * OL_FENCED when the epoch is older than the producer's; OL_DISK_FULL only if no space is kept for
- * the marker; the call can then be repeated.  producer_epoch -1: the one in the log. */
+/* Ends a transaction with a marker.  OL_TRANSACTION: the log has no open transaction of this
+ * producer.  OL_FENCED: the epoch is older than the producer's.  OL_DISK_FULL: no space is kept for
+ * the marker; the call can be repeated.  producer_epoch -1: the one in the log. */
 int ol_partition_end_transaction(ol_partition *partition, int64_t producer_id,
                                  int16_t producer_epoch, ol_control type, int32_t coordinator_epoch,
                                  ol_commit_result *result, ol_error *error) OL_NODISCARD;
 
 /* Checks a producer that begins a transaction.  OL_TRANSACTION when the producer id is negative, is
- * of our own range, or has an open transaction; OL_FENCED when the epoch is older than known. */
+ * in the range that offsetlog reserves for itself, or has an open transaction; OL_FENCED when the
+ * epoch is older than known. */
 int ol_partition_check_producer(ol_partition *partition, int64_t producer_id,
                                 int16_t producer_epoch, ol_error *error) OL_NODISCARD;
 
@@ -271,10 +280,10 @@ bool ol_partition_transaction_at(ol_partition *partition, size_t index,
 typedef enum ol_wait_for { OL_WAIT_FLUSHED, OL_WAIT_WATERMARK } ol_wait_for;
 
 /* Waits until everything below `end_offset` is below W, or is flushed.  If no other thread flushes,
- * the call does so itself; one fdatasync serves all threads that wait.  `term` is that of the
- * commit.  If leadership ended or the log was truncated since the commit, even before the call, the
- * result is OL_NOT_COORDINATOR, because other records may now be below `end_offset`.  The term of a
- * lone store never changes.  timeout_ms < 0: no limit.
+ * the call flushes itself; one flush serves all threads that wait.  `term` is that of the commit.
+ * If leadership ended or the log was truncated since the commit, even before the call, the result
+ * is OL_NOT_COORDINATOR, because other records may now be below `end_offset`.  The term of a lone
+ * store never changes.  timeout_ms < 0: no limit.
  *
  * Fails with OL_FAILED, OL_NOT_COORDINATOR, OL_TIMED_OUT; with OL_NO_MEMORY, OL_IO, OL_DISK_FULL,
  * OL_READ_ONLY if the flush could not begin; the next call then tries again.  After a failure the
@@ -282,8 +291,8 @@ typedef enum ol_wait_for { OL_WAIT_FLUSHED, OL_WAIT_WATERMARK } ol_wait_for;
 int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term, ol_wait_for what,
                       int64_t timeout_ms, ol_error *error) OL_NODISCARD;
 
-/* Like ol_partition_wait, but never waits nor flushes, and takes no lock: OL_WOULD_BLOCK where that
- * would wait. */
+/* Like ol_partition_wait, but never waits nor flushes, and takes no lock: OL_WOULD_BLOCK if
+ * ol_partition_wait would wait. */
 int ol_partition_try_wait(const ol_partition *partition, int64_t end_offset, uint64_t term,
                           ol_wait_for what, ol_error *error) OL_NODISCARD;
 
@@ -292,9 +301,10 @@ int ol_partition_try_wait(const ol_partition *partition, int64_t end_offset, uin
 bool ol_partition_is_flushed(const ol_partition *partition, int64_t end_offset, uint64_t term);
 
 /* Returns whether a caller that commits while it collects flushed commits should begin the next
- * flush now; `end_offset` is the end of the last commit that it collected.  True if no flush runs,
- * at least as many offsets wait for a flush as are flushed and not yet collected, and the last
- * flush took less than twice the time that has passed since its end.  Takes no lock. */
+ * flush now; `end_offset` is the end of the last commit that it collected.  True under three
+ * conditions: no flush runs or is queued; at least as many offsets wait for a flush as are flushed
+ * and not yet collected; and the last flush took less than twice the time that has passed since its
+ * end.  Takes no lock. */
 bool ol_partition_is_behind(const ol_partition *partition, int64_t end_offset);
 
 /* -------------------------------------------------------------------------------------- reading */
@@ -334,24 +344,24 @@ size_t ol_partition_scratch_bytes(ol_partition *partition);
  * call when the partition knows it.  Neither failure changes anything.  The newest epoch known is
  * the one that the host gave last, or the newest in the log. */
 
-/* Starts leadership at an epoch: OL_FENCED_LEADER_EPOCH unless it is above the newest one known, or
- * that of this leader already.  The partition stays loading until it is loaded, W has reached the
- * present log end, and own transactions that an earlier leader left open are closed with ABORT.
- * Then it is active.  A partition that a load finds damaged does not become active, since it cannot
- * read all that it would have to answer.  The partition need not be loaded yet: plain commits are
- * appended from now on, and the load applies them.  `alone`: there is no other replica, W follows
- * the log end by itself, and commits are applied as in a lone store.
+/* Starts leadership at an epoch.  Fails with OL_FENCED_LEADER_EPOCH unless the epoch is above the
+ * newest one known, or this replica leads in it already.  The partition stays loading until it is
+ * loaded, W has reached the present log end, and own transactions that an earlier leader left open
+ * are closed with ABORT.  Then it is active.  A partition that a load finds damaged does not become
+ * active, because its answers would lack what cannot be read.  The partition need not be loaded
+ * yet: plain commits are appended from now on, and the load applies them.  `alone`: there is no
+ * other replica, W follows the log end by itself, and commits are applied as in a lone store.
  *
- * A refusal changes nothing: OL_FENCED_LEADER_EPOCH, OL_READ_ONLY, OL_INVALID.  An election that
- * fails ends the leadership before it, and the replica follows in the epoch that it knew, as after
- * ol_partition_become_follower; the call can be repeated.  It fails with OL_CORRUPT or OL_IO if a
- * record in [W, log end) cannot be read, and with OL_IO or OL_DISK_FULL if the list of epochs
- * cannot be written. */
+ * A refusal changes nothing: OL_FENCED_LEADER_EPOCH, OL_READ_ONLY, OL_INVALID, OL_FAILED.  An
+ * election that fails ends the leadership before it, and the replica follows in the epoch that it
+ * knew, as after ol_partition_become_follower; the call can be repeated.  It fails with OL_CORRUPT
+ * or OL_IO if a record in [W, log end) cannot be read, and with OL_IO or OL_DISK_FULL if the list
+ * of epochs cannot be written. */
 int ol_partition_become_leader(ol_partition *partition, int32_t leader_epoch, bool alone,
                                ol_error *error) OL_NODISCARD;
-/* Makes the replica a follower, from the newest epoch known on; a leader that resigns passes its
- * own epoch.  Commits that wait get OL_NOT_COORDINATOR.  The state stays, because it holds only
- * records below W. */
+/* Makes the replica a follower in `leader_epoch`, which must not be below the newest epoch known; a
+ * leader that resigns passes its own epoch.  Commits that wait get OL_NOT_COORDINATOR.  The state
+ * stays, because it holds only records below W. */
 int ol_partition_become_follower(ol_partition *partition, int32_t leader_epoch,
                                  ol_error *error) OL_NODISCARD;
 /* Drops a follower's state, to free memory; the log and W stay.  ol_partition_load loads the state
@@ -395,8 +405,8 @@ int ol_partition_file_range(ol_partition *partition, int32_t leader_epoch, int64
                             ol_read_up_to up_to, size_t size_max, ol_file_range *range,
                             ol_error *error) OL_NODISCARD;
 
-/* Computes the digest of everything applied, whatever the role, and sets *applied to the log offset
- * below which that is.  OL_LOADING if nothing is loaded. */
+/* Computes the digest of everything applied, whatever the role, and sets *applied: everything below
+ * this log offset was applied.  OL_LOADING if nothing is loaded. */
 int ol_partition_digest(ol_partition *partition, bool physical, ol_digest *digest,
                         int64_t *applied, ol_error *error) OL_NODISCARD;
 
@@ -445,7 +455,7 @@ int ol_partition_check_writable(const ol_partition *partition, bool needs_state,
     OL_NODISCARD;
 
 /* Under the writer lock: records in the view's in_flight what was written since the last such call.
- * OL_NO_MEMORY, OL_CORRUPT, OL_IO. */
+ * Fails with OL_NO_MEMORY, OL_CORRUPT or OL_IO. */
 int ol_partition_complete_overlay(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
 /* Under the writer lock: does what ol_partition_commit does, for a caller that has decided under

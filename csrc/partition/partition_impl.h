@@ -1,4 +1,4 @@
-/* partition/partition_impl: the structure of a partition, shared by the files of this room only.
+/* partition/partition_impl: the structure of a partition, shared only by the files of this folder.
  *
  * Locks, in the order in which they are taken; a thread that holds one takes only later ones:
  *
@@ -14,7 +14,7 @@
  *   5  wait.lock, problems.lock, and the lock of the flusher, which covers `flush`: no lock is
  *                        taken under any of these
  *
- * `term` changes under writer and wait.lock together.  A thread whose flush failed the log sets
+ * `term` changes under writer and wait.lock together.  A thread whose flush made the log fail sets
  * `role` to FAILED, and damage sets `read_only`, under any of these locks or none.  A log that
  * failed otherwise (an unasked flush, an extension, a roll) leaves `role` as it is, so
  * ol_partition_role asks the log, too.  The thread that loads writes `load`, `snapshot.offset` and
@@ -41,8 +41,8 @@ struct ol_partition {
     pthread_mutex_t writer;
     pthread_mutex_t table;
     ol_state state;
-    /* Replicated only: the overlay, the offset up to which it is recorded (if that is below
-     * `applied`, up to `applied`), and the batches above W that need not be read back. */
+    /* Replicated only: the overlay, the log offset up to which records are in it (`applied`, if
+     * that is higher), and the batches above W that need not be read back from the log. */
     ol_in_flight inflight;
     int64_t recorded_to;
     ol_unapplied unapplied;
@@ -60,9 +60,10 @@ struct ol_partition {
 
     struct {
         bool ready;                 /* ol_partition_ensure_ready has nothing to do */
-        _Atomic bool leads;         /* replicated: elected in `epoch`, whether active yet or not */
+        _Atomic bool leads;         /* replicated: this replica was elected in `epoch`; it may not
+                                       be active yet */
         bool alone;                 /* leads, and no other replica exists: W is the log end */
-        int32_t epoch;              /* replicated: the newest that the host gave or the log has */
+        int32_t epoch;  /* replicated: the newest epoch that the host gave or the log has */
         int64_t elected_end;  /* log end at the election; active once `applied` is there */
     } leadership;
 
@@ -96,19 +97,20 @@ struct ol_partition {
     /* Progress of the load (ol_load_progress). */
     struct {
         _Atomic int64_t bytes, bytes_total, batches, records, aborted_own;
-        _Atomic int64_t snapshot_offset;    /* of the snapshot that it began with, -1 none */
+        _Atomic int64_t snapshot_offset;    /* offset of the snapshot that the load began with; -1:
+                                               none */
     } load;
 
     struct {
         pthread_mutex_t lock;
-        _Atomic int64_t offset;     /* of the file; -1 none, or unknown */
+        _Atomic int64_t offset;     /* offset of the snapshot file; -1: none, or unknown */
     } snapshot;
 
     struct {
         pthread_mutex_t lock;
-        bool has_discarded;         /* the load dropped the snapshot that it began with, */
-        ol_error discarded;         /* and why */
-        ol_problem *kept;           /* the first OL_PROBLEMS_KEPT of them; NULL if there is none */
+        bool has_discarded;         /* the load dropped the snapshot that it began with */
+        ol_error discarded;         /* why it did */
+        ol_problem *kept;           /* the first OL_PROBLEMS_KEPT problems; NULL if there is none */
         int64_t kept_count;
         _Atomic int64_t count;
     } problems;
@@ -120,7 +122,8 @@ struct ol_partition {
 /* The only function that sets W and applied; asserts written >= W >= applied.  Under writer. */
 void ol_partition_set_positions(ol_partition *partition, int64_t watermark, int64_t applied);
 
-/* Wakes the threads that wait for flushed or W; `deposed` (under writer) also ends their term. */
+/* Wakes the threads that wait for a flush or for W.  `deposed` (under writer) also ends the term,
+ * so that they return OL_NOT_COORDINATOR. */
 void ol_partition_wake(ol_partition *partition, bool deposed);
 
 /* Called at the end of a load.  If the marker of a transaction may be among missing offsets, the
@@ -135,7 +138,7 @@ void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t
 /* Under snapshot.lock: removes the snapshot, if there is one, from the directory, durably. */
 int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
-/* Under writer: returns whether a batch of ours counts as soon as it is written. */
+/* Under writer: returns whether a batch takes effect as soon as it is written. */
 static inline bool ol_partition_applies_at_once(const ol_partition *partition) {
     return !partition->options.replicated || partition->leadership.alone;
 }
@@ -158,11 +161,12 @@ int ol_partition_for_each_stored_batch(ol_partition *partition, int64_t from, in
                                        ol_error *error);
 
 /* partition/overlay.c, all under writer. */
-/* Reads [applied, log end) from the files and records it in the overlay: damage there must be found
- * before a new leader relies on these records.  On failure the overlay is as it was. */
+/* Reads the records in [applied, log end) from the files into the overlay, because damage there
+ * must be found before a new leader relies on these records.  On failure the overlay is as it
+ * was. */
 int ol_partition_read_in_flight(ol_partition *partition, ol_error *error);
 bool ol_partition_is_overlay_complete(const ol_partition *partition);
-/* Called with `table` when a batch was applied. */
+/* Called under `table` after a batch was applied: takes its records out of the overlay. */
 void ol_partition_overlay_applied(ol_partition *partition, const ol_batch *batch);
 /* Called when W has moved. */
 void ol_partition_overlay_settled(ol_partition *partition);
@@ -175,23 +179,26 @@ void ol_partition_drop_overlay(ol_partition *partition);
 int ol_partition_refuse(const ol_partition *partition, int status, ol_error *error,
                         const char *format, ...) OL_PRINTF(4, 5);
 
-/* partition/leadership.c, all under writer.  OL_INVALID for a lone partition, OL_FAILED. */
+/* partition/leadership.c, all under writer.  Refuses a lone partition with OL_INVALID, and a failed
+ * one with OL_FAILED. */
 int ol_partition_check_replicated(const ol_partition *partition, ol_error *error);
-/* OL_FENCED_LEADER_EPOCH or OL_UNKNOWN_LEADER_EPOCH unless `leader_epoch` is the present one. */
+/* Refuses with OL_FENCED_LEADER_EPOCH or OL_UNKNOWN_LEADER_EPOCH unless `leader_epoch` is the
+ * present one. */
 int ol_partition_check_epoch(const ol_partition *partition, int32_t leader_epoch, ol_error *error);
-/* Makes a leader active once W has passed the log end of its election. */
+/* Makes a leader active once everything below the log end of its election was applied. */
 int ol_partition_activate(ol_partition *partition, ol_error *error);
 
 /* partition/replication.c.  Under writer: moves W to min(offset, log end), or for a leader that is
  * alone to the log end; never back. */
 int ol_partition_move_watermark(ol_partition *partition, int64_t offset, ol_error *error);
 
-/* Under writer, before a batch of ours: makes sure that the log knows the batch's epoch, and that a
- * loaded lone store has no own transaction open. */
+/* Called under writer before a batch is written: makes sure that the log knows the batch's epoch,
+ * and that a loaded lone store has no transaction of its own open. */
 int ol_partition_ensure_ready(ol_partition *partition, ol_error *error);
 
-/* Under writer, in a lone store: closes with ABORT the own transactions that an earlier process or
- * a full disk left open (docs/architecture.md §5).  After a failure the next write tries again. */
+/* Under writer, in a lone store: closes with ABORT the store's own transactions that an earlier
+ * process or a full disk left open (docs/architecture.md §5).  After a failure the next write tries
+ * again. */
 int ol_partition_abort_own(ol_partition *partition, ol_error *error);
 
 /* Under writer: appends and applies an end-transaction marker, and moves W and applied. */

@@ -1,10 +1,10 @@
 /* partition/preallocator: the background thread of a store that extends and touches the active
  * segments ahead of need (ol_log_prepare), and queues flushes that no caller waits for.
  *
- * While there is work, the thread polls every OL_PREALLOCATOR_POLL_MS.  After
- * OL_PREALLOCATOR_IDLE_POLLS idle polls it sleeps until the next flush is due, or until a commit
- * that found its pages not prepared kicks it.  So an idle store costs one check of its positions
- * per interval, or nothing.
+ * After a poll that found work, the thread polls again at once, otherwise after
+ * OL_PREALLOCATOR_POLL_MS.  After OL_PREALLOCATOR_IDLE_POLLS idle polls it sleeps until the next
+ * flush is due, or until it is kicked by a commit that found its pages not prepared.  So an idle
+ * store costs one check of its positions per flush interval, or nothing.
  *
  * A flush that is due covers everything written up to then.  So a power loss takes at most what was
  * written during one interval and one flush; or two flushes, if one was running when the next was
@@ -12,8 +12,8 @@
  *
  * Locks: list_lock covers the list of partitions, wake_lock the sleep.  Each is held only briefly,
  * and no lock is taken under it, so adding a partition or kicking the thread never waits for a
- * file; removing a partition waits while that one is prepared.  After fork the child has no such
- * thread: it calls ol_preallocator_abandon.
+ * file.  Removing a partition waits while that partition is prepared.  After fork the child has no
+ * such thread: it calls ol_preallocator_abandon.
  */
 #ifndef OL_PARTITION_PREALLOCATOR_H
 #define OL_PARTITION_PREALLOCATOR_H

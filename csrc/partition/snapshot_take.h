@@ -1,10 +1,10 @@
 /* partition/snapshot_take: snapshots (snapshot/snapshot.h) of a partition: taken from it, checked
  * against it, and published.
  *
- * One thread at a time for each snapshot; a borrowed one does not outlive its partition.  No call
- * holds a lock while it reads the log; snapshot.lock (partition/partition_impl.h) keeps publish,
- * remove and a truncation apart.  The caller owns and destroys a snapshot that is returned; a call
- * that fails returns none.
+ * One thread at a time uses a snapshot.  A borrowed snapshot must not outlive its partition.  No
+ * call holds a lock while it reads the log; snapshot.lock (partition/partition_impl.h) keeps
+ * publish, remove and a truncation apart.  The caller owns and destroys a snapshot that is
+ * returned; a call that fails returns none.
  */
 #ifndef OL_PARTITION_SNAPSHOT_TAKE_H
 #define OL_PARTITION_SNAPSHOT_TAKE_H
@@ -32,13 +32,15 @@ int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot
  * microseconds at a time, and once for about a millisecond.  Records above the flushed bound must
  * be flushed before the snapshot is published.  OL_INVALID: the partition is not active, or has
  * problems.  OL_LIMIT: commits would have to wait longer.  OL_CLOSED: *stop was set.
- * OL_WOULD_BLOCK, OL_NO_MEMORY, OL_IO. */
+ * OL_WOULD_BLOCK: another copy is being made, or the log was cleaned or truncated meanwhile.  Also
+ * fails with OL_NO_MEMORY or OL_IO. */
 int ol_partition_snapshot_copy(ol_partition *partition, const atomic_bool *stop,
                                ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
 /* Replaces the partition's snapshot by the file that was written and flushed as `temporary`, and
- * flushes the directory.  OL_WOULD_BLOCK: the log was truncated since the snapshot was begun.  A
- * file that cannot be put there is removed. */
+ * flushes the directory.  OL_WOULD_BLOCK: since the snapshot was begun, leadership ended or the log
+ * was truncated; or the log is not flushed up to the snapshot's offset.  A file that cannot be put
+ * there is removed. */
 int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *snapshot,
                                   const char *temporary, ol_error *error) OL_NODISCARD;
 

@@ -17,7 +17,8 @@ typedef struct ol_tombstones {
     size_t capacity;
     size_t batch_bytes;         /* upper bound of the batch's size */
     struct ol_tombstone_block *block;
-    ol_slice topic;  /* of the last position, in the table; equal addresses mean equal strings */
+    ol_slice topic;  /* topic of the last position, in the table; equal addresses mean equal
+                        strings */
     ol_slice topic_copy;
 } ol_tombstones;
 

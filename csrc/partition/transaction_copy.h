@@ -13,7 +13,7 @@
 typedef struct ol_transaction_copy {
     size_t count;
     ol_arena rows;
-    ol_arena groups;            /* of all transactions, one after the other */
+    ol_arena groups;            /* groups of all transactions, one after the other */
     ol_arena names;
 } ol_transaction_copy;
 

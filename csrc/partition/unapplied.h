@@ -24,8 +24,9 @@ typedef struct ol_unapplied {
     int64_t to;
 } ol_unapplied;
 
-/* Keeps a sealed batch with the log offsets [base_offset, next_offset); if memory is short, it
- * keeps nothing. */
+/* Keeps a sealed batch with the log offsets [base_offset, next_offset); drops the earlier ones if
+ * there is a gap before it, or no room for all.  If there is no room for the batch alone, nothing
+ * is kept. */
 void ol_unapplied_keep(ol_unapplied *unapplied, const uint8_t *batch, size_t size,
                        int64_t base_offset, int64_t next_offset);
 

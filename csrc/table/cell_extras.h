@@ -1,8 +1,8 @@
 /* table/cell_extras: the rare parts of a position.
  *
- * The rare parts are an expire timestamp, a topic id other than the pair's, and reservations.
- * There is one entry per (pair, partition) with a field for each part.  An entry exists while at
- * least one part is set.
+ * The rare parts of a position are an expire timestamp, a topic id other than the pair's, and
+ * reservations.  There is one entry per (pair, partition) with a field for each part.  An entry
+ * exists while at least one part is set.
  *
  * Ownership: entries belong to the struct; a topic id is a reference in the table's string pool.
  * Locks: none; the table's owner serialises.  Calls that fail change nothing.
@@ -15,7 +15,8 @@
 typedef struct ol_cell_extras_entry {
     uint64_t key;
     int64_t expire_timestamp;   /* -1: none */
-    int64_t tombstone;  /* log offset of the last tombstone applied while pinned; INT64_MIN: none */
+    int64_t tombstone;  /* log offset of the last tombstone applied while reservations pinned the
+                           cell; INT64_MIN: none */
     uint32_t topic_id;          /* string number, one reference held; 0: none */
     uint32_t pins;              /* live reservations */
 } ol_cell_extras_entry;
@@ -43,7 +44,7 @@ void ol_cell_extras_free_all(ol_cell_extras *cell_extras);
 ol_cell_extras_entry *ol_cell_extras_find(const ol_cell_extras *cell_extras, uint64_t key);
 /* Prefetches the line of the hash index in which an entry is, or will be. */
 void ol_cell_extras_prefetch(const ol_cell_extras *cell_extras, uint64_t key);
-/* Finds the entry or makes an empty one.  OL_NO_MEMORY or OL_LIMIT. */
+/* Finds the entry or makes an empty one.  Fails with OL_NO_MEMORY or OL_LIMIT. */
 int ol_cell_extras_make(ol_cell_extras *cell_extras, uint64_t key, ol_cell_extras_entry **entry,
                         ol_error *error) OL_NODISCARD;
 /* Frees an entry whose parts are all unset. */

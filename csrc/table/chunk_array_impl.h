@@ -18,7 +18,7 @@ static inline ol_chunk_array *ol_chunk_array_named(const ol_partition_map *parti
     return ol_partition_map_array(partition_map, &root);
 }
 
-/* Allocates an empty array of at least this capacity.  OL_NO_MEMORY or OL_LIMIT. */
+/* Allocates an empty array of at least this capacity.  Fails with OL_NO_MEMORY or OL_LIMIT. */
 int ol_chunk_array_allocate(ol_partition_map *partition_map, uint64_t capacity, ol_chunk_form form,
                             uint32_t *name, ol_error *error) OL_NODISCARD;
 void ol_chunk_array_free(ol_partition_map *partition_map, uint32_t name);
@@ -44,8 +44,8 @@ static inline ol_chunk_span ol_chunk_span_join(ol_chunk_span a, ol_chunk_span b)
 /* Returns the span of a leaf; in a dense leaf, skips the empty places at the front. */
 ol_chunk_span ol_chunk_array_span(const ol_chunk_array *leaf);
 
-/* Return whether a leaf has space for one more chunk, or for its own and others that together make
- * up a span. */
+/* Return whether a leaf has space for one more chunk, or for all chunks of a span that includes its
+ * own. */
 bool ol_chunk_array_has_room(const ol_chunk_array *leaf, uint32_t number);
 bool ol_chunk_array_has_room_for(const ol_chunk_array *leaf, ol_chunk_span all);
 
@@ -55,7 +55,8 @@ void ol_chunk_array_put(ol_partition_map *partition_map, ol_chunk_array *leaf, u
                         ol_chunk chunk);
 void ol_chunk_array_take(ol_partition_map *partition_map, ol_chunk_array *leaf, uint32_t number);
 
-/* Return the form that takes less memory, and whether one leaf of that form can hold all. */
+/* Return the form that takes less memory for a span, and whether one leaf of that form can hold the
+ * whole span. */
 ol_chunk_form ol_chunk_span_form(ol_chunk_span span);
 bool ol_chunk_span_fits(ol_chunk_span span);
 

@@ -9,7 +9,7 @@
 
 #include "table/chunk_array_impl.h"
 
-/* Adds a chunk that does not exist yet.  OL_NO_MEMORY or OL_LIMIT. */
+/* Adds a chunk that does not exist yet.  Fails with OL_NO_MEMORY or OL_LIMIT. */
 int ol_chunk_tree_add(ol_partition_map *partition_map, ol_chunk *root, uint32_t number,
                       ol_chunk chunk, ol_error *error) OL_NODISCARD;
 

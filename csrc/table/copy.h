@@ -6,14 +6,15 @@
  * everything but the cells at once, so the copy is the table of that moment, byte for byte.
  *
  *     ol_table_copy_measure      under the lock that keeps the table from changing
- *     ol_table_copy_prepare      without it: the memory of the copy, which it also touches
- *     ol_table_copy_begin        under it
- *     ol_table_copy_step         under it, repeatedly, released in between; true: continue
- *     ol_table_copy_finish       under it; or ol_table_copy_cancel, also after a failure
+ *     ol_table_copy_prepare      without the lock: allocates and touches the memory of the copy
+ *     ol_table_copy_begin        under the lock
+ *     ol_table_copy_step         under the lock, which is released between steps; true: continue
+ *     ol_table_copy_finish       under the lock; or ol_table_copy_cancel, also after a failure
  *
- * Ownership: the target is an empty table of the caller.  It is the copy when finish succeeds;
- * otherwise it can only be destroyed.  The struct owns the marks.  The table must not be destroyed
- * between begin and the end.  Only one copy of a table is made at a time: begin refuses another.
+ * Ownership: the target is an empty table of the caller.  If finish succeeds, the target is the
+ * copy; otherwise it can only be destroyed.  The struct owns the marks.  The table must not be
+ * destroyed between begin and the end.  Only one copy of a table is made at a time: begin refuses
+ * another.
  */
 #ifndef OL_TABLE_COPY_H
 #define OL_TABLE_COPY_H
@@ -25,8 +26,8 @@ typedef struct ol_table_copy {
     ol_table *target;
     size_t sizes[OL_TABLE_SECTIONS];    /* of the source's arenas, when measured */
     uint64_t *marks;
-    uint32_t page_count;                /* pages of cells when it was measured */
-    uint32_t copied_again;              /* marked pages that were copied in steps */
+    uint32_t page_count;                /* number of pages of cells when the table was measured */
+    uint32_t copied_again;              /* number of marked pages that were copied again in steps */
     bool begun;
 } ol_table_copy;
 

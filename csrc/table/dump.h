@@ -13,7 +13,7 @@
 #include "base/arena.h"
 #include "table/table.h"
 
-/* Increase it with every change of the arenas' contents that ol_table_layout does not see
+/* To be increased with every change of the arenas' contents that ol_table_layout does not detect by
  * itself. */
 enum { OL_TABLE_LAYOUT_VERSION = 2 };
 
@@ -30,8 +30,8 @@ enum { OL_TABLE_SECTIONS = 21, OL_TABLE_NUMBERS_SIZE = 228 * 8 };
 /* Returns the name of a section, by index. */
 const char *ol_table_section_name(int index);
 
-/* Lists the arenas, always in the same order.  In a table just created they are empty: the caller
- * fills them, or lets them adopt a mapping. */
+/* Lists the arenas, always in the same order.  In a table just created they are empty, and the
+ * caller fills them. */
 void ol_table_sections(ol_table *table, ol_table_section sections[OL_TABLE_SECTIONS]);
 
 void ol_table_put_numbers(const ol_table *table, uint8_t numbers[OL_TABLE_NUMBERS_SIZE]);
@@ -41,7 +41,7 @@ void ol_table_put_numbers(const ol_table *table, uint8_t numbers[OL_TABLE_NUMBER
 bool ol_table_take_numbers(ol_table *table, const uint8_t numbers[OL_TABLE_NUMBERS_SIZE]);
 
 /* Takes a table into use after its arenas were filled: sets the numbers and validates everything
- * (table/validate/ownership.h) with this many threads.  `held` are the reservations that were live
+ * (table/validate/ownership.h) with `threads` threads.  `held` are the reservations that were live
  * at the dump; they are live again from now on.  After OL_CORRUPT or OL_NO_MEMORY the table can
  * only be destroyed. */
 int ol_table_restore(ol_table *table, const uint8_t numbers[OL_TABLE_NUMBERS_SIZE],

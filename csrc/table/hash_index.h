@@ -4,7 +4,7 @@
  * with a count of the items that found the line full and continued to a later one.  A slot holds an
  * item number and, above it, as many bits of the item's hash as fit (5 for 27-bit numbers), so a
  * wrong item is hardly ever inspected.  A removal clears the item's slot and decrements the counts
- * of the lines it had passed: no item moves and no marker stays.
+ * of the lines that the item had passed: no item moves and no marker stays.
  *
  * Lines belong to pieces of 1 to 6 units of 1 KiB.  A full piece gets one more unit; a full piece
  * of six units is split in two of four along the next bit of the hash.  So slots cost 4.7 to 6.3
@@ -36,12 +36,12 @@ typedef struct ol_hash_index_piece {
     uint32_t unit[OL_HASH_INDEX_PIECE_UNITS];
     uint32_t used;                          /* items */
     uint8_t unit_count;
-    uint8_t depth;                          /* bits of the hash that all its items share */
+    uint8_t depth;  /* number of hash bits that all items of the piece share */
     uint16_t zero;
 } ol_hash_index_piece;
 
-/* The calls by which the index asks its owner about items.  `prefetch` may be NULL; it is called in
- * three rounds before `hash_of`. */
+/* The index asks its owner about items with these calls.  `prefetch` may be NULL; otherwise it is
+ * called in three rounds before `hash_of`. */
 typedef struct ol_hash_index_items {
     uint64_t (*hash_of)(const void *owner, uint32_t item);
     void (*prefetch)(const void *owner, uint32_t item, int round);
@@ -64,8 +64,8 @@ void ol_hash_index_init(ol_hash_index *hash_index, unsigned item_bits,
                         const ol_hash_index_items *items, const void *owner);
 void ol_hash_index_free(ol_hash_index *hash_index);
 
-/* Reserves a slot for one more item of this hash.  If ol_hash_index_insert is the next change, it
- * cannot fail.  OL_NO_MEMORY or OL_LIMIT. */
+/* Reserves a slot for one more item of this hash.  Fails with OL_NO_MEMORY or OL_LIMIT.  After a
+ * success, ol_hash_index_insert cannot fail if it is the next change. */
 int ol_hash_index_reserve(ol_hash_index *hash_index, uint64_t hash, ol_error *error) OL_NODISCARD;
 void ol_hash_index_insert(ol_hash_index *hash_index, uint64_t hash, uint32_t item);
 void ol_hash_index_remove(ol_hash_index *hash_index, uint64_t hash, uint32_t item);
@@ -80,8 +80,9 @@ void ol_hash_index_verify(const ol_hash_index *hash_index);
 
 /* ----------------------------------------------------------------------------------- validation */
 
-/* Validates the shape of an index that came from a file (table/validate/ownership.h).  A valid
- * shape makes every probe safe, whatever the slots hold; otherwise returns OL_CORRUPT. */
+/* Validates the structure of an index that came from a file (table/validate/ownership.h): its
+ * pieces, units and directory.  Returns OL_CORRUPT if it is not valid.  After OL_OK every probe is
+ * safe, whatever the slots hold. */
 int ol_hash_index_validate_shape(const ol_hash_index *hash_index, ol_error *error) OL_NODISCARD;
 
 /* The index is valid when the tally of all its lines equals the tally of all the owner's items. */
@@ -90,10 +91,10 @@ typedef struct ol_hash_index_tally {
     uint64_t passed;            /* sum of the marks of lines, one for each item that passed them */
 } ol_hash_index_tally;
 
-/* Adds the lines of pieces [first, end); false when a piece contradicts its own count. */
+/* Adds the lines of pieces [first, end) to *tally; false when a piece contradicts its own count. */
 bool ol_hash_index_validate_lines(const ol_hash_index *hash_index, size_t first, size_t end,
                                   uint64_t key, ol_hash_index_tally *tally);
-/* Adds an item; false when it is not found. */
+/* Adds an item to *tally; false when the index does not have it. */
 bool ol_hash_index_validate_item(const ol_hash_index *hash_index, uint64_t hash, uint32_t item,
                                  uint64_t key, ol_hash_index_tally *tally);
 

@@ -1,15 +1,15 @@
 /* table/partition_map: the chunks of 4 partition numbers of a pair, and the places of their cells.
  *
  * A pair whose only chunk is in the usual range holds it inline.  Other pairs have an array.  If
- * the chunk numbers are dense, it is indexed by them; otherwise it is sorted, with the numbers
- * beside the chunks (a log may name any number).  Chunks that do not fit one array are in a tree:
- * its leaves are such arrays, all at the same depth, and its branches are sorted arrays of arrays.
- * So adding or removing a chunk moves a bounded number of others at each level, whatever the
- * numbers are.  If they are dense in one range and sparse in another, each range costs as much as
- * it would without the other.
+ * the chunk numbers are dense, the array is indexed by them; otherwise it is sorted, with the
+ * numbers beside the chunks (a log may name any number).  Chunks that do not fit one array are in a
+ * tree: its leaves are such arrays, all at the same depth, and its branches are sorted arrays of
+ * arrays.  So adding or removing a chunk moves a bounded number of others at each level, whatever
+ * the numbers are.  If chunk numbers are dense in one range and sparse in another, each range costs
+ * as much as it would without the other.
  *
  * Small arrays come from a run allocator, so growth by one leaves no holes; large ones come from
- * size classes an eighth to a quarter apart.  Sorted leaves are always small, because trees that
+ * size classes a seventh to a quarter apart.  Sorted leaves are always small, because trees that
  * grow in step would drop all their outgrown arrays at once.
  *
  * Ownership: the map owns the arrays; a pair owns its root.  Locks: none.  Calls that fail change
@@ -44,18 +44,18 @@ static inline int32_t ol_chunk_partition(uint32_t number, unsigned bit) {
 typedef enum ol_chunk_form {
     OL_CHUNKS_DENSE,            /* chunk[i] has the number base + i; its bitmap may be 0 */
     OL_CHUNKS_SPARSE,           /* chunk[i] has the number numbers[i]; they ascend */
-    OL_CHUNKS_BRANCH,           /* chunk[i] is the root of the numbers from numbers[i] to those of
-                                 * the next; numbers[0] is 0: the first takes all below */
+    OL_CHUNKS_BRANCH,           /* chunk[i] is the root of the numbers from numbers[i] up to
+                                   numbers[i + 1]; numbers[0] is 0 */
 } ol_chunk_form;
 
 typedef struct ol_chunk_array {
-    uint32_t count;             /* chunks, including empty places of a dense array */
+    uint32_t count;             /* number of chunks, including empty places of a dense array */
     uint32_t base;              /* in a dense array: the first place's number */
     uint16_t capacity;
-    uint16_t living;            /* chunks that exist; 0 in a branch */
+    uint16_t living;            /* number of chunks that exist; 0 in a branch */
     uint32_t form;              /* ol_chunk_form */
-    ol_chunk chunk[];           /* `capacity` of them; unless the array is dense, the same number of
-                                   chunk numbers follows */
+    ol_chunk chunk[];           /* `capacity` chunks; unless the array is dense, as many chunk
+                                   numbers follow */
 } ol_chunk_array;
 
 _Static_assert(sizeof(ol_chunk_array) == 16, "two units");
@@ -65,24 +65,27 @@ enum {
     OL_CHUNKS_DENSE_MAX = 8190,
     OL_CHUNKS_SPARSE_MAX = 20,
     OL_CHUNKS_BRANCH_MAX = 84,
-    OL_CHUNKS_DEPTH_MAX = 8,    /* branches above a leaf; a pair of 2^30 chunks needs six */
+    OL_CHUNKS_DEPTH_MAX = 8,    /* greatest number of branches above a leaf; a pair of 2^30 chunks
+                                   needs six */
 };
 
 enum { OL_PARTITION_MAP_CLASS_COUNT = 128 };
-#define OL_PARTITION_MAP_LARGE 0x80000000u     /* set in the name of an array that is in `large` */
+#define OL_PARTITION_MAP_LARGE 0x80000000u     /* the bit that is set in the name of an array in
+                                                  `large` */
 
 typedef struct ol_partition_map {
     ol_run_allocator small;
     ol_arena large;
     uint64_t large_free_units;
-    uint32_t large_free[OL_PARTITION_MAP_CLASS_COUNT];     /* unit index + 1, by size class */
-    uint64_t moved;             /* places that calls so far copied or moved: the cost of growth */
+    /* first free array of each size class: unit index + 1; 0: none */
+    uint32_t large_free[OL_PARTITION_MAP_CLASS_COUNT];
+    uint64_t moved;  /* how many places calls have copied or moved so far: the cost of growth */
 } ol_partition_map;
 
 void ol_partition_map_init(ol_partition_map *partition_map);
 void ol_partition_map_free_all(ol_partition_map *partition_map);
 
-/* Adds a chunk that does not exist yet.  `root` is the pair's; it may not be in memory of the map.
+/* Adds a chunk that does not exist yet.  `root` is the pair's; it must not be in memory of the map.
  * Fails with OL_NO_MEMORY, or with OL_LIMIT if the map's memory, or the depth of a tree that came
  * from a file, would exceed its limit. */
 int ol_partition_map_add(ol_partition_map *partition_map, ol_chunk *root, uint32_t number,
@@ -162,8 +165,9 @@ static inline ol_chunk *ol_partition_map_find(const ol_partition_map *partition_
     return &array->chunk[at];
 }
 
-/* Return the name of the first leaf of a root that holds no chunk inline, and that of the leaf
- * after the one of a number; 0: none. */
+/* Return the name of a leaf of a root that holds no chunk inline; 0: none.  The first function
+ * returns that of the first leaf, the second that of the leaf after the one that a chunk number
+ * belongs to. */
 uint32_t ol_partition_map_first_leaf(const ol_partition_map *partition_map, const ol_chunk *root);
 uint32_t ol_partition_map_next_leaf(const ol_partition_map *partition_map, const ol_chunk *root,
                                     uint32_t number);
@@ -171,7 +175,7 @@ uint32_t ol_partition_map_next_leaf(const ol_partition_map *partition_map, const
 /* A walk over the chunks of a root in the order of their numbers.  Zero-initialise.  It ends with
  * any change of the root's chunks. */
 typedef struct ol_chunk_walk {
-    uint32_t leaf;              /* the array it is in; 0: not begun, or the root's only chunk */
+    uint32_t leaf;  /* the array that the walk is in; 0: not begun, or the root's only chunk */
     uint32_t place;             /* the next one in there */
 } ol_chunk_walk;
 

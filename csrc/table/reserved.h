@@ -18,7 +18,7 @@ bool ol_table_group_number(const ol_table *table, ol_slice group, uint64_t group
                            uint32_t *number);
 uint32_t ol_table_reserved_group(const ol_table *table, const ol_reservation *reservation);
 
-/* Returns whether a tombstone above `log_offset` was applied to the cell while it was pinned
+/* Returns whether a tombstone at or above `log_offset` was applied to the cell while it was pinned
  * (docs/format/traps.md trap 15). */
 bool ol_table_reserved_erased(const ol_table *table, const ol_reservation *reservation,
                               int64_t log_offset);

@@ -4,10 +4,11 @@
  * themselves.  A page is listed by its longest free run; a run of n comes from the page whose
  * longest free run fits it best.
  *
- * Runs are of two kinds.  Free runs have 1 to 32 units and begin anywhere in a page.  Aligned runs
- * have 1, 2 or 4 units and begin at a multiple of their length.  Units are left over only beside a
- * live run smaller than 4, so the loss is bounded by the live runs, whatever was allocated and
- * freed before.  Cells are aligned, because they are nearly all of a table's memory.
+ * The runs of an allocator are of one of two kinds.  Free runs have 1 to 32 units and begin
+ * anywhere in a page.  Aligned runs have 1, 2 or 4 units and begin at a multiple of their length.
+ * Units are left over only beside a live run smaller than 4, so the loss is bounded by the live
+ * runs, whatever was allocated and freed before.  Cells are aligned, because they are nearly all of
+ * a table's memory.
  *
  * Ownership: the allocator owns the units.  Locks: none.  Calls that fail change nothing.
  */
@@ -37,7 +38,8 @@ typedef struct ol_run_allocator {
     uint32_t page_count_max;
     bool aligned;
     uint64_t lists_used;                            /* bit n: list n is not empty */
-    uint32_t lists[OL_RUN_LENGTH_MAX + 1];          /* by longest free run: page number + 1 */
+    uint32_t lists[OL_RUN_LENGTH_MAX + 1];          /* first page by longest free run: page number +
+                                                       1; 0: none */
 } ol_run_allocator;
 
 /* No unit gets an index at or above `index_limit`. */
@@ -45,7 +47,7 @@ void ol_run_allocator_init(ol_run_allocator *run_allocator, uint32_t unit_size,
                            uint64_t index_limit, bool aligned);
 void ol_run_allocator_free_all(ol_run_allocator *run_allocator);
 
-/* Sets the index of the first of `length` units.  OL_NO_MEMORY or OL_LIMIT. */
+/* Sets the index of the first of `length` units.  Fails with OL_NO_MEMORY or OL_LIMIT. */
 int ol_run_allocator_allocate(ol_run_allocator *run_allocator, unsigned length, uint32_t *index,
                               ol_error *error) OL_NODISCARD;
 void ol_run_allocator_free(ol_run_allocator *run_allocator, uint32_t index, unsigned length);

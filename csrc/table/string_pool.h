@@ -32,7 +32,7 @@ typedef struct ol_string_pool {
     ol_hash_index hash_index;             /* strings that ol_string_pool_intern can find */
     uint64_t seed;
     uint64_t count;             /* strings, each once */
-    uint64_t bytes;             /* their bytes, with topic ids, without headers */
+    uint64_t bytes;             /* bytes of these strings, with topic ids, without headers */
     uint64_t free_bytes;        /* of freed strings */
 } ol_string_pool;
 
@@ -40,7 +40,8 @@ void ol_string_pool_init(ol_string_pool *string_pool, uint64_t seed);
 void ol_string_pool_free_all(ol_string_pool *string_pool);
 
 /* Returns the one string with these bytes and this topic id (16 bytes, or NULL for none), and
- * counts one more reference.  OL_NO_MEMORY, OL_LIMIT (the arena is full) or OL_TOO_LARGE. */
+ * counts one more reference.  Fails with OL_NO_MEMORY, OL_LIMIT (the arena is full) or
+ * OL_TOO_LARGE. */
 int ol_string_pool_intern(ol_string_pool *string_pool, ol_slice bytes, const uint8_t *topic_id,
                           uint32_t *number, ol_error *error) OL_NODISCARD;
 /* Adds a separate string with one reference, which ol_string_pool_intern does not find: for owners
@@ -58,8 +59,9 @@ uint64_t ol_string_pool_unused(const ol_string_pool *string_pool);
 void ol_string_pool_verify(const ol_string_pool *string_pool, uint32_t *references);
 
 /* Validates strings that came from a file (table/validate/ownership.h), except their users;
- * *references becomes the sum of the marks that the reference counts stand for.  A number from the
- * file may be read only if ol_string_pool_is_within says that it stays within the arena. */
+ * *references becomes the sum of the marks of all strings, each times its reference count.  A
+ * number from the file may be read only if ol_string_pool_is_within says that it stays within the
+ * arena. */
 int ol_string_pool_validate(const ol_string_pool *string_pool, uint64_t key, uint64_t *references,
                             ol_error *error) OL_NODISCARD;
 bool ol_string_pool_is_within(const ol_string_pool *string_pool, uint32_t number);

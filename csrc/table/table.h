@@ -1,13 +1,13 @@
 /* table/table: the committed positions of one partition in memory.
  *
- * Each (group, topic, partition) maps to a cell.  Shape (docs/table.md says why): a *pair* is one
- * (group, topic), found by one probe of a hash of pairs.  A pair's partitions are divided into
+ * Each (group, topic, partition) maps to a cell.  Structure (docs/table.md says why): a *pair* is
+ * one (group, topic), found by one probe of a hash of pairs.  A pair's partitions are divided into
  * chunks of 4 consecutive numbers; a chunk is a bitmap and a packed, aligned run of 32-byte cells.
  * So cells of neighbouring partitions are adjacent, in whatever order they were added, and missing
  * numbers cost nothing.  All addresses are 32-bit indices into growing arenas, never pointers, so
- * the arenas can be written to a file and used from a mapping of it.  Arenas grow by an eighth at
- * most, in place (mremap), and ask for huge pages once they are large; the hash of pairs grows in
- * small independent pieces.  Growth never copies the whole table.
+ * the arenas can be written to a file and read back as they are.  Large arenas grow by an eighth at
+ * a time, in place or moved without copying (mremap); very large ones ask for huge pages.  The hash
+ * of pairs grows in small independent pieces.  Growth never copies the whole table.
  *
  * Ownership: the table owns every byte it holds.  Slices given to it are copied; slices taken from
  * it are borrowed and valid until the next call that changes the table.
@@ -117,10 +117,10 @@ void ol_table_release(ol_table *table, const ol_reservation *reservation);
 int ol_table_put(ol_table *table, const ol_pair_name *name, int32_t partition,
                  const ol_position_value *value, ol_error *error) OL_NODISCARD;
 
-/* Returns the pair's number if ol_table_put of this value would allocate nothing and so cannot fail
- * (the cell exists with the same metadata, and neither it nor the value needs an extras entry);
- * otherwise 0.  The answer holds until the table is changed.  With it, a commit to a known position
- * needs no reservation. */
+/* Returns the pair's number if ol_table_put of this value would allocate nothing and so cannot
+ * fail; otherwise 0.  That is so if the cell exists with the same metadata, neither it nor the
+ * value needs an extras entry, and the value's topic id, if it has one, is the pair's.  The answer
+ * holds until the table is changed.  With it, a commit to a known position needs no reservation. */
 uint32_t ol_table_settled(const ol_table *table, const ol_pair_name *name, int32_t partition,
                           const ol_position_value *value);
 
@@ -167,9 +167,9 @@ typedef struct ol_table_row {
     ol_position_value value;
 } ol_table_row;
 
-/* A walk.  Zero-initialise, then set what the chosen function says.  Any change of the table ends
- * the walk (OL_ASSERTed through a change counter).  Within one (group, topic) partitions ascend;
- * otherwise the order is unspecified but repeatable for an unchanged table. */
+/* A walk.  Zero-initialise it before the first call.  Any change of the table ends the walk
+ * (OL_ASSERTed through a change counter).  Within one (group, topic) partitions ascend; otherwise
+ * the order is unspecified but repeatable for an unchanged table. */
 typedef struct ol_table_cursor {
     uint64_t changes;
     uint32_t pair;

@@ -1,6 +1,6 @@
 /* table/table_impl: the records of a table, and how a cell is found.
  *
- * Shared by the files of this room and its checks.  The rules of table/table.h apply.
+ * Shared by the files of this folder and its checks.  The rules of table/table.h apply.
  */
 #ifndef OL_TABLE_TABLE_IMPL_H
 #define OL_TABLE_TABLE_IMPL_H
@@ -16,7 +16,7 @@
 
 typedef struct ol_cell {
     int64_t offset;
-    int64_t log_offset;         /* in an absent cell: of its last tombstone, INT64_MIN: none */
+    int64_t log_offset;         /* log offset of the record; not used in an absent cell */
     int64_t commit_timestamp;
     int32_t leader_epoch;
     uint32_t metadata;          /* string number and two flags, or OL_CELL_ABSENT */
@@ -24,19 +24,24 @@ typedef struct ol_cell {
 
 _Static_assert(sizeof(ol_cell) == 32, "two cells are a cache line");
 
-#define OL_CELL_EXTRAS 0x80000000u  /* its extras entry holds an expire timestamp or a topic id */
+#define OL_CELL_EXTRAS 0x80000000u  /* the cell's extras entry holds an expire timestamp or a topic
+                                       id */
 #define OL_CELL_TOPIC_ID 0x40000000u    /* it carries its pair's topic id */
 #define OL_CELL_METADATA 0x3fffffffu
-#define OL_CELL_ABSENT 0x3fffffffu      /* reserved or removed, but pinned: no read sees it */
+#define OL_CELL_ABSENT 0x3fffffffu      /* the cell is reserved, or removed but pinned: no read sees
+                                           it */
 
 _Static_assert(OL_STRING_NUMBER_MAX < OL_CELL_ABSENT,
                "no string is named as an absent cell is marked");
 
 typedef struct ol_pair {
-    uint32_t group;             /* string number; all pairs of a group hold the same */
-    uint32_t topic;  /* string number; carries the pair's topic id.  OL_PAIR_FREE: not in use */
-    uint32_t next;              /* in the same group, 0: none; in a free pair: the next free one */
-    uint32_t previous;          /* 0: the group's first, which the hash of groups names */
+    uint32_t group;  /* string number of the group's name; all pairs of a group hold the same */
+    uint32_t topic;  /* string number of the topic's name, with the pair's topic id.  OL_PAIR_FREE:
+                        not in use */
+    uint32_t next;              /* the next pair of the same group, 0: none; in a free pair: the
+                                   next free pair */
+    uint32_t previous;          /* the previous pair; 0: this is the group's first, which the hash
+                                   of groups names */
     ol_chunk root;
 } ol_pair;
 
@@ -57,8 +62,8 @@ struct ol_table {
     uint64_t changes;
     uint64_t count;             /* committed positions */
     uint64_t absent_count;      /* absent cells */
-    uint64_t last_hash;         /* of the pair of the last put, */
-    uint32_t last_pair;         /* which is this one; 0: none */
+    uint64_t last_hash;         /* hash of the pair of the last put */
+    uint32_t last_pair;         /* number of that pair; 0: none */
     uint32_t free_pair;
     uint32_t free_pair_count;
     /* While a copy is made (table/copy.h): one bit for each page of cells, set if the page has
