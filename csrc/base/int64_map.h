@@ -1,8 +1,8 @@
 /* base/int64_map: a small map from 64-bit keys to 64-bit values that are not 0.
  *
  * The map is for side structures of a few thousand entries.  It uses open addressing with backward
- * shift, so a removal leaves no marker.  Growth doubles it in one step; the structures of the
- * table, which become large, use ol_hash_index instead.
+ * shift, so a removal leaves no marker.  When it grows, it moves all entries in one step; the
+ * structures of the table become large and use ol_hash_index instead.
  *
  * Ownership: the map owns its entries; zeroed memory is an empty map.  The caller reserves memory
  * in advance, so that setting cannot fail.  Locks: none.

@@ -22,7 +22,8 @@ typedef enum ol_status {
     OL_LOCKED = 14,             /* another process, or this one, holds the directory's lock */
     OL_CHANGED = 15,            /* a file was replaced or truncated during a read; retriable */
     /* bytes */
-    /* bytes below the flushed bound, or of a closed file, have changed since they were written */
+    /* bytes that a flush had made durable, or of a closed file, have changed since they were
+     * written */
     OL_CORRUPT = 20,
     OL_TORN = 21,               /* an unfinished tail: the bytes end too early */
     OL_UNSUPPORTED = 22,        /* well-formed, but of an unknown version, magic or codec */

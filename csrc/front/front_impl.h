@@ -48,7 +48,7 @@ enum { BEATEN_THROTTLE, BEATEN_ERROR, BEATEN_WIDTH };
  * incomplete or too large; the general path then reports the error. */
 const ol_value *ol_front_read(ol_front *front, const ol_request_header *header, ol_slice body);
 
-/* Takes `count` values from the pool, which the caller sets; NULL: the pool has fewer. */
+/* Takes `count` values from the pool for the caller to set.  Returns NULL if the pool has fewer. */
 static inline ol_value *ol_front_values(ol_front *front, size_t count) {
     ol_value *values;
     ol_error ignored;

@@ -10,8 +10,8 @@
 #include "state/group_records.h"
 
 /* Fills *view, by the kind of the group's newest record.  Returns whether the group has records of
- * its own; without any it is a simple one.  The caller holds the partition's writer lock or table
- * lock. */
+ * its own; a group without any is a simple group.  The caller holds the partition's writer lock or
+ * table lock. */
 bool ol_group_view_read(const ol_group_records *records, ol_slice group, ol_group_view *view);
 
 #endif

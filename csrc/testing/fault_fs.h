@@ -56,8 +56,8 @@ int ol_fault_fs_stop(ol_fs *fs, ol_error *error) OL_NODISCARD;
 bool ol_fault_fs_stopped(ol_fs *fs);
 
 /* Continues after a stop, as after a kill of the process: the next process finds the page cache as
- * it was left, and nothing more of it is durable.  Orders of a stop, a failure or a full disk are
- * cancelled.  Every file must have been closed. */
+ * it was left, and nothing more of it is durable.  A stop, a failure or a full disk that was
+ * ordered is cancelled.  Every file must have been closed. */
 void ol_fault_fs_restart(ol_fs *fs);
 
 /* Makes operation `operation`, or the flush (of a file) with that number among flushes, fail once
@@ -77,7 +77,8 @@ bool ol_fault_fs_is_full(ol_fs *fs);
 int64_t ol_fault_fs_reads(ol_fs *fs);
 void ol_fault_fs_fail_read(ol_fs *fs, int64_t read, int sys_errno);
 
-/* The same two functions for calls that fault in pages before a store. */
+/* Count the calls of `populate`, which faults in pages before a store, and make one of them
+ * fail. */
 int64_t ol_fault_fs_populates(ol_fs *fs);
 void ol_fault_fs_fail_populate(ol_fs *fs, int64_t populate, int sys_errno);
 

@@ -6,7 +6,7 @@
  *
  * Locks: a single writer's lock, taken by appends, rolls and the close; it is held for work in
  * memory and, when a segment ends, while the files of the next one are made.  Reading and flushing
- * take no lock of this room.  Every call may be made from any thread between open and close.
+ * do not take this lock.  Every call may be made from any thread between open and close.
  */
 #ifndef OL_TOPIC_TOPIC_LOG_H
 #define OL_TOPIC_TOPIC_LOG_H
@@ -40,8 +40,9 @@ ol_log *ol_topic_log_log(const ol_topic_log *topic);
 
 typedef struct ol_appended {
     int64_t base_offset;
-    int64_t next_offset;        /* after the batch: flushed up to here, it is on disk */
-    int64_t log_append_time;    /* of a topic that has it, and of a duplicate; else -1 */
+    /* the offset after the batch; once the log is flushed up to it, the batch is on disk */
+    int64_t next_offset;
+    int64_t log_append_time;    /* if the topic replaces timestamps, or for a duplicate; else -1 */
     bool is_duplicate;          /* it was in the log already */
     ol_produced_batch produced; /* with the refusal; borrows from the bytes */
 } ol_appended;
@@ -62,15 +63,14 @@ int64_t ol_topic_log_highest_producer_id(ol_topic_log *topic);
 /* The facts that a cleaner needs about the log, all as of one moment. */
 typedef struct ol_topic_stable {
     int64_t log_end;
-    int64_t first_unstable;     /* the log end where no transaction is open */
+    int64_t first_unstable;     /* the log end if no transaction is open */
     ol_log_producer_state *producers;   /* ascending by id; the caller frees them */
     size_t producer_count;
 } ol_topic_stable;
 int ol_topic_log_stable(ol_topic_log *topic, ol_topic_stable *stable,
                         ol_error *error) OL_NODISCARD;
 
-/* Fills in the options of the log as it is kept now; what they borrow lives as long as the
- * topic. */
+/* Fills in the log's options as they are now.  What they borrow lives as long as the topic log. */
 void ol_topic_log_options(ol_topic_log *topic, ol_log_options *options);
 
 /* The rules for the part of a log that a topic keeps (docs/format/topics.md §17.6). */
@@ -84,9 +84,10 @@ typedef struct ol_retention_rules {
                                    to here */
 } ol_retention_rules;
 
-/* Sets *start to the offset at which the log should begin by the rules; the log start if nothing is
- * removed.  If every segment is removed, a new one is begun for later batches.  Everything below
- * *start is flushed.  Fails as ol_log_roll_active, ol_log_segment_files_at and ol_log_flush. */
+/* Sets *start to the offset at which the log should begin according to the rules; it is the log
+ * start if nothing is to be removed.  If every segment is to be removed, a new one is begun for
+ * later batches.  Everything below *start is flushed.  Fails as ol_log_roll_active,
+ * ol_log_segment_files_at and ol_log_flush. */
 int ol_topic_log_retained_from(ol_topic_log *topic, const ol_retention_rules *rules, int64_t *start,
                                ol_error *error) OL_NODISCARD;
 
@@ -101,14 +102,14 @@ typedef struct ol_timed_record {
     int32_t leader_epoch;
 } ol_timed_record;
 
-/* Finds the first record below `until`, where a batch ends, whose time is at or after `from_time`
- * (ms).  Compressed batches are decompressed with the log's decompressor; without one the call
- * fails with OL_UNSUPPORTED.  Fails also with OL_CORRUPT, OL_IO, OL_NO_MEMORY. */
+/* Finds the first record below `until` whose time is at or after `from_time` (ms).  A batch must
+ * end at `until`.  Compressed batches are decompressed with the log's decompressor; without one the
+ * call fails with OL_UNSUPPORTED.  Fails also with OL_CORRUPT, OL_IO, OL_NO_MEMORY. */
 int ol_topic_log_find_time(ol_log *log, const ol_decompressor *decompressor, int64_t from_time,
                            int64_t until, ol_timed_record *found, ol_error *error) OL_NODISCARD;
 
-/* Finds the first of the records below `until` that have the greatest timestamp there; otherwise as
- * ol_topic_log_find_time. */
+/* Finds the record with the greatest timestamp below `until`, the first one if several have it;
+ * otherwise like ol_topic_log_find_time. */
 int ol_topic_log_find_newest(ol_log *log, const ol_decompressor *decompressor, int64_t until,
                              ol_timed_record *found, ol_error *error) OL_NODISCARD;
 

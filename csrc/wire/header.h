@@ -1,7 +1,7 @@
 /* wire/header: the headers of requests and responses (docs/format/wire.md §11.1).
  *
- * The four bytes of the size before a header are handled by the connection and not seen here.
- * Ownership: the client id is borrowed from the request.  Locks: none.
+ * The connection handles the four bytes of the size before a header; the functions here do not get
+ * them.  Ownership: the client id is borrowed from the request.  Locks: none.
  */
 #ifndef OL_WIRE_HEADER_H
 #define OL_WIRE_HEADER_H

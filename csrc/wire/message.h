@@ -12,9 +12,9 @@
 #include "wire/form.h"
 
 /* Reads the body of a message, whose header was read before.  The values borrow from `bytes`, and
- * from the form where they are defaults of a struct.  *used (may be NULL) is the size of the body;
- * the caller decides about bytes after it, which brokers ignore.  Unknown tags are skipped.  No
- * more is taken from the pool than the remaining bytes can hold.
+ * the defaults of structs from the form.  *used (may be NULL) is the size of the body; the caller
+ * decides about bytes after it, which brokers ignore.  Unknown tags are skipped.  No more is taken
+ * from the pool than the remaining bytes can hold.
  *
  * OL_CORRUPT: the body ends early, or a field is null against the schema.  OL_LIMIT: more values
  * than the pool may give.  OL_NO_MEMORY. */

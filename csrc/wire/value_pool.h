@@ -31,7 +31,7 @@ typedef struct ol_value {
 typedef struct ol_value_block ol_value_block;
 
 typedef struct ol_value_pool {
-    ol_value_block *blocks;     /* the newest, from which values are taken, first */
+    ol_value_block *blocks;     /* the newest first: values are taken from it */
     ol_value *next;             /* the next value of that block, and how many are left there */
     size_t left;
     size_t count;               /* values taken since the last clear */
