@@ -24,7 +24,7 @@ typedef struct ol_int64_map {
 } ol_int64_map;
 
 void ol_int64_map_free(ol_int64_map *map);
-/* Reserves memory for `count` keys in all.  OL_NO_MEMORY: nothing changed. */
+/* Reserves memory for `count` keys in all.  If it fails with OL_NO_MEMORY, nothing has changed. */
 int ol_int64_map_reserve(ol_int64_map *map, size_t count, ol_error *error) OL_NODISCARD;
 uint64_t ol_int64_map_get(const ol_int64_map *map, uint64_t key);      /* 0: none */
 void ol_int64_map_set(ol_int64_map *map, uint64_t key, uint64_t value); /* value 0 removes */

@@ -27,7 +27,7 @@ typedef enum ol_open_mode {
     OL_OPEN_READ = 0,           /* must exist */
     OL_OPEN_WRITE = 1,          /* read and write, must exist */
     OL_OPEN_CREATE = 2,         /* read and write, created if missing */
-    OL_OPEN_CREATE_NEW = 3,     /* read and write, OL_INVALID when it exists */
+    OL_OPEN_CREATE_NEW = 3,     /* read and write, must not exist (OL_INVALID) */
 } ol_open_mode;
 
 typedef enum ol_growth {
@@ -93,9 +93,9 @@ struct ol_fs {
     int (*stored)(ol_file *file, int64_t position, size_t size, ol_error *error);
 
     int (*rename)(ol_fs *fs, const char *source, const char *target, ol_error *error);
-    /* Removes a file; OL_NO_SUCH_FILE when it is missing. */
+    /* Removes a file.  Fails with OL_NO_SUCH_FILE if it is missing. */
     int (*remove)(ol_fs *fs, const char *path, ol_error *error);
-    /* Makes a directory; OL_OK when it exists already. */
+    /* Makes a directory.  Returns OL_OK also if the directory exists already. */
     int (*make_directory)(ol_fs *fs, const char *path, ol_error *error);
     int (*remove_directory)(ol_fs *fs, const char *path, ol_error *error);
     int (*flush_directory)(ol_fs *fs, const char *path, ol_error *error);
@@ -108,9 +108,9 @@ struct ol_fs {
      * second one sets it, but not durably. */
     int (*modified)(ol_fs *fs, const char *path, int64_t *modified_ms, ol_error *error);
     int (*set_modified)(ol_fs *fs, const char *path, int64_t modified_ms, ol_error *error);
-    /* Takes the exclusive lock of a file, which is created when missing (F_OFD_SETLK, which
-     * conflicts with Java's).  OL_LOCKED when it is held elsewhere.  Closing the file releases
-     * it. */
+    /* Takes the exclusive lock of a file, which is created if it is missing (F_OFD_SETLK, which
+     * conflicts with Java's locks).  Fails with OL_LOCKED if the lock is held elsewhere.  Closing
+     * the file releases it. */
     int (*lock)(ol_fs *fs, const char *path, ol_file **file, ol_error *error);
 };
 
@@ -119,7 +119,8 @@ ol_fs *ol_fs_posix(void);
 
 /* --------------------------------------------------------- compositions, for any implementation */
 
-/* Writes "directory/name".  OL_INVALID when it does not fit OL_PATH_MAX. */
+/* Writes "directory/name".  Fails with OL_INVALID if a part is empty, or if the path does not fit
+ * `capacity` or OL_PATH_MAX. */
 int ol_path_join(char *path, size_t capacity, const char *directory, const char *name,
                  ol_error *error) OL_NODISCARD;
 

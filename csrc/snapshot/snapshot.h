@@ -68,7 +68,7 @@ void ol_snapshot_put_directory(const ol_snapshot_section sections[OL_SNAPSHOT_SE
 typedef struct ol_snapshot_source {
     ol_log *log;
     const ol_decompressor *decompressor;
-    int32_t number;             /* of the log partition; -1 unknown */
+    int32_t number;             /* of the log partition; -1: unknown */
     uint64_t term;              /* changes with each truncation of the log */
 } ol_snapshot_source;
 
@@ -127,9 +127,9 @@ uint64_t ol_snapshot_term(const ol_snapshot *snapshot);
 
 /* ------------------------------------------------------------------------------------ using one */
 
-/* Reads a snapshot from a file, with at most `threads` threads.  OL_CORRUPT or OL_UNSUPPORTED: the
- * file cannot be used, and the error says why.  Fails also with OL_NO_SUCH_FILE, OL_IO,
- * OL_NO_MEMORY. */
+/* Reads a snapshot from a file, with at most `threads` threads.  Fails with OL_CORRUPT or
+ * OL_UNSUPPORTED if the file cannot be used; the error says why.  Fails also with OL_NO_SUCH_FILE,
+ * OL_IO or OL_NO_MEMORY. */
 int ol_snapshot_open(ol_fs *fs, const char *path, unsigned threads, ol_snapshot **snapshot,
                      ol_error *error) OL_NODISCARD;
 

@@ -1,4 +1,4 @@
-/* snapshot/snapshot_impl: the structure of a snapshot and the calls that the files of this room
+/* snapshot/snapshot_impl: the structure of a snapshot and the calls that the files in snapshot/
  * share.
  *
  *   snapshot   its life, and the log it belongs to

@@ -14,8 +14,8 @@
  * ol_fault_fs_restart, except close and unmap, so that the engine can unwind.
  *
  * The model of the disk, from which materialize draws:
- * - A page of 4 KiB that was written since the last flush holds its new or its old content, each
- *   page for itself, or a content that ol_fault_fs_write_back let through in between.
+ * - A page of 4 KiB that was written since the last flush holds its new or its old content, or a
+ *   content in between that ol_fault_fs_write_back made durable, independently of other pages.
  * - An unflushed change of size is kept or lost.  If it is lost, so are the pages after the old
  *   size; if a file was truncated and has grown again, the removed bytes come back only if the
  *   truncation itself is lost.

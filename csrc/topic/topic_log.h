@@ -55,7 +55,7 @@ int ol_topic_log_produce(ol_topic_log *topic, ol_slice bytes, const ol_produce_r
 
 /* Returns the first offset of the oldest open transaction; the log end if none is open. */
 int64_t ol_topic_log_first_unstable(ol_topic_log *topic);
-/* Returns the greatest producer id that was ever in the log, -1 none.  Ids above
+/* Returns the greatest producer id that was ever in the log; -1: none.  Ids above
  * OL_GIVEN_PRODUCER_ID_MAX are ignored: clients invented them, and the next id that is given out
  * must not follow them. */
 int64_t ol_topic_log_highest_producer_id(ol_topic_log *topic);
@@ -70,7 +70,8 @@ typedef struct ol_topic_stable {
 int ol_topic_log_stable(ol_topic_log *topic, ol_topic_stable *stable,
                         ol_error *error) OL_NODISCARD;
 
-/* Fills in the log's options as they are now.  What they borrow lives as long as the topic log. */
+/* Fills in the log's options as they are now.  The options borrow from the topic log and are valid
+ * as long as it is. */
 void ol_topic_log_options(ol_topic_log *topic, ol_log_options *options);
 
 /* The rules for the part of a log that a topic keeps (docs/format/topics.md §17.6). */

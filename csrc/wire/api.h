@@ -7,7 +7,8 @@
 
 #include "format/schema.h"
 
-/* The API whose answers differ from all others (docs/format/wire.md §11.1). */
+/* ApiVersions: its responses always have header version 0, and it is answered even in an
+ * unsupported version (docs/format/wire.md §11.1). */
 enum { OL_API_VERSIONS = 18 };
 
 /* The schemas of requests and answers have the same versions.  The versions from `advertised_from`

@@ -38,8 +38,8 @@ typedef struct ol_value_pool {
     size_t limit;               /* how many may be */
 } ol_value_pool;
 
-/* Takes `count` consecutive zeroed values; *values is never NULL on success.  OL_LIMIT: more values
- * than the pool may give; OL_NO_MEMORY.  A failure changes nothing. */
+/* Takes `count` consecutive zeroed values; *values is never NULL on success.  Fails with OL_LIMIT
+ * if the pool may not give so many values, or with OL_NO_MEMORY.  A failure changes nothing. */
 int ol_value_pool_take(ol_value_pool *pool, size_t count, ol_value **values,
                        ol_error *error) OL_NODISCARD;
 
