@@ -86,9 +86,9 @@ static inline uint8_t *ol_store_varlong(uint8_t *p, int64_t v) {
     return ol_store_uvarlong(p, ol_zigzag64(v));
 }
 
-/* Read an unsigned varint at `p`, and no byte at or past `limit`.  Return the position after it.
- * Return NULL if the bytes end before the varint does, or if the varint has more than 5 bytes or 32
- * bits (ol_read_uvarlong: 10 bytes or 64 bits).  *v is set only on success. */
+/* Read an unsigned varint at `p`, without reading a byte at or past `limit`.  Return the position
+ * after it.  Return NULL if the bytes end before the varint does, or if the varint has more than 5
+ * bytes or 32 bits (ol_read_uvarlong: 10 bytes or 64 bits).  *v is set only on success. */
 static inline const uint8_t *ol_read_uvarlong(const uint8_t *p, const uint8_t *limit, uint64_t *v) {
     uint64_t result = 0;
     for (unsigned shift = 0; shift < 70 && p != limit; shift += 7) {

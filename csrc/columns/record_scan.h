@@ -67,7 +67,7 @@ typedef struct ol_record_scan {
 
 /* Fills `block` until the next row may not fit (OL_OK), or until the end of the file scan or the
  * log offset `until` is reached (OL_END: file_scan->position is after the last batch read).  Rows
- * that were filled stay, whatever the result.
+ * of earlier batches stay, whatever the result.
  *
  *   OL_WOULD_BLOCK   the next batch belongs to a transaction, outcomes are wanted, and there are
  *                    none yet: set them and call again;

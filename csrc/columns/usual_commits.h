@@ -48,7 +48,7 @@ static inline void ol_usual_commits_pass(const ol_usual_commits *commits, ol_rec
 
 /* Appends a row for each commit to a block with columns of OL_VIEW_COMMITS, in which the rows fit.
  * Fails with OL_NO_MEMORY or OL_LIMIT as columns/record_block does, or with OL_UNSUPPORTED for a
- * column that only the other path fills; no row is appended then. */
+ * column that only the other path fills.  After a failure no row is appended. */
 int ol_usual_commits_put(const ol_usual_commits *commits, const ol_batch *batch,
                          const ol_usual_rows *rows, ol_record_block *block,
                          ol_error *error) OL_NODISCARD;

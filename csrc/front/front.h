@@ -87,8 +87,8 @@ typedef struct ol_front_commit {
 bool ol_front_begin_commit(ol_front *front, const ol_request_header *header, ol_slice body,
                            int64_t now, ol_front_commit *commit, ol_answers *answers);
 
-/* Appends the answer that was written, records that the member was heard from at `at` (in seconds),
- * and counts the commit for its group. */
+/* Counts the answer that ol_front_begin_commit wrote, records that the member was heard from at
+ * `at` (in seconds), and counts the commit for its group. */
 void ol_front_end_commit(const ol_front_commit *commit, double at, ol_answers *answers);
 
 /* Appends the answer of an OffsetFetch of one group; `partitions` holds the log partitions by

@@ -124,8 +124,8 @@ ol_fs *ol_fs_posix(void);
 int ol_path_join(char *path, size_t capacity, const char *directory, const char *name,
                  ol_error *error) OL_NODISCARD;
 
-/* Reads a whole file of at most `limit` bytes (OL_LIMIT above) into malloc'ed memory that the
- * caller frees. */
+/* Reads a whole file into malloc'ed memory that the caller frees.  Fails with OL_LIMIT if the file
+ * has more than `limit` bytes. */
 int ol_fs_read_file(ol_fs *fs, const char *path, size_t limit, uint8_t **data, size_t *size,
                     ol_error *error) OL_NODISCARD;
 

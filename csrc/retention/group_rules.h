@@ -10,7 +10,7 @@
 #include "base/status.h"
 
 #define OL_RETENTION_NEVER ((int64_t)-1)
-#define OL_RETENTION_DEFAULT ((int32_t)-1)  /* instead of the index of a rule */
+#define OL_RETENTION_DEFAULT ((int32_t)-1)  /* no rule matches: the default retention applies */
 
 typedef struct ol_retention_rule {
     ol_slice group;

@@ -1,8 +1,8 @@
 /* retention/group_view: the state of a group as its own records show it, for retention without a
  * coordinator.
  *
- * The records do not say which members are alive, so a group that has members is held
- * (retention/expiry_rule.h), whatever state the members are in. */
+ * The records do not say which members are alive, so nothing expires in a group that has members,
+ * whatever state the members are in. */
 #ifndef OL_RETENTION_GROUP_VIEW_H
 #define OL_RETENTION_GROUP_VIEW_H
 

@@ -10,8 +10,8 @@
 
 /* The width of a row is fixed, so that the fields of many rows are columns with a stride. */
 typedef struct ol_expiring_row {
-    int64_t at_ms;              /* -1 unknown: a group without positions */
-    int64_t base_ms;            /* likewise */
+    int64_t at_ms;              /* -1: unknown, as for a group without positions */
+    int64_t base_ms;            /* -1: unknown, as for a group without positions */
     int64_t retention_ms;
     int64_t offset;             /* -1 for a group */
     int64_t log_offset;         /* -1 for a group */

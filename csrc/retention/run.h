@@ -3,9 +3,9 @@
  *
  * A run inspects one group after another.  Under the writer lock, before it writes the tombstones,
  * it decides again, so a position that was committed in between survives.  The tombstones of a
- * group form one ordinary commit batch.  Those of a large group form several, because each position
- * expires by itself; the last one holds the tombstones of the group's own records.  A run that
- * stops half-way leaves a correct log: the next run finds the rest.
+ * group form one ordinary commit batch.  Those of a large group form several, which is allowed
+ * because each position expires independently; the last batch holds the tombstones of the group's
+ * own records.  A run that stops half-way leaves a correct log: the next run finds the rest.
  *
  * A group whose retention is OL_RETENTION_NEVER is not touched, whatever its records say.
  *

@@ -64,7 +64,7 @@ enum { OL_SNAPSHOT_DIRECTORY_SIZE = 8 + OL_SNAPSHOT_SECTIONS * 24 + 16 };
 void ol_snapshot_put_directory(const ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS],
                                uint8_t bytes[OL_SNAPSHOT_DIRECTORY_SIZE]);
 
-/* The log that a snapshot belongs to, with two facts that only its owner knows. */
+/* The log that a snapshot belongs to, and the facts that only the owner of the log knows. */
 typedef struct ol_snapshot_source {
     ol_log *log;
     const ol_decompressor *decompressor;
@@ -99,8 +99,8 @@ int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state,
  *
  *   1. ol_snapshot_begin;
  *   2. the caller copies the table into ol_snapshot_copied_table;
- *   3. ol_snapshot_keep_rest takes everything else, at the moment at which that copy is finished,
- *      while nothing changes;
+ *   3. ol_snapshot_keep_rest takes everything else once that copy is finished, while nothing
+ *      changes;
  *   4. ol_snapshot_find_log, without any lock, reads what the snapshot says about its log.
  *
  * `own` is as for ol_snapshot_borrow.  The calls fail with OL_NO_MEMORY, the last one also with

@@ -108,7 +108,7 @@ bool ol_pending_next_entry(const ol_pending *pending, ol_pending_cursor *cursor,
                            ol_pending_entry *entry);
 
 /* Restores one entry after those before it; the table holds its reservation (unless it was
- * replaced).  OL_CORRUPT if no walk can have returned the entries in this order. */
+ * replaced).  Fails with OL_CORRUPT if no walk can have returned the entries in this order. */
 int ol_pending_restore(ol_pending *pending, const ol_pending_entry *entry, ol_error *error)
     OL_NODISCARD;
 

@@ -73,7 +73,7 @@ int ol_state_apply(ol_state *state, const ol_change *change, ol_error *error) OL
 
 /* Like ol_state_apply, for a run of plain positions of one pair, in their order: values outside
  * transactions, with `value_version` as the highest version among them.  `hint` is the pair's
- * number if known, or 0.  Cannot fail if ol_table_run_settled said so; otherwise, after
+ * number if known, or 0.  Cannot fail if ol_table_run_settled returned true; otherwise, after
  * OL_NO_MEMORY or OL_LIMIT, the rows before the failed one are applied. */
 int ol_state_apply_run(ol_state *state, uint32_t hint, const ol_pair_name *name,
                        const ol_position_row *rows, size_t count, int32_t value_version,

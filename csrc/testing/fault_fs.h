@@ -72,8 +72,8 @@ void ol_fault_fs_fill(ol_fs *fs, int64_t operation);
 /* Returns whether the next operation meets a full disk. */
 bool ol_fault_fs_is_full(ol_fs *fs);
 
-/* The first function returns the number of reads so far.  The second makes the read with a given
- * number fail once with `sys_errno` and read nothing; 0 cancels the order. */
+/* ol_fault_fs_reads returns the number of reads so far.  ol_fault_fs_fail_read makes the read with
+ * a given number fail once with `sys_errno` and read nothing; the number 0 cancels the order. */
 int64_t ol_fault_fs_reads(ol_fs *fs);
 void ol_fault_fs_fail_read(ol_fs *fs, int64_t read, int sys_errno);
 

@@ -2,7 +2,8 @@
  * and consumers read (docs/format/topics.md §17).
  *
  * A topic log owns its log (log/log.h) and the recent batches of producers, which the log does not
- * keep.  Records are opaque bytes here: nothing is decompressed, neither on append nor on read.
+ * keep.  Records are stored and read as they came.  They are decompressed only to check that the
+ * records of a compacted topic have keys, and to find a record by its time.
  *
  * Locks: a single writer's lock, taken by appends, rolls and the close; it is held for work in
  * memory and, when a segment ends, while the files of the next one are made.  Reading and flushing
@@ -35,7 +36,7 @@ void ol_topic_log_abandon(ol_topic_log *topic);
  * the open, provided that nothing was appended in between. */
 void ol_topic_log_swap_recent(ol_topic_log *topic, ol_recent_batches *recent);
 
-/* Returns the log, for calls that are not marked [writer]. */
+/* Returns the log, for calls that are not marked [writer] in log/log.h. */
 ol_log *ol_topic_log_log(const ol_topic_log *topic);
 
 typedef struct ol_appended {
@@ -47,9 +48,9 @@ typedef struct ol_appended {
     ol_produced_batch produced; /* with the refusal; borrows from the bytes */
 } ol_appended;
 
-/* Appends the batch that a producer sent.  A failure changes nothing: OL_CORRUPT with a refusal,
- * or, without one, OL_DISK_FULL, OL_IO, OL_NO_MEMORY, OL_TOO_LARGE (for a segment), OL_READ_ONLY or
- * OL_FAILED. */
+/* Appends the batch that a producer sent.  A failure changes nothing.  Fails with OL_CORRUPT and a
+ * refusal, or without a refusal with OL_DISK_FULL, OL_IO, OL_NO_MEMORY, OL_TOO_LARGE (for a
+ * segment), OL_READ_ONLY or OL_FAILED. */
 int ol_topic_log_produce(ol_topic_log *topic, ol_slice bytes, const ol_produce_rules *rules,
                          ol_appended *appended, ol_error *error) OL_NODISCARD;
 
