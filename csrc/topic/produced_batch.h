@@ -3,8 +3,8 @@
  *
  * A producer sends one batch of magic 2 for each partition.  Its base offset is 0, and its records
  * have the offsets 0, 1, 2, ...: the log assigns the base.  Records of a compressed batch are
- * inspected, with a decompressor, only if they must have keys; the batch itself is stored as it
- * came.
+ * inspected only if they must have keys and there is a decompressor; the batch itself is stored as
+ * it came.
  *
  * Pure: nothing is owned, no lock is taken.
  */
@@ -40,7 +40,7 @@ typedef struct ol_produce_rules {
 
 typedef struct ol_produced_batch {
     ol_batch batch;                     /* borrows from the bytes */
-    /* the greatest of its records; of a compressed batch, that in its header */
+    /* the greatest of its records; if these were not read, that in the header */
     int64_t max_timestamp;
     ol_produce_refusal refusal;
     int32_t refused_record;  /* the index of the record; -1: the batch as a whole is refused */
