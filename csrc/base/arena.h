@@ -1,12 +1,12 @@
 /* base/arena: a run of zeroed memory that grows at its end and is addressed by offsets.
  *
- * A small arena is a block of the heap, so that a store with many small tables stays small.  A
- * larger one is its own mapping.  It grows by an eighth at a time; the kernel grows it in place or
- * moves it without copying (mremap).  Its unused part is address space, not memory.  Very large
- * ones ask for huge pages and stay aligned to them.
+ * An arena of up to 16 KiB is a block of the heap, so that a store with many small tables stays
+ * small.  A larger arena is a mapping of its own.  It grows by at least an eighth at a time; the
+ * kernel grows it in place or moves it without copying (mremap).  Its unused part is address space,
+ * not memory.  From 2 MiB on it is aligned to huge pages, and from 64 MiB on it asks for them.
  *
- * Ownership: the arena owns its memory; zeroed memory is an empty arena.  Growth moves it, so a
- * pointer into it is valid until the next ol_arena_extend.  Locks: none.
+ * Ownership: the arena owns its memory; zeroed memory is an empty arena.  Growth may move the
+ * memory, so a pointer into it is valid only until the next ol_arena_extend.  Locks: none.
  */
 #ifndef OL_BASE_ARENA_H
 #define OL_BASE_ARENA_H
@@ -20,12 +20,12 @@ typedef struct ol_arena {
     size_t capacity;            /* bytes */
 } ol_arena;
 
-/* Extends the arena by `size` zeroed bytes and counts them as used.  OL_NO_MEMORY: nothing
- * changed. */
+/* Extends the arena by `size` zeroed bytes and counts them as used.  If it fails with OL_NO_MEMORY,
+ * nothing has changed. */
 int ol_arena_extend(ol_arena *arena, size_t size, ol_error *error) OL_NODISCARD;
 void ol_arena_free(ol_arena *arena);
 
-/* Returns how many bytes of memory (not of address space) the arena holds. */
+/* Returns how many bytes of memory the arena takes, without its unused address space. */
 uint64_t ol_arena_resident(const ol_arena *arena);
 
 /* For tests: lets `calls` more calls of ol_arena_extend in this process succeed and makes every

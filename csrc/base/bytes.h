@@ -2,8 +2,8 @@
  *
  * Everything is big-endian.  Loads and stores do not check bounds: they are for bytes whose extent
  * was checked before.  The varint decoders take (cursor, limit) and never read at or past the
- * limit; they are for bytes from outside.  Comparisons subtract pointers into one buffer, so a
- * hostile length cannot overflow.
+ * limit; they are for bytes from outside.  A length is compared with the difference of two pointers
+ * into the buffer, so a hostile length cannot make a sum overflow.
  */
 #ifndef OL_BASE_BYTES_H
 #define OL_BASE_BYTES_H
@@ -86,9 +86,9 @@ static inline uint8_t *ol_store_varlong(uint8_t *p, int64_t v) {
     return ol_store_uvarlong(p, ol_zigzag64(v));
 }
 
-/* Read an unsigned varint at `p` without touching `limit`.  Return the position after it.  Return
- * NULL if the bytes end before the varint does, if it is longer than 5 (10) bytes, or if its value
- * exceeds 32 (64) bits.  *v is set only on success. */
+/* Read an unsigned varint at `p`, without reading a byte at or past `limit`.  Return the position
+ * after it.  Return NULL if the bytes end before the varint does, or if the varint has more than 5
+ * bytes or 32 bits (ol_read_uvarlong: 10 bytes or 64 bits).  *v is set only on success. */
 static inline const uint8_t *ol_read_uvarlong(const uint8_t *p, const uint8_t *limit, uint64_t *v) {
     uint64_t result = 0;
     for (unsigned shift = 0; shift < 70 && p != limit; shift += 7) {
@@ -128,8 +128,9 @@ static inline const uint8_t *ol_read_varlong(const uint8_t *p, const uint8_t *li
     return p;
 }
 
-/* Compares eight bytes at a time; the last word overlaps the one before it.  Names are short, and
- * comparing them is most of the cost of finding where a run ends. */
+/* Compares 8 to 64 bytes in words of eight bytes; the last word may overlap the one before it.
+ * Names usually have such lengths, and comparing names is most of the cost of finding records with
+ * equal names. */
 static inline bool ol_bytes_equal(const uint8_t *a, const uint8_t *b, size_t size) {
     if (size < 8 || size > 64) return size == 0 || memcmp(a, b, size) == 0;
     uint64_t different = 0, x, y;

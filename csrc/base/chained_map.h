@@ -29,7 +29,7 @@ typedef struct ol_chained_map {
 /* Frees the buckets; the entries are the owner's. */
 void ol_chained_map_free(ol_chained_map *map);
 
-/* Reserves memory for one more entry.  OL_NO_MEMORY: nothing changed. */
+/* Reserves memory for one more entry.  If it fails with OL_NO_MEMORY, nothing has changed. */
 int ol_chained_map_reserve(ol_chained_map *map, ol_error *error) OL_NODISCARD;
 
 /* Adds an entry.  The caller has set its hash and called ol_chained_map_reserve. */

@@ -16,8 +16,9 @@ uint32_t ol_crc32c(const void *data, size_t size);
  * by b. */
 uint32_t ol_crc32c_extend(uint32_t crc, const void *data, size_t size);
 
-/* The first function returns the name of the implementation in use: "sse4.2", "armv8" or "tables".
- * The second one, for tests, finds an implementation by name (NULL if this processor lacks it). */
+/* ol_crc32c_implementation returns the name of the implementation in use: "sse4.2", "armv8" or
+ * "tables".  ol_crc32c_by_name, for tests, finds an implementation by its name; NULL: this
+ * processor lacks it. */
 const char *ol_crc32c_implementation(void);
 typedef uint32_t (*ol_crc32c_function)(uint32_t crc, const void *data, size_t size);
 ol_crc32c_function ol_crc32c_by_name(const char *name);

@@ -14,7 +14,8 @@
  * function that it returns. */
 ol_crc32c_function ol_crc32c_hardware(const char **name);
 
-/* Calculate modulo the Castagnoli polynomial, reflected: the product of two values, and x^bits. */
+/* Return the product of two values, and x^bits, modulo the Castagnoli polynomial in its reflected
+ * form. */
 uint32_t ol_crc32c_multiply(uint32_t a, uint32_t b);
 uint32_t ol_crc32c_power(uint64_t bits);
 

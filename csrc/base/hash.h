@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 
-/* A 128-bit sum, little end first: value = low + high * 2^64. */
+/* A 128-bit hash, the low half first: value = low + high * 2^64. */
 typedef struct ol_hash128 {
     uint64_t low;
     uint64_t high;

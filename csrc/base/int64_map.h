@@ -1,8 +1,8 @@
 /* base/int64_map: a small map from 64-bit keys to 64-bit values that are not 0.
  *
  * The map is for side structures of a few thousand entries.  It uses open addressing with backward
- * shift, so a removal leaves no marker.  Growth doubles it in one step; the structures of the
- * table, which become large, use ol_hash_index instead.
+ * shift, so a removal leaves no marker.  When it grows, it moves all entries in one step; the
+ * structures of the table become large and use ol_hash_index instead.
  *
  * Ownership: the map owns its entries; zeroed memory is an empty map.  The caller reserves memory
  * in advance, so that setting cannot fail.  Locks: none.
@@ -24,7 +24,7 @@ typedef struct ol_int64_map {
 } ol_int64_map;
 
 void ol_int64_map_free(ol_int64_map *map);
-/* Reserves memory for `count` keys in all.  OL_NO_MEMORY: nothing changed. */
+/* Reserves memory for `count` keys in all.  If it fails with OL_NO_MEMORY, nothing has changed. */
 int ol_int64_map_reserve(ol_int64_map *map, size_t count, ol_error *error) OL_NODISCARD;
 uint64_t ol_int64_map_get(const ol_int64_map *map, uint64_t key);      /* 0: none */
 void ol_int64_map_set(ol_int64_map *map, uint64_t key, uint64_t value); /* value 0 removes */

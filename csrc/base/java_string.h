@@ -9,8 +9,8 @@
 
 #include "base/base.h"
 
-/* Returns Java's String.hashCode of the string that Java's UTF-8 decoder makes of these bytes:
- * malformed input becomes U+FFFD with Java's own grouping (docs/format/partitioning.md §4,
+/* Returns Java's String.hashCode of the string that Java's UTF-8 decoder makes of these bytes: each
+ * run of malformed bytes, as Java delimits it, becomes U+FFFD (docs/format/partitioning.md §4,
  * docs/format/traps.md trap 4). */
 int32_t ol_java_hash(ol_slice utf8);
 
@@ -18,12 +18,13 @@ int32_t ol_java_hash(ol_slice utf8);
  * traps 1 to 3).  `count` is above 0. */
 int32_t ol_partition_for(ol_slice group, int32_t count);
 
-/* Decodes the next character as Java does: U+FFFD for a malformed run, by Java's own grouping.
- * Returns how many of the `left` bytes (at least 1) the character takes. */
+/* Decodes the next character as Java does: a run of malformed bytes, as Java delimits it, becomes
+ * U+FFFD.  Returns how many of the `left` bytes (at least 1) the character takes. */
 size_t ol_java_character(const uint8_t *p, size_t left, uint32_t *character);
 
-/* Returns the number of UTF-16 units of well-formed UTF-8 (docs/format/traps.md trap 16); *valid
- * says whether it was well-formed (no surrogates, no overlong forms). */
+/* Returns how many UTF-16 units the string has in Java (docs/format/traps.md trap 16).  The number
+ * is exact only if *valid is set to true: the bytes are well-formed UTF-8, without surrogates and
+ * overlong forms. */
 size_t ol_utf16_units(ol_slice utf8, bool *valid);
 
 #endif

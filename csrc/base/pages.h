@@ -1,8 +1,8 @@
 /* base/pages: short-lived large buffers, in pages of their own.
  *
- * The C library's allocator would leave holes for such buffers for the life of the process; these
- * pages return to the system when they are freed.  Ownership: the caller owns the memory.  Locks:
- * none.
+ * Buffers of the C library's allocator could leave holes in its heap for the life of the process;
+ * these pages return to the system when they are freed.  Ownership: the caller owns the memory.
+ * Locks: none.
  */
 #ifndef OL_BASE_PAGES_H
 #define OL_BASE_PAGES_H

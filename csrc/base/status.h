@@ -13,16 +13,18 @@
 typedef enum ol_status {
     OL_OK = 0,
     OL_END = 1,                 /* an iterator is exhausted; never turned into an exception */
-    OL_WOULD_BLOCK = 2,  /* a trylock variant would have to wait; never turned into an exception */
+    /* the call would have to wait or be repeated; never turned into an exception */
+    OL_WOULD_BLOCK = 2,
     /* the machine */
     OL_NO_MEMORY = 10,          /* an allocation failed; nothing changed */
-    OL_IO = 11,                 /* a system call failed; sys_errno has its error */
+    OL_IO = 11,  /* a system call failed (sys_errno), or a file is shorter than it must be */
     OL_DISK_FULL = 12,          /* no space (or quota) for the bytes; nothing changed */
     OL_NO_SUCH_FILE = 13,       /* a required file or directory is missing */
     OL_LOCKED = 14,             /* another process, or this one, holds the directory's lock */
-    OL_CHANGED = 15,            /* a file was replaced or truncated during a read; retriable */
+    OL_CHANGED = 15,            /* bytes changed between two reads of one call; retriable */
     /* bytes */
-    /* bytes below the flushed bound, or of a closed file, have changed since they were written */
+    /* bytes that a flush had made durable, or of a closed file, have changed since they were
+     * written */
     OL_CORRUPT = 20,
     OL_TORN = 21,               /* an unfinished tail: the bytes end too early */
     OL_UNSUPPORTED = 22,        /* well-formed, but of an unknown version, magic or codec */
@@ -34,10 +36,10 @@ typedef enum ol_status {
     /* state */
     OL_CLOSED = 40,
     OL_READ_ONLY = 41,          /* opened read-only, or made so because of damage in the log */
-    /* the partition failed (a flush failed, or a load ran out of memory) and must be reloaded */
+    /* the partition failed, for example because a flush failed, and must be opened again */
     OL_FAILED = 42,
     OL_LOADING = 43,            /* the partition is still loading; retriable */
-    /* this process does not lead the partition (any more); retriable elsewhere */
+    /* this process does not lead the partition; retry at its leader */
     OL_NOT_COORDINATOR = 44,
     OL_CONDITION = 45,          /* the condition `expected=` did not hold */
     OL_REWIND = 46,  /* the commit would have lowered an offset, which `monotonic=` forbids */

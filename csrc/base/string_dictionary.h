@@ -11,12 +11,12 @@
 #include "base/status.h"
 
 typedef struct ol_string_dictionary {
-    int64_t *ends;              /* string i - 1 ends at ends[i]: count + 1 of them, ends[0] is 0 */
+    int64_t *ends;              /* count + 1 ends: string i is [ends[i], ends[i + 1]) */
     uint8_t *bytes;
     size_t count;
     size_t capacity;
     size_t bytes_capacity;
-    uint32_t *slots;            /* number + 1, 0: empty; a power of two, at most half full */
+    uint32_t *slots;            /* string number + 1, or 0 in a free slot */
     uint32_t *hashes;           /* of each string */
     size_t slot_count;
     uint64_t seed;

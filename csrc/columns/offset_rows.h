@@ -1,7 +1,7 @@
 /* columns/offset_rows: offset commits, and the positions of a table, as rows of a block.
  *
- * Each function fills columns of the current row.  Strings are copied, so a row borrows nothing.
- * Each returns OL_NO_MEMORY or OL_LIMIT on failure, as in columns/record_block.  Locks: none.
+ * Strings are copied, so a row borrows nothing.  A function that fails returns OL_NO_MEMORY, or
+ * OL_LIMIT if the strings do not fit the block (columns/record_block).  Locks: none.
  */
 #ifndef OL_COLUMNS_OFFSET_ROWS_H
 #define OL_COLUMNS_OFFSET_ROWS_H
@@ -10,12 +10,12 @@
 #include "columns/record_block.h"
 #include "table/table.h"
 
-/* Puts group, topic and partition of a position's key. */
+/* Puts the group, topic and partition of a position's key into the current row. */
 int ol_record_block_put_offset_key(ol_record_block *block, const ol_key *key, ol_error *error)
     OL_NODISCARD;
 
-/* Puts the fields of a commit and the version of its value.  NULL: a tombstone, or a record that is
- * not a position. */
+/* Puts the fields of a commit and the version of its value into the current row.  If `value` is
+ * NULL, for a tombstone or a record that is not a position, they become null. */
 int ol_record_block_put_offset_value(ol_record_block *block, const ol_offset_value *value,
                                      ol_error *error) OL_NODISCARD;
 
@@ -23,8 +23,8 @@ int ol_record_block_put_offset_value(ol_record_block *block, const ol_offset_val
 int ol_record_block_put_position(ol_record_block *block, int32_t log_partition,
                                  const ol_table_row *row, ol_error *error) OL_NODISCARD;
 
-/* Puts rows of a table, beginning at a cursor that is zeroed at first.  OL_OK when the block is
- * full, OL_END after the last row. */
+/* Puts rows of a table, beginning at a cursor that is zeroed at first.  Returns OL_OK when the next
+ * row may not fit the block, OL_END after the last row. */
 int ol_record_block_put_table(ol_record_block *block, int32_t log_partition, const ol_table *table,
                               ol_table_cursor *cursor, ol_error *error) OL_NODISCARD;
 

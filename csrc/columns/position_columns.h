@@ -5,7 +5,7 @@
  * bytes of metadata, since its end positions have 32 bits.
  *
  * Ownership: the block owns its arrays.  Locks: none; the caller holds the lock that keeps the rows
- * alive while they are appended.  On failure nothing is appended.
+ * alive while they are appended.  A row that fails is not appended; the rows before it stay.
  */
 #ifndef OL_COLUMNS_POSITION_COLUMNS_H
 #define OL_COLUMNS_POSITION_COLUMNS_H
@@ -47,12 +47,13 @@ typedef struct ol_position_columns {
 /* Zeroed memory is an empty block. */
 void ol_position_columns_free(ol_position_columns *columns);
 
-/* Reserves memory for `count` more rows in every array except the metadata.  OL_NO_MEMORY. */
+/* Reserves memory for `count` more rows in every array except the metadata.  Fails with
+ * OL_NO_MEMORY. */
 int ol_position_columns_reserve(ol_position_columns *columns, size_t count, ol_error *error)
     OL_NODISCARD;
 
-/* Appends a row.  OL_NO_MEMORY, or OL_LIMIT when the block's metadata is full: begin another
- * block. */
+/* Appends a row.  Fails with OL_NO_MEMORY, or with OL_LIMIT if the row's metadata does not fit the
+ * block; then begin another block. */
 int ol_position_columns_append(ol_position_columns *columns, int32_t log_partition,
                                const ol_table_row *row, ol_error *error) OL_NODISCARD;
 
@@ -61,9 +62,9 @@ int ol_position_columns_append(ol_position_columns *columns, int32_t log_partiti
 void ol_position_columns_release(ol_position_columns *columns);
 
 /* Appends every position of a table, or of one group, from the cursor on; a zeroed cursor is at the
- * start.  OL_NO_MEMORY, or OL_LIMIT as above: the cursor is then at the row that did not fit, so
- * call again with another block.  The caller holds the table lock from the first call to the
- * last. */
+ * start.  Fails with OL_NO_MEMORY, or with OL_LIMIT if the metadata of a row does not fit the
+ * block.  The cursor is then at the row that was not appended, so the caller can continue with
+ * another block.  The caller holds the table lock from the first call to the last. */
 int ol_position_columns_append_table(ol_position_columns *columns, int32_t log_partition,
                                      const ol_table *table, ol_table_cursor *cursor,
                                      ol_error *error) OL_NODISCARD;

@@ -63,7 +63,7 @@ typedef enum ol_column_kind {
     OL_COLUMN_BOOLEAN,          /* a bitmap */
     OL_COLUMN_INT32,
     OL_COLUMN_INT64,
-    OL_COLUMN_STRING,           /* ends and bytes; also for plain bytes */
+    OL_COLUMN_STRING,           /* end positions and bytes; keys and values, too */
     OL_COLUMN_STRINGS,          /* a list of strings */
 } ol_column_kind;
 
@@ -77,11 +77,11 @@ ol_column_kind ol_column_kind_of(ol_column column);
 typedef struct ol_row_array {
     bool wanted;
     ol_column_kind kind;
-    uint8_t *data;              /* fixed widths: `capacity` of them; strings: their bytes */
+    uint8_t *data;              /* strings: their bytes; otherwise `capacity` values */
     size_t data_capacity;       /* strings: bytes */
-    /* strings: capacity + 1, the first is 0; a list: of its strings, list_capacity + 1 */
+    /* where each string ends, the first is 0; capacity + 1 of them, for lists list_capacity + 1 */
     int32_t *ends;
-    int32_t *list_ends;         /* a list: capacity + 1, the first is 0 */
+    int32_t *list_ends;         /* lists: the end of each row's strings, the first is 0 */
     size_t list_capacity;
     uint8_t *valid;  /* a bitmap of `capacity` bits, lowest first; used only if has_nulls */
     bool has_nulls;             /* may be true although the row with the null was dropped */
@@ -109,15 +109,15 @@ void ol_record_block_put_boolean(ol_record_block *block, ol_column column, bool 
 void ol_record_block_set_null(ol_record_block *block, ol_column column);
 int ol_record_block_append_string(ol_record_block *block, ol_column column, ol_slice value,
                                   ol_error *error) OL_NODISCARD;
-/* Fill one wanted column of `count` rows at once, beginning with the current row.  The first
- * function appends strings, none of them null, and fails as ol_record_block_put_string does; values
- * of fixed width are written straight into the array.  The second function then marks the rows as
- * having values, or as null. */
+/* Fill one wanted column of `count` rows at once, beginning with the current row.
+ * ol_record_block_append_strings appends strings, none of them null, and fails as
+ * ol_record_block_put_string does.  The caller writes values of fixed width straight into the
+ * array.  ol_record_block_mark then marks the rows as having values, or as null. */
 int ol_record_block_append_strings(ol_record_block *block, ol_column column,
                                    const ol_slice *values, size_t count,
                                    ol_error *error) OL_NODISCARD;
 void ol_record_block_mark(ol_record_block *block, ol_column column, size_t count, bool has_values);
-/* Puts the bytes unchanged; data NULL: null. */
+/* Puts the bytes unchanged; a slice with data NULL becomes a null. */
 int ol_record_block_put_bytes(ol_record_block *block, ol_column column, ol_slice value,
                               ol_error *error) OL_NODISCARD;
 /* Adds one string to the list of this row; ol_record_block_end_list ends the list. */

@@ -30,25 +30,25 @@ typedef struct ol_record_scan {
     size_t kind_count;
     ol_slice segment;                   /* name of the file */
     int64_t first;                      /* log offsets below it are left out */
-    int64_t until;                      /* so are log offsets at or above it */
+    int64_t until;                      /* log offsets at or above it are left out, too */
     int64_t next_offset;                /* no batch begins below it; advances with the scan */
     int64_t segment_base;               /* no batch begins below it; 0: not known */
     int64_t segment_limit;              /* no batch reaches it: the base of the next segment; 0:
                                            not known */
     int64_t count_from;
-    /* the number of log offsets of [count_from, until), at or above `first`, that have a record,
-     * wanted or not */
+    /* how many log offsets of [count_from, until), from `first` on, have a record, asked for or
+     * not */
     int64_t present;
     int32_t log_partition;
     ol_record_view view;
-    /* only this group; data NULL: all.  Likewise the topic, which the views of records and batches
-     * ignore */
+    /* only records of this group, topic and partition; data NULL: of any.  The view of batches
+     * ignores them */
     ol_slice group;
     ol_slice topic;
     int32_t partition;                  /* -1: all */
     ol_key_shard shard;
     bool wants_outcomes;
-    bool one_at_a_time;                 /* no fast path: the rows are the same */
+    bool one_at_a_time;                 /* tests: do not use the fast path */
     /* of the open batch */
     ol_records records;
     int64_t position;
@@ -56,18 +56,18 @@ typedef struct ol_record_scan {
     const char *outcome;
     int64_t marker_offset;              /* -1: none */
     bool is_open;
-    bool takes_many;                    /* its commits of the usual form are taken at once */
-    /* Whether the structure of all its records was checked.  If not, all of its rows are in the
-     * current block, and are removed if the walk meets damage, with the help of these values: */
+    bool takes_many;                    /* the fast path reads it (columns/usual_commits) */
+    /* Whether the structure of all records of the batch was checked.  If not, all of its rows are
+     * in the current block, and if the walk meets damage, they are removed with these values: */
     bool is_checked;
-    size_t first_row;  /* its first row in the block, and the counts before that row */
+    size_t first_row;  /* the batch's first row in the block; below: the counts before it */
     int64_t present_before;
     int64_t next_before;
 } ol_record_scan;
 
-/* Fills `block` until it is full (OL_OK), or the scan's limit or `until` is reached (OL_END:
- * file_scan->position is after the last batch read).  Rows that were filled stay, whatever the
- * result.
+/* Fills `block` until the next row may not fit (OL_OK), or until the end of the file scan or the
+ * log offset `until` is reached (OL_END: file_scan->position is after the last batch read).  Rows
+ * of earlier batches stay, whatever the result.
  *
  *   OL_WOULD_BLOCK   the next batch belongs to a transaction, outcomes are wanted, and there are
  *                    none yet: set them and call again;

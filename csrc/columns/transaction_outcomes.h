@@ -1,7 +1,7 @@
 /* columns/transaction_outcomes: how the transactions of a log ended.
  *
  * The outcomes let a reader that begins anywhere in a log decide whether each record took effect.
- * A marker ends everything that its producer has written since its previous marker
+ * A marker decides about everything that its producer wrote after that producer's previous marker
  * (docs/format/loading.md §6.4).
  *
  * Ownership: memory belongs to the object until it is freed.  Locks: none; one thread records, any
@@ -30,9 +30,9 @@ typedef struct ol_transaction_outcomes {
 /* Zeroed memory is empty. */
 void ol_transaction_outcomes_free(ol_transaction_outcomes *outcomes);
 
-/* Records one batch, in log order.  A data batch only opens its transaction, and does so only with
- * `is_asked`, because batches after the end of a read must not start a wait.  A control batch that
- * cannot be read is skipped, as in a load.  OL_NO_MEMORY. */
+/* Records one batch, in log order.  A data batch only counts its transaction as open, and only if
+ * `is_asked`: a reader need not wait for transactions that begin after the end of its read.  A
+ * control batch that cannot be read is skipped, as in a load.  Fails with OL_NO_MEMORY. */
 int ol_transaction_outcomes_record(ol_transaction_outcomes *outcomes, const ol_batch *batch,
                                    const ol_decompressor *decompressor, bool is_asked,
                                    ol_error *error) OL_NODISCARD;

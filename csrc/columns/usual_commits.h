@@ -1,9 +1,8 @@
 /* columns/usual_commits: many commits of one batch as rows, column by column.
  *
- * The fast path of columns/record_scan: commits in the form of format/usual_commit are read first,
- * then each wanted column is filled for all of them.  The path that reads one record at a time
- * would give the same rows and the same position afterwards.  Every doubtful record is left to that
- * path.
+ * This is the fast path of columns/record_scan.  It first reads commits in the form of
+ * format/usual_commit, then fills each wanted column for all of them.  It leaves records that may
+ * have another form to the path that reads one record at a time.  Both paths give the same rows.
  *
  * Ownership: nothing is kept.  Locks: none, one thread.
  */
@@ -19,8 +18,8 @@ enum { OL_USUAL_COMMITS_MAX = 64 };
 typedef struct ol_usual_commits {
     ol_usual_commit commits[OL_USUAL_COMMITS_MAX];
     size_t count;
-    int32_t read_count;         /* of the records that were read, asked for or not */
-    int32_t last_delta;         /* the offset delta of the last one */
+    int32_t read_count;         /* records that were read, asked for or not */
+    int32_t last_delta;         /* offset delta of the last record read */
     const uint8_t *cursor;      /* where the walk continues after them */
 } ol_usual_commits;
 
@@ -35,8 +34,8 @@ typedef struct ol_usual_rows {
 typedef bool ol_usual_filter(const void *context, const ol_usual_commit *commit);
 
 /* Reads commits at the cursor of a walk over an uncompressed batch of magic 2, without moving the
- * cursor.  Ends after `count_max` commits that are asked for (filter NULL: all are), after
- * OL_USUAL_COMMITS_MAX of them, at the end of the batch, or at the first doubtful record. */
+ * cursor.  Ends after `count_max` or OL_USUAL_COMMITS_MAX commits that are asked for (all if
+ * `filter` is NULL), at the end of the batch, or at the first record that may have another form. */
 void ol_usual_commits_read(ol_usual_commits *commits, const ol_records *records, size_t count_max,
                            ol_usual_filter *filter, const void *context);
 
@@ -49,7 +48,7 @@ static inline void ol_usual_commits_pass(const ol_usual_commits *commits, ol_rec
 
 /* Appends a row for each commit to a block with columns of OL_VIEW_COMMITS, in which the rows fit.
  * Fails with OL_NO_MEMORY or OL_LIMIT as columns/record_block does, or with OL_UNSUPPORTED for a
- * column that only the other path fills; no row is appended then. */
+ * column that only the other path fills.  After a failure no row is appended. */
 int ol_usual_commits_put(const ol_usual_commits *commits, const ol_batch *batch,
                          const ol_usual_rows *rows, ol_record_block *block,
                          ol_error *error) OL_NODISCARD;

@@ -41,10 +41,10 @@ typedef struct ol_admission ol_admission;
 
 void ol_admissions_free(ol_admissions *admissions);
 
-/* Admits requests with this key from now on.  At the limit, admissions without a member are dropped
- * first; they are made again when the next such request comes.  Fails with OL_LIMIT if the members
- * alone reach the limit, or with OL_NO_MEMORY.  After a failure nothing has changed, except for the
- * dropped admissions. */
+/* Admits requests with this key from now on.  At the limit, the admissions of groups without an
+ * admitted member are dropped first; they are made again when the next such request comes.  Fails
+ * with OL_LIMIT if the limit is still reached, or with OL_NO_MEMORY.  After a failure nothing has
+ * changed, except for the dropped admissions. */
 int ol_admissions_add(ol_admissions *admissions, const ol_admission_key *key,
                       ol_error *error) OL_NODISCARD;
 
@@ -55,7 +55,8 @@ ol_admission *ol_admissions_find(const ol_admissions *admissions, const ol_admis
 /* Records that the member was heard from at `now` (in seconds). */
 void ol_admission_hear(ol_admission *admission, double now);
 
-/* Counts one more commit of the admission's group. */
+/* Counts one more commit of the admission's group, if that group is counted
+ * (front/commit_counts). */
 void ol_admission_count_commit(ol_admission *admission);
 
 /* Revokes all admissions of a group.  `heard` is called for each member that was heard from since

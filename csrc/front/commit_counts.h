@@ -3,9 +3,9 @@
  * A commit that the front answers costs one addition: the admission that it finds
  * (front/admissions) holds the count of its group.  A count outlives the admissions of its group,
  * which change with the group.  Names come from outside, so the number of groups and their bytes
- * are limited.  At either limit, the counts that are not held are dropped if they are at least half
- * of all.  If they are fewer, new groups are not counted; otherwise every new group would cost a
- * search that frees little.
+ * are limited.  When a limit is reached, the counts that no admission holds are dropped.  But if
+ * held counts take more than half of a limit, nothing is dropped and new groups are not counted,
+ * because each new group would cost a search that frees little.
  *
  * Ownership: the set copies names; it owns its counts.  Zeroed memory with a seed and limits is an
  * empty set.  Locks: none; changed by one thread.

@@ -21,7 +21,7 @@ enum {
     OL_API_OFFSET_COMMIT = 8,
     OL_API_OFFSET_FETCH = 9,
     OL_API_HEARTBEAT = 12,
-    OL_FRONT_VALUES_MAX = 1 << 20,      /* in a request and its answer, 16 bytes each */
+    OL_FRONT_VALUES_MAX = 1 << 20,      /* of a request and its answer; a value takes 16 bytes */
     OL_FRONT_COUNTED_GROUPS_MAX = 1 << 16,
     OL_FRONT_COUNTED_BYTES_MAX = 32 << 20,
 };
@@ -35,7 +35,7 @@ typedef struct ol_answers {
 
 void ol_answers_free(ol_answers *answers);
 
-/* The messages of one of the three APIs. */
+/* The messages of OffsetCommit, OffsetFetch or Heartbeat, in every version. */
 typedef struct ol_front_api {
     ol_forms request;
     ol_forms answer;
@@ -56,45 +56,49 @@ typedef struct ol_front {
     size_t item_capacity;
 } ol_front;
 
-/* Makes an empty front for `partition_count` log partitions, none of which is led.
- * OL_NO_MEMORY. */
+/* Makes an empty front for `partition_count` log partitions, none of which this broker leads.
+ * Fails with OL_NO_MEMORY. */
 int ol_front_init(ol_front *front, int32_t partition_count, size_t metadata_units_max,
                   uint64_t seed, size_t admissions_max, ol_error *error) OL_NODISCARD;
 void ol_front_free(ol_front *front);
 
-/* Says whether a log partition is led here and its groups are known.  If not, its positions are not
- * read, and all admissions of its groups are revoked. */
+/* Sets whether this broker leads a log partition and knows its groups.  If not, the front declines
+ * every OffsetFetch of these groups, and all their admissions are revoked. */
 void ol_front_set_led(ol_front *front, int32_t log_partition, bool is_led);
 
-/* Reads the header of a frame (without its size); returns true if the API is one of the three. */
+/* Reads the header of a frame (without its size); returns true if the API is OffsetCommit,
+ * OffsetFetch or Heartbeat. */
 bool ol_front_begin(ol_slice frame, ol_request_header *header, ol_slice *body);
 
 /* A commit that is admitted. */
 typedef struct ol_front_commit {
-    const ol_item *items;       /* borrow from the frame and the front, until its next call */
+    /* borrowed from the frame and the front; valid until the front's next call */
+    const ol_item *items;
     size_t count;
     int32_t log_partition;
     ol_admission *admission;
-    size_t answer_size;         /* of the answer, which is written but counts only once the commit
-                                   has ended */
+    /* the answer is written, but not counted in ol_answers.size until ol_front_end_commit */
+    size_t answer_size;
 } ol_front_commit;
 
 /* Reads an OffsetCommit, and writes its answer after the others without counting it yet; `now` is
- * the time of day in ms.  False: declined.  The caller commits the items and calls
- * ol_front_end_commit when they are written, or drops the commit and begins another request. */
+ * in ms since 1970.  Returns false if the front declines the request.  Otherwise the caller commits
+ * the items and then calls ol_front_end_commit, or drops the commit and begins another request. */
 bool ol_front_begin_commit(ol_front *front, const ol_request_header *header, ol_slice body,
                            int64_t now, ol_front_commit *commit, ol_answers *answers);
 
-/* Appends the answer that was written, records that the member was heard from at `at` (in seconds),
- * and counts the commit for its group. */
+/* Counts the answer that ol_front_begin_commit wrote, records that the member was heard from at
+ * `at` (in seconds), and counts the commit for its group. */
 void ol_front_end_commit(const ol_front_commit *commit, double at, ol_answers *answers);
 
 /* Appends the answer of an OffsetFetch of one group; `partitions` holds the log partitions by
- * number, NULL for one that was never written to.  False: declined. */
+ * number, NULL for one that was never written to.  Returns false if the front declines the
+ * request. */
 bool ol_front_fetch(ol_front *front, const ol_request_header *header, ol_slice body,
                     ol_partition *const *partitions, ol_answers *answers);
 
-/* Appends the answer of a Heartbeat; `at` in seconds.  False: declined. */
+/* Appends the answer of a Heartbeat that came at `at`, in seconds.  Returns false if the front
+ * declines the request. */
 bool ol_front_heartbeat(ol_front *front, const ol_request_header *header, ol_slice body, double at,
                         ol_answers *answers);
 

@@ -1,5 +1,5 @@
-/* Shared by the files of this room: the positions of the fields of requests and answers, and the
- * writing of an answer. */
+/* Shared by the files in front/: the positions of the fields of requests and answers, and the
+ * functions that read a request and write an answer. */
 #ifndef OL_FRONT_FRONT_IMPL_H
 #define OL_FRONT_FRONT_IMPL_H
 
@@ -44,11 +44,11 @@ enum {
 enum { HEARTBEAT_GROUP, HEARTBEAT_GENERATION, HEARTBEAT_MEMBER, HEARTBEAT_INSTANCE };
 enum { BEATEN_THROTTLE, BEATEN_ERROR, BEATEN_WIDTH };
 
-/* Reads the body into values of the front's pool, which is cleared first.  NULL: the body is
- * incomplete or too large; the general path then reports the error. */
+/* Reads the body into values of the front's pool, which is cleared first.  Returns NULL if the body
+ * is incomplete or too large; the general path then reports the error. */
 const ol_value *ol_front_read(ol_front *front, const ol_request_header *header, ol_slice body);
 
-/* Takes `count` values from the pool, which the caller sets; NULL: the pool has fewer. */
+/* Takes `count` values from the pool for the caller to set.  Returns NULL if the pool has fewer. */
 static inline ol_value *ol_front_values(ol_front *front, size_t count) {
     ol_value *values;
     ol_error ignored;
@@ -56,8 +56,8 @@ static inline ol_value *ol_front_values(ol_front *front, size_t count) {
     return status == OL_OK ? values : NULL;
 }
 
-/* Writes the answer after the others, without counting it, and returns its size. 0: memory is
- * short, or all answers together would exceed 64 MiB. */
+/* Writes the answer after the others, without counting it in answers->size, and returns its size.
+ * Returns 0 if memory is short, or if all answers together would exceed 64 MiB. */
 size_t ol_front_write(ol_front *front, const ol_request_header *header, const ol_value *answer,
                       ol_answers *answers);
 

@@ -27,8 +27,8 @@ typedef struct ol_known_topic {
 
 void ol_known_topics_free(ol_known_topics *topics);
 
-/* Adds a topic, or replaces the one of its name.  `id` has 16 bytes.  OL_NO_MEMORY: nothing
- * changed. */
+/* Adds a topic, or replaces the topic of that name.  `id` has 16 bytes.  If it fails with
+ * OL_NO_MEMORY, nothing has changed. */
 int ol_known_topics_put(ol_known_topics *topics, ol_slice name, const uint8_t *id,
                         int32_t partitions, ol_error *error) OL_NODISCARD;
 

@@ -1,4 +1,4 @@
-/* fs/fs: the file port: every file operation of the engine, so that tests can simulate a faulty
+/* fs/fs: an interface for every file operation of the engine, so that tests can simulate a faulty
  * disk.
  *
  * There are two implementations.  ol_fs_posix is the real one, a shared immutable object.
@@ -10,7 +10,7 @@
  * thread closes it after all these calls.
  *
  * Paths are absolute or relative to the working directory, terminated, and bounded by OL_PATH_MAX.
- * Calls return OL_OK or fill the error, error->path included.
+ * A call returns OL_OK, or a failure with the error filled, error->path included.
  */
 #ifndef OL_FS_FS_H
 #define OL_FS_FS_H
@@ -27,11 +27,12 @@ typedef enum ol_open_mode {
     OL_OPEN_READ = 0,           /* must exist */
     OL_OPEN_WRITE = 1,          /* read and write, must exist */
     OL_OPEN_CREATE = 2,         /* read and write, created if missing */
-    OL_OPEN_CREATE_NEW = 3,     /* read and write, OL_INVALID when it exists */
+    OL_OPEN_CREATE_NEW = 3,     /* read and write, must not exist (OL_INVALID) */
 } ol_open_mode;
 
 typedef enum ol_growth {
-    OL_GROW_ALLOCATED = 0,  /* blocks without content; written zeros if these are not supported */
+    /* blocks without content; zeros are written if the file system has no such blocks */
+    OL_GROW_ALLOCATED = 0,
     OL_GROW_WRITTEN = 1,        /* written zeros */
     OL_GROW_IF_CHEAP = 2,       /* blocks without content, or nothing */
 } ol_growth;
@@ -68,8 +69,8 @@ struct ol_fs {
     int (*flush_range)(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error);
     /* Begins to write the stores in [from, to) to the disk and returns.  A later flush_range has
      * less to wait for, and reports what fails from now on.  This call makes nothing durable.
-     * After it fails, as after a failed flush_range, the pages may be lost and count as clean.
-     * NULL if an implementation gains nothing by the call. */
+     * After it fails, as after a failed flush_range, the pages may be lost and count as clean.  The
+     * pointer is NULL if an implementation gains nothing by the call. */
     int (*begin_flush_range)(ol_file *file, void *data, int64_t from, int64_t to, ol_error *error);
     /* Maps [0, size) of the file for writing, shared, but not inherited by a forked child.  *data
      * stays valid until unmap, even after the file is closed.  A page that the disk cannot read
@@ -82,17 +83,19 @@ struct ol_fs {
      * unknown. */
     int (*keeps_pages)(ol_file *file, bool *keeps, ol_error *error);
     /* Faults in [from, to) of a mapping for writing, without changing a byte, so that the next
-     * store there neither waits nor fails.  OL_DISK_FULL or OL_IO: a store would end the process.
-     * Kernels before 5.14 cannot report that; on these each page is read first. */
+     * store there neither waits nor fails.  Fails with OL_DISK_FULL or OL_IO if a store would end
+     * the process.  Kernels before 5.14 cannot report a page that the disk cannot read, so each
+     * page is read first there. */
     int (*populate)(ol_file *file, void *data, size_t from, size_t to, ol_error *error);
     /* Reports stores to a writable mapping.  In testing/fault_fs this is a crash point, which may
-     * return OL_CRASHED; in ol_fs_posix the pointer is NULL, so the hot path pays one test. */
+     * return OL_CRASHED; in ol_fs_posix the pointer is NULL, so a commit pays only for one test of
+     * the pointer. */
     int (*stored)(ol_file *file, int64_t position, size_t size, ol_error *error);
 
     int (*rename)(ol_fs *fs, const char *source, const char *target, ol_error *error);
-    /* Removes a file; OL_NO_SUCH_FILE when it is missing. */
+    /* Removes a file.  Fails with OL_NO_SUCH_FILE if it is missing. */
     int (*remove)(ol_fs *fs, const char *path, ol_error *error);
-    /* Makes a directory; OL_OK when it exists already. */
+    /* Makes a directory.  Returns OL_OK also if the directory exists already. */
     int (*make_directory)(ol_fs *fs, const char *path, ol_error *error);
     int (*remove_directory)(ol_fs *fs, const char *path, ol_error *error);
     int (*flush_directory)(ol_fs *fs, const char *path, ol_error *error);
@@ -105,9 +108,9 @@ struct ol_fs {
      * second one sets it, but not durably. */
     int (*modified)(ol_fs *fs, const char *path, int64_t *modified_ms, ol_error *error);
     int (*set_modified)(ol_fs *fs, const char *path, int64_t modified_ms, ol_error *error);
-    /* Takes the exclusive lock of a file, which is created when missing (F_OFD_SETLK, which
-     * conflicts with Java's).  OL_LOCKED when it is held elsewhere.  Closing the file releases
-     * it. */
+    /* Takes the exclusive lock of a file, which is created if it is missing (F_OFD_SETLK, which
+     * conflicts with Java's locks).  Fails with OL_LOCKED if the lock is held elsewhere.  Closing
+     * the file releases it. */
     int (*lock)(ol_fs *fs, const char *path, ol_file **file, ol_error *error);
 };
 
@@ -116,12 +119,13 @@ ol_fs *ol_fs_posix(void);
 
 /* --------------------------------------------------------- compositions, for any implementation */
 
-/* Writes "directory/name".  OL_INVALID when it does not fit OL_PATH_MAX. */
+/* Writes "directory/name".  Fails with OL_INVALID if a part is empty, or if the path does not fit
+ * `capacity` or OL_PATH_MAX. */
 int ol_path_join(char *path, size_t capacity, const char *directory, const char *name,
                  ol_error *error) OL_NODISCARD;
 
-/* Reads a whole file of at most `limit` bytes (OL_LIMIT above) into malloc'ed memory that the
- * caller frees. */
+/* Reads a whole file into malloc'ed memory that the caller frees.  Fails with OL_LIMIT if the file
+ * has more than `limit` bytes. */
 int ol_fs_read_file(ol_fs *fs, const char *path, size_t limit, uint8_t **data, size_t *size,
                     ol_error *error) OL_NODISCARD;
 

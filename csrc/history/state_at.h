@@ -1,5 +1,5 @@
-/* history/state_at: earlier states of a partition, rebuilt from its log by the same apply
- * (docs/architecture.md §2.1).
+/* history/state_at: earlier states of a partition, rebuilt from its log by the functions that a
+ * load uses (docs/architecture.md §2.1).
  *
  * A past is the state of the records below a log offset, its `cut`; a transaction counts if its
  * marker is below the cut.  One walk makes several pasts.  A past holds only the positions that the
@@ -18,7 +18,7 @@ typedef struct ol_state_at {
 } ol_state_at;
 
 /* Called before each tombstone is applied, whether it deletes a position or finds none.  `value` is
- * the committed value, NULL where there is none. */
+ * the value that the position had before, or NULL. */
 typedef struct ol_state_at_tombstones {
     int (*report)(void *context, const ol_record *record, const ol_key *key,
                   const ol_position_value *value, const ol_timeline_facts *facts, ol_error *error);
@@ -26,14 +26,14 @@ typedef struct ol_state_at_tombstones {
 } ol_state_at_tombstones;
 
 /* Fills the states of pasts[0, count), whose cuts are set, in one walk.  The caller destroys all of
- * them (ol_state_destroy), also after a failure.  `tombstones` may be NULL; it receives those below
- * the cut of pasts[0]. */
+ * them (ol_state_destroy), also after a failure.  `tombstones` may be NULL; otherwise it receives
+ * the tombstones below the cut of pasts[0]. */
 int ol_state_at_make(ol_partition *partition, const ol_timeline_filter *filter, ol_state_at *pasts,
                      size_t count, const ol_state_at_tombstones *tombstones,
                      ol_timeline_facts *facts, ol_error *error) OL_NODISCARD;
 
-/* Adds the ol_timeline_place of every position that is deleted by a tombstone of [0, until) written
- * at or after `since_ms`. */
+/* Adds to `places` the ol_timeline_place of every position that has a tombstone below the log
+ * offset `until` with a timestamp of at least `since_ms`. */
 int ol_state_at_find_tombstones(ol_partition *partition, const ol_timeline_filter *filter,
                                 int64_t until, int64_t since_ms, ol_int64_map *places,
                                 ol_timeline_facts *facts, ol_error *error) OL_NODISCARD;

@@ -1,5 +1,5 @@
-/* retention/group_rules: which retention is in force for a group: its own, that of the longest
- * matching prefix, or the default.
+/* retention/group_rules: which retention is in force for a group: that of its own rule, that of the
+ * longest matching prefix, or the default.
  *
  * Rules are built once and then only read, so any number of threads may use them without a lock.
  * They own copies of the names. */
@@ -10,11 +10,11 @@
 #include "base/status.h"
 
 #define OL_RETENTION_NEVER ((int64_t)-1)
-#define OL_RETENTION_DEFAULT ((int32_t)-1)  /* instead of the index of a rule */
+#define OL_RETENTION_DEFAULT ((int32_t)-1)  /* no rule matches: the default retention applies */
 
 typedef struct ol_retention_rule {
     ol_slice group;
-    bool is_prefix;             /* for every group whose name begins with it */
+    bool is_prefix;             /* for every group whose name begins with `group` */
     int64_t retention_ms;       /* or OL_RETENTION_NEVER */
 } ol_retention_rule;
 
@@ -26,8 +26,10 @@ typedef struct ol_retention {
 
 typedef struct ol_retention_rules ol_retention_rules;
 
-/* Builds the rules.  OL_INVALID: two rules for the same group or prefix, or a negative retention;
- * error->item is the rule's index.  OL_NO_MEMORY. */
+/* Builds the rules.  Fails with OL_INVALID if two rules are for the same group or prefix, or if a
+ * retention is below OL_RETENTION_NEVER; error->item is then the rule's index.  Fails with
+ * OL_INVALID also if there are too many rules or the default is below OL_RETENTION_NEVER, and with
+ * OL_NO_MEMORY. */
 int ol_retention_rules_create(const ol_retention_rule *rules, size_t count, int64_t default_ms,
                               ol_retention_rules **created, ol_error *error) OL_NODISCARD;
 void ol_retention_rules_destroy(ol_retention_rules *rules);    /* NULL is fine */

@@ -1,8 +1,8 @@
 /* retention/group_view: the state of a group as its own records show it, for retention without a
  * coordinator.
  *
- * The records do not say which members are alive, so a group that has members is held
- * (retention/expiry_rule.h), whatever state the members are in. */
+ * The records do not say which members are alive, so nothing expires in a group that has members,
+ * whatever state the members are in. */
 #ifndef OL_RETENTION_GROUP_VIEW_H
 #define OL_RETENTION_GROUP_VIEW_H
 
@@ -10,8 +10,8 @@
 #include "state/group_records.h"
 
 /* Fills *view, by the kind of the group's newest record.  Returns whether the group has records of
- * its own; without any it is a simple one.  The caller holds the partition's writer lock or table
- * lock. */
+ * its own; a group without any is a simple group.  The caller holds the partition's writer lock or
+ * table lock. */
 bool ol_group_view_read(const ol_group_records *records, ol_slice group, ol_group_view *view);
 
 #endif

@@ -10,8 +10,8 @@
 
 /* The width of a row is fixed, so that the fields of many rows are columns with a stride. */
 typedef struct ol_expiring_row {
-    int64_t at_ms;              /* -1 unknown: a group without positions */
-    int64_t base_ms;            /* likewise */
+    int64_t at_ms;              /* -1: unknown, as for a group without positions */
+    int64_t base_ms;            /* -1: unknown, as for a group without positions */
     int64_t retention_ms;
     int64_t offset;             /* -1 for a group */
     int64_t log_offset;         /* -1 for a group */
@@ -36,8 +36,8 @@ typedef struct ol_expiring_rows {
 /* Zeroed memory is an empty list. */
 void ol_expiring_rows_free(ol_expiring_rows *rows);
 
-/* Appends *row and sets its indices of group and topic; a group (OL_EXPIRY_GROUP) has topic -1.
- * OL_NO_MEMORY or OL_LIMIT: nothing was appended. */
+/* Appends *row and sets its indices of group and topic; a group (OL_EXPIRY_GROUP) has topic -1.  If
+ * it fails, with OL_NO_MEMORY or OL_LIMIT, nothing was appended. */
 int ol_expiring_rows_append(ol_expiring_rows *rows, ol_slice group, ol_slice topic,
                             const ol_expiring_row *row, ol_error *error) OL_NODISCARD;
 

@@ -3,9 +3,9 @@
  *
  * A run inspects one group after another.  Under the writer lock, before it writes the tombstones,
  * it decides again, so a position that was committed in between survives.  The tombstones of a
- * group form one ordinary commit batch.  Those of a large group form several, because each position
- * expires by itself; the last one holds the tombstones of the group's own records.  A run that
- * stops half-way leaves a correct log: the next run finds the rest.
+ * group form one ordinary commit batch.  Those of a large group form several, which is allowed
+ * because each position expires independently; the last batch holds the tombstones of the group's
+ * own records.  A run that stops half-way leaves a correct log: the next run finds the rest.
  *
  * A group whose retention is OL_RETENTION_NEVER is not touched, whatever its records say.
  *
@@ -24,14 +24,14 @@
 typedef struct ol_retention_options {
     const ol_retention_rules *rules;
     const ol_group_state *groups;       /* NULL: the log's own records (retention/group_view.h) */
-    int64_t now_ms;                     /* the caller's clock: expired if due at or before it */
+    int64_t now_ms;  /* the caller's clock: positions that are due at or before it expire */
     const _Atomic bool *stop;           /* may be NULL; checked before each group */
 } ol_retention_options;
 
 typedef struct ol_retention_report {
-    uint64_t groups;            /* inspected: those with positions or records of their own */
-    uint64_t groups_never;      /* of them: never to expire, */
-    uint64_t groups_held;       /* and held: with members, or unreadable records */
+    uint64_t groups;  /* the groups inspected: all that have positions or records of their own */
+    uint64_t groups_never;      /* those whose retention is OL_RETENTION_NEVER */
+    uint64_t groups_held;       /* share groups and groups that are held (ol_group_view.is_held) */
     uint64_t groups_removed;
     uint64_t positions_expired;
     uint64_t positions_pending; /* expired, but protected by a transaction */
@@ -41,13 +41,13 @@ typedef struct ol_retention_report {
     bool stopped;
 } ol_retention_report;
 
-/* Writes the tombstones.  After a failure the report says what was written before.  Fails as
- * ol_partition_commit does; OL_LOADING while the partition loads. */
+/* Makes a run over all groups and writes the tombstones.  After a failure the report says what was
+ * written before.  Fails as ol_partition_commit does, with OL_LOADING while the partition loads. */
 int ol_retention_expire(ol_partition *partition, const ol_retention_options *options,
                         ol_retention_report *report, ol_error *error) OL_NODISCARD;
 
-/* Like ol_retention_expire, for one group, whether it has a retention of its own or not.  The
- * calling coordinator keeps the group from changing until this returns. */
+/* Like ol_retention_expire, for one group.  The coordinator that calls this keeps the group from
+ * changing until the call returns. */
 int ol_retention_expire_group(ol_partition *partition, const ol_retention_options *options,
                               ol_slice group, ol_retention_report *report,
                               ol_error *error) OL_NODISCARD;

@@ -2,7 +2,7 @@
  *
  *   run       the walk over groups
  *   group     one group: its state, its topics, and which of its positions are due
- *   write     its tombstones
+ *   write     the tombstones of a group
  *   report    the dry run
  *
  * Functions return OL_NO_MEMORY, or fail as ol_partition_lock_state and ol_partition_commit do. */
@@ -16,7 +16,7 @@
  * most. */
 #define OL_RETENTION_HOLD_POSITIONS 16384u
 
-/* Strings, one after the other in memory of the list. */
+/* A list of strings, which are stored one after the other in the memory of the list. */
 typedef struct ol_name_list {
     uint8_t *bytes;
     size_t size;
@@ -35,7 +35,7 @@ typedef struct ol_retention_group {
     ol_slice name;
     ol_retention retention;
     bool is_big;                /* it has more positions than one hold of the lock covers */
-    bool is_frozen;             /* a coordinator gave the next fields, before any lock was taken */
+    bool is_frozen;  /* a coordinator gave `view` and `unread` before any lock was taken */
     ol_group_view view;
     ol_slice *unread;           /* sorted: topics that no member reads */
     size_t unread_count;
@@ -56,13 +56,13 @@ typedef struct ol_retention_run {
 /* Fills group->topics; takes the table lock. */
 int ol_retention_list_topics(ol_retention_run *run, ol_error *error);
 
-/* Asks the coordinator for the group's state, without locks; does nothing in a run without a
- * coordinator.  A thaw must follow each freeze, also one that failed. */
+/* Freeze asks the coordinator for the group's state, without locks; it does nothing in a run
+ * without a coordinator.  A thaw must follow each freeze, also one that failed. */
 int ol_retention_freeze(ol_retention_run *run, ol_error *error);
 void ol_retention_thaw(ol_retention_run *run);
 
-/* Returns the group's state, from its records unless it is frozen.  The caller holds the writer
- * lock or the table lock. */
+/* Returns the group's state: the coordinator's answer if the group is frozen, otherwise what its
+ * records show.  The caller holds the writer lock or the table lock. */
 ol_group_view ol_retention_view(const ol_retention_group *group, const ol_state *state);
 
 /* Returns when a position of the group expires.  A topic that was added to a frozen group after the
@@ -81,8 +81,8 @@ static inline bool ol_retention_is_due(const ol_retention_run *run, const ol_ret
 bool ol_retention_glance(const ol_retention_run *run, const ol_retention_group *group,
                          const ol_state *state);
 
-/* Like ol_retention_glance, topic by topic, for a big group or a frozen one; takes the table lock
- * for each topic. */
+/* Like ol_retention_glance, for a big group or a frozen one: takes the table lock once for each
+ * topic. */
 int ol_retention_glance_by_topic(ol_retention_run *run, bool *due, ol_error *error);
 
 int ol_retention_write(ol_retention_run *run, ol_error *error);

@@ -1,4 +1,4 @@
-/* snapshot/snapshot_impl: the structure of a snapshot and the calls that the files of this room
+/* snapshot/snapshot_impl: the structure of a snapshot and the calls that the files in snapshot/
  * share.
  *
  *   snapshot   its life, and the log it belongs to
@@ -12,7 +12,8 @@
 
 #include "snapshot/snapshot.h"
 
-/* One of the last batches below S, by which a snapshot recognises its log (snapshot/witness.c). */
+/* One of the last batches below S.  A snapshot belongs to a log that has these batches
+ * (snapshot/witness.c). */
 typedef struct ol_snapshot_witness {
     int64_t base_offset;
     int64_t last_offset;
@@ -31,11 +32,11 @@ struct ol_snapshot {
     bool borrowed;              /* the state belongs to the caller */
     bool copied;                /* the snapshot holds only the table of the state; the blobs hold
                                    the rest */
-    bool from_file;             /* a gap in the log after it would be an error */
+    bool from_file;             /* a gap in the log after `offset` is then an error */
     int64_t offset;
     int64_t log_start;
     int64_t max_timestamp;
-    int32_t number;             /* of the log partition, as its directory says; -1 unknown */
+    int32_t number;  /* of the log partition, from the name of its directory; -1: unknown */
     bool has_topic_id;
     uint8_t topic_id[OL_TOPIC_ID_SIZE];
     ol_own_transactions own;
@@ -44,20 +45,20 @@ struct ol_snapshot {
     ol_log_mark mark;           /* of the log at `offset`, if there is one */
     ol_leader_epoch *epochs;    /* that begin below `offset` */
     size_t epoch_count;
-    uint64_t term;              /* of the source when it was begun or advanced */
+    uint64_t term;              /* of the source when the snapshot was begun or last advanced */
     uint64_t pending_count;
     uint64_t group_record_count;    /* of a copied one */
     uint8_t *blobs[OL_SNAPSHOT_OWN_SECTIONS];
     size_t blob_sizes[OL_SNAPSHOT_OWN_SECTIONS];
 };
 
-enum { OL_SNAPSHOT_OWN_MAX = 4096 };   /* our open transactions: there are never more than a few */
+enum { OL_SNAPSHOT_OWN_MAX = 4096 };   /* own transactions in a file; normally a few are open */
 
 enum { OL_SNAPSHOT_FACTS, OL_SNAPSHOT_NUMBERS, OL_SNAPSHOT_PENDING, OL_SNAPSHOT_GROUP_RECORDS };
 
 int ol_snapshot_create(ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
-/* Makes an applied batch the last witness. */
+/* Records an applied batch as the newest witness. */
 void ol_snapshot_record_witness(ol_snapshot *snapshot, const ol_batch *batch);
 
 /* Return the number of witnesses, and each one in log order. */
@@ -68,18 +69,20 @@ const ol_snapshot_witness *ol_snapshot_witness_at(const ol_snapshot *snapshot, s
 int ol_snapshot_find_witnesses(ol_snapshot *snapshot, ol_log *log, ol_error *error) OL_NODISCARD;
 
 /* Checks that the log has the witnesses of the snapshot; below `cleaned_to` a cleaner may have
- * changed what it is allowed to change.  OL_INVALID with the reason. */
+ * changed what it is allowed to change.  Fails with OL_INVALID and the reason. */
 int ol_snapshot_prove(const ol_snapshot *snapshot, const ol_snapshot_source *source,
                       int64_t cleaned_to, ol_error *error) OL_NODISCARD;
 
-/* The first function encodes facts, numbers, pending values and group records into the blobs, but
- * for a copied snapshot only the facts.  The second one encodes the other three from any state. */
+/* ol_snapshot_put_blobs encodes facts, numbers, pending values and group records into the blobs,
+ * but for a copied snapshot only the facts.  ol_snapshot_put_state encodes the other three from any
+ * state. */
 int ol_snapshot_put_blobs(ol_snapshot *snapshot, ol_error *error) OL_NODISCARD;
 int ol_snapshot_put_state(ol_snapshot *snapshot, const ol_state *state,
                           ol_error *error) OL_NODISCARD;
 
-/* Decode the blobs.  Facts come first; pending values take two steps: first the reservations that
- * the table must hold for them, then, once the table is restored, the values. */
+/* Decode the blobs.  The facts are decoded first.  Pending values take two calls: `held` returns
+ * the reservations that the table must hold for them; once the table is restored, `pending`
+ * restores the values. */
 int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *error) OL_NODISCARD;
 int ol_snapshot_take_held(ol_slice bytes, ol_reservation **held, size_t *count,
                           ol_error *error) OL_NODISCARD;
@@ -88,8 +91,8 @@ int ol_snapshot_take_group_records(ol_snapshot *snapshot, ol_slice bytes,
                                    ol_error *error) OL_NODISCARD;
 
 /* Compute the checksums of sections from their data, with at most `threads` threads;
- * ol_snapshot_read first fills data[0..size) from their positions in a file.  OL_CORRUPT: the file
- * is truncated. */
+ * ol_snapshot_read first fills data[0..size) from their positions in a file.  Fails with OL_CORRUPT
+ * if the file is truncated. */
 int ol_snapshot_checksum(ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS], unsigned threads,
                          ol_error *error) OL_NODISCARD;
 int ol_snapshot_read(ol_fs *fs, ol_file *file, ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS],

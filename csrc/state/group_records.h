@@ -1,7 +1,7 @@
 /* state/group_records: the latest value of every record that is not an offset commit, by key bytes.
  *
- * Such records are group metadata and the records of the modern groups.  Values are kept as bytes:
- * this room knows the group of a key and nothing about the value.
+ * Such records are the metadata of classic groups and the records of the newer kinds of groups.
+ * Values are kept as bytes: the code here finds the group in a key and does not decode values.
  *
  * Locks and ownership as table/table: a change needs the partition's writer and table locks, a
  * reader either of them.  A call that fails changes nothing.
@@ -19,13 +19,13 @@ typedef struct ol_group_record {
     ol_slice value;
     int64_t log_offset;
     int64_t timestamp;
-    ol_slice group;  /* the part of `key` that names its group; the key alone decides it */
+    ol_slice group;  /* the name of the group, which is a part of `key` */
 } ol_group_record;
 
 int ol_group_records_create(ol_group_records **records, ol_error *error) OL_NODISCARD;
 void ol_group_records_destroy(ol_group_records *records);
 
-/* Replaces the value of record->key.  OL_NO_MEMORY leaves the old one. */
+/* Sets the value of record->key.  If it fails with OL_NO_MEMORY, the old value stays. */
 int ol_group_records_put(ol_group_records *records, const ol_group_record *record, ol_error *error)
     OL_NODISCARD;
 /* Applies a tombstone.  Returns whether there was a value. */
@@ -49,12 +49,14 @@ void ol_group_records_release_promised(ol_group_records *records);
 
 bool ol_group_records_get(const ol_group_records *records, ol_slice key, ol_group_record *record);
 
-/* Returns every record, in unspecified but repeatable order; *cursor starts at 0. */
+/* Sets *record to the next of all records, in unspecified but repeatable order.  *cursor starts at
+ * 0.  Returns false after the last record. */
 bool ol_group_records_next(const ol_group_records *records, size_t *cursor,
                            ol_group_record *record);
 
-/* Returns the records of one group in unspecified order, in time proportional to their number;
- * *cursor starts at 0.  Any change ends the walk. */
+/* Sets *record to the next record of one group, in unspecified order.  *cursor starts at 0.
+ * Returns false after the last record.  A walk takes time proportional to the group's records; any
+ * change ends it. */
 bool ol_group_records_next_of_group(const ol_group_records *records, ol_slice group, size_t *cursor,
                                     ol_group_record *record);
 

@@ -1,6 +1,6 @@
 /* state/own_transactions: producer ids of our own open transactions.
  *
- * An own transaction holds one group's items of a commit that did not fit one batch
+ * An own transaction holds one group's part of a commit that did not fit one batch
  * (docs/architecture.md §2.3); only a few are open at a time.  Zeroed memory is an empty set.
  * Locks: none; the owner serialises.
  */
@@ -21,7 +21,8 @@ typedef struct ol_own_transactions {
 
 void ol_own_transactions_free(ol_own_transactions *own);
 
-/* Open adds an id once, or fails with OL_NO_MEMORY.  Close removes it; a missing id is fine. */
+/* Open adds an id, unless the set has it, or fails with OL_NO_MEMORY.  Close removes an id, if the
+ * set has it. */
 int ol_own_transactions_open(ol_own_transactions *own, int64_t producer_id, ol_error *error)
     OL_NODISCARD;
 void ol_own_transactions_close(ol_own_transactions *own, int64_t producer_id);

@@ -15,7 +15,7 @@ int ol_pending_create(ol_table *table, ol_pending **pending, ol_error *error) OL
 void ol_pending_destroy(ol_pending *pending);
 
 /* Reserves memory for `count` more entries of a producer, so that as many calls of ol_pending_add
- * cannot fail.  OL_NO_MEMORY. */
+ * cannot fail.  Fails with OL_NO_MEMORY, or with OL_LIMIT above 2^31 - 1 values of the producer. */
 int ol_pending_reserve(ol_pending *pending, int64_t producer_id, size_t count, ol_error *error)
     OL_NODISCARD;
 
@@ -28,9 +28,9 @@ void ol_pending_add(ol_pending *pending, int64_t producer_id, const ol_reservati
 /* Prefetches the memory that an ol_pending_add a few calls later will need for a position. */
 void ol_pending_prefetch(const ol_pending *pending, uint32_t pair, int32_t partition);
 
-/* COMMIT installs each value if it is newer than the cell's, in log order; ABORT drops them.
- * Without a transaction nothing happens.  Both end the producer's entry, cannot fail, and return
- * the number of values installed (or dropped). */
+/* Commit installs the producer's values in log order, each if it is newer than the position's value
+ * in the table; abort drops them.  Without a transaction nothing happens.  Both end the producer's
+ * entry, cannot fail, and return the number of values installed or dropped. */
 size_t ol_pending_commit(ol_pending *pending, int64_t producer_id);
 size_t ol_pending_abort(ol_pending *pending, int64_t producer_id);
 
@@ -39,20 +39,22 @@ typedef struct ol_pending_producer {
     int64_t first_log_offset;
     uint64_t values;
 } ol_pending_producer;
-/* Returns the producer with pending values at `index`, counted from 0 by first log offset; false
- * after the last. */
-/* `values` counts those not erased by a tombstone; it can be 0 while the transaction is open. */
+/* Fills *producer with number `index`, from 0 on, of the producers in the order of their first log
+ * offsets.  Returns false after the last. */
+/* producer->values counts the values that no tombstone erased; it can be 0 while the transaction is
+ * open. */
 bool ol_pending_producer_at(const ol_pending *pending, size_t index, ol_pending_producer *producer);
 
-/* Returns, in log order, the values that a COMMIT of `producer_id` would install now, without those
- * that a tombstone erased.  *cursor starts at 0; false after the last.  A change of the pending
- * values ends the walk.  The table may change; its new contents then decide about the remaining
- * values.  *row borrows. */
+/* Sets *row to the next value, in log order, that a COMMIT of `producer_id` would install now.
+ * *cursor starts at 0.  Returns false after the last value.  A change of the pending values ends
+ * the walk.  The table may change; its new contents then decide about the remaining values.  *row
+ * borrows its strings. */
 bool ol_pending_next_value(const ol_pending *pending, int64_t producer_id, size_t *cursor,
                            ol_table_row *row);
 
-/* Returns the pending values of one group, of all producers, newest first, in time proportional to
- * their number.  *cursor starts at 0. */
+/* Sets *row to the next pending value of one group, of any producer, newest first.  *cursor starts
+ * at 0.  Returns false after the last value.  A walk takes time proportional to the group's
+ * values. */
 bool ol_pending_next_of_group(const ol_pending *pending, ol_slice group, uint64_t group_hash,
                               uint64_t *cursor, ol_table_row *row);
 
@@ -60,18 +62,16 @@ bool ol_pending_next_of_group(const ol_pending *pending, ol_slice group, uint64_
  * "unstable" (docs/format/coordinator.md §5.3).  A pending value lives until its transaction ends,
  * a tombstone erases it, or its producer replaces it; a newer plain value does not end it. */
 bool ol_pending_has(const ol_pending *pending, const ol_pair_name *name, int32_t partition);
-/* Returns the values of one group for which ol_pending_has is true, of all producers, newest first.
- * *cursor starts at 0; false after the last.  Cost and effect of changes are those of
- * ol_pending_next_of_group. */
+/* Like ol_pending_next_of_group, for the values of one group for which ol_pending_has is true. */
 bool ol_pending_next_unstable(const ol_pending *pending, ol_slice group, uint64_t group_hash,
                               uint64_t *cursor, ol_table_row *row);
 /* Returns whether any producer has a live pending value for any position of this group. */
 bool ol_pending_has_group(const ol_pending *pending, ol_slice group, uint64_t group_hash);
 
-/* Returns every live value, by producer and then in log order: the values that the digest counts,
- * even if the position has a newer plain value.  Zero-initialise the cursor.  A change of the
- * pending values does not end the walk, but values may then be missed or returned twice.  *row
- * borrows. */
+/* Sets *row to the next live value, by producer and then in log order: the values that the digest
+ * counts, even if the position has a newer plain value.  Zero-initialise the cursor.  Returns false
+ * after the last value.  A change of the pending values does not end the walk, but values may then
+ * be missed or returned twice.  *row borrows its strings. */
 typedef struct ol_pending_cursor {
     uint32_t producer;
     uint32_t entry;
@@ -80,7 +80,7 @@ bool ol_pending_next(const ol_pending *pending, ol_pending_cursor *cursor, int64
                      ol_table_row *row);
 
 /* Finds the live value of one producer for a position, in time proportional to the number of
- * transactions that have one for it.  Fills *value (which borrows). */
+ * transactions that have one for it.  Fills *value, whose metadata is borrowed. */
 bool ol_pending_get(const ol_pending *pending, int64_t producer_id, const ol_pair_name *name,
                     int32_t partition, ol_position_value *value);
 
@@ -101,13 +101,14 @@ typedef struct ol_pending_entry {
     bool replaced;
 } ol_pending_entry;
 
-/* Returns all entries: producers by first log offset, and the entries of each in log order.
- * Zero-initialise the cursor; false after the last. */
+/* Sets *entry to the next of all entries: producers in the order of their first log offsets, the
+ * entries of each in log order.  Zero-initialise the cursor.  Returns false after the last
+ * entry. */
 bool ol_pending_next_entry(const ol_pending *pending, ol_pending_cursor *cursor,
                            ol_pending_entry *entry);
 
 /* Restores one entry after those before it; the table holds its reservation (unless it was
- * replaced).  OL_CORRUPT if no walk can have returned the entries in this order. */
+ * replaced).  Fails with OL_CORRUPT if no walk can have returned the entries in this order. */
 int ol_pending_restore(ol_pending *pending, const ol_pending_entry *entry, ol_error *error)
     OL_NODISCARD;
 

@@ -1,9 +1,10 @@
 /* state/prefetch_window: positions decoded and not yet applied, so that cache misses overlap.
  *
  * Plain positions, which are nearly all records of every log, are gathered as runs of rows of one
- * (group, topic) and applied together in log order.  While one run is put, the slot, pair, chunk
- * and cell of later ones are prefetched.  The caller applies every other record itself, after
- * applying the window.  So log order is kept, and no pair is freed while a hint names it.
+ * (group, topic) and applied together in log order.  While one run is put, the memory of the table
+ * that later runs need is prefetched.  The caller applies every other record itself, after it has
+ * applied the window.  So log order is kept, and the table does not free an entry that a run's hint
+ * names.
  *
  * Ownership: rows borrow from the bytes of their records until they are applied or taken back.
  * Locks: none, one thread.
@@ -31,7 +32,8 @@ typedef struct ol_prefetch_mark {
 typedef struct ol_prefetch_window {
     ol_state *state;
     ol_prefetch_mark filled;
-    ol_slice key_start;             /* of the last run: a key up to its partition; NULL: unknown */
+    /* of the last run: the bytes of a key before its partition; NULL: unknown */
+    ol_slice key_start;
     int16_t key_type;
     ol_load_run runs[OL_PREFETCH_WINDOW_ROWS];
     ol_position_row rows[OL_PREFETCH_WINDOW_ROWS];

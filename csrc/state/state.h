@@ -51,16 +51,17 @@ typedef struct ol_change {
     int16_t value_version;
     ol_position_value value;
     ol_group_record group_record;
-    /* live commits: reserved before the append; NULL: apply reserves by itself */
+    /* memory that a live commit reserved before its append; NULL: ol_state_apply reserves it */
     const ol_reservation *reservation;
-    ol_group_reservation *group_reservation;    /* the same for a group record that is put */
+    ol_group_reservation *group_reservation;    /* the same for a group record */
     /* without a reservation: the result of ol_table_settled or ol_table_prefetch_pair; else 0 */
     uint32_t pair_hint;
 } ol_change;
 
 /* Decodes a record of a batch.  `previous` is the change before it in the same walk, or NULL: if
- * group and topic are the same, their hashes are taken from it.  OL_CORRUPT or OL_UNSUPPORTED where
- * a Kafka broker would refuse to load the partition; error->offset is the record's offset. */
+ * group and topic are the same, their hashes are taken from it.  Fails with OL_CORRUPT or
+ * OL_UNSUPPORTED where a Kafka broker would refuse to load the partition; error->offset is the
+ * record's offset. */
 int ol_change_decode(const ol_state *state, const ol_batch *batch, const ol_record *record,
                      const ol_change *previous, ol_change *change, ol_error *error) OL_NODISCARD;
 
@@ -72,7 +73,7 @@ int ol_state_apply(ol_state *state, const ol_change *change, ol_error *error) OL
 
 /* Like ol_state_apply, for a run of plain positions of one pair, in their order: values outside
  * transactions, with `value_version` as the highest version among them.  `hint` is the pair's
- * number if known, or 0.  Cannot fail if ol_table_run_settled said so; otherwise, after
+ * number if known, or 0.  Cannot fail if ol_table_run_settled returned true; otherwise, after
  * OL_NO_MEMORY or OL_LIMIT, the rows before the failed one are applied. */
 int ol_state_apply_run(ol_state *state, uint32_t hint, const ol_pair_name *name,
                        const ol_position_row *rows, size_t count, int32_t value_version,
@@ -93,8 +94,9 @@ int ol_state_apply_batch(ol_state *state, const ol_batch *batch,
                          const ol_decompressor *decompressor, const ol_refusal *refused,
                          ol_error *error) OL_NODISCARD;
 
-/* Like ol_state_apply_batch, but only for the records of a shard below a log offset; ends of
- * transactions count for every shard.  Only shard 0 reports keys that cannot be decoded. */
+/* Like ol_state_apply_batch, but only for the records of a shard (format/key_shard.h) that are
+ * below a log offset; ends of transactions count for every shard.  Only shard 0 reports keys that
+ * cannot be decoded. */
 typedef struct ol_state_share {
     ol_key_shard shard;
     int64_t until;

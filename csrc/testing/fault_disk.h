@@ -24,10 +24,10 @@ typedef struct ol_fault_content {
     size_t size;
 } ol_fault_content;
 
-/* A file or a directory under any name. */
+/* A file or a directory, without its names. */
 typedef struct ol_fault_node {
     struct ol_fault_node *next;
-    ol_file *reader;  /* sees the current bytes; NULL for a directory, and for a removed file */
+    ol_file *reader;  /* reads the current bytes; NULL for a directory, and for a removed file */
     ol_fault_content durable;
     ol_fault_content current;   /* filled by ol_fault_disk_capture, and when the file is removed */
     size_t floor;               /* smallest size since the last flush */

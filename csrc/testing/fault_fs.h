@@ -14,8 +14,8 @@
  * ol_fault_fs_restart, except close and unmap, so that the engine can unwind.
  *
  * The model of the disk, from which materialize draws:
- * - A page of 4 KiB that was written since the last flush holds its new or its old content, each
- *   page for itself, or a content that ol_fault_fs_write_back let through in between.
+ * - A page of 4 KiB that was written since the last flush holds its new or its old content, or a
+ *   content in between that ol_fault_fs_write_back made durable, independently of other pages.
  * - An unflushed change of size is kept or lost.  If it is lost, so are the pages after the old
  *   size; if a file was truncated and has grown again, the removed bytes come back only if the
  *   truncation itself is lost.
@@ -56,8 +56,8 @@ int ol_fault_fs_stop(ol_fs *fs, ol_error *error) OL_NODISCARD;
 bool ol_fault_fs_stopped(ol_fs *fs);
 
 /* Continues after a stop, as after a kill of the process: the next process finds the page cache as
- * it was left, and nothing more of it is durable.  Orders of a stop, a failure or a full disk are
- * cancelled.  Every file must have been closed. */
+ * it was left, and nothing more of it is durable.  A stop, a failure or a full disk that was
+ * ordered is cancelled.  Every file must have been closed. */
 void ol_fault_fs_restart(ol_fs *fs);
 
 /* Makes operation `operation`, or the flush (of a file) with that number among flushes, fail once
@@ -72,12 +72,13 @@ void ol_fault_fs_fill(ol_fs *fs, int64_t operation);
 /* Returns whether the next operation meets a full disk. */
 bool ol_fault_fs_is_full(ol_fs *fs);
 
-/* The first function returns the number of reads so far.  The second makes the read with a given
- * number fail once with `sys_errno` and read nothing; 0 cancels the order. */
+/* ol_fault_fs_reads returns the number of reads so far.  ol_fault_fs_fail_read makes the read with
+ * a given number fail once with `sys_errno` and read nothing; the number 0 cancels the order. */
 int64_t ol_fault_fs_reads(ol_fs *fs);
 void ol_fault_fs_fail_read(ol_fs *fs, int64_t read, int sys_errno);
 
-/* The same two functions for calls that fault in pages before a store. */
+/* Count the calls of `populate`, which faults in pages before a store, and make one of them
+ * fail. */
 int64_t ol_fault_fs_populates(ol_fs *fs);
 void ol_fault_fs_fail_populate(ol_fs *fs, int64_t populate, int sys_errno);
 

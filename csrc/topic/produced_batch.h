@@ -3,8 +3,8 @@
  *
  * A producer sends one batch of magic 2 for each partition.  Its base offset is 0, and its records
  * have the offsets 0, 1, 2, ...: the log assigns the base.  Records of a compressed batch are
- * inspected, with a decompressor, only if they must have keys; the batch itself is stored as it
- * came.
+ * inspected only if they must have keys and there is a decompressor; the batch itself is stored as
+ * it came.
  *
  * Pure: nothing is owned, no lock is taken.
  */
@@ -16,7 +16,7 @@
 /* The reason why a batch is refused, for the answer to the producer. */
 typedef enum ol_produce_refusal {
     OL_PRODUCE_ACCEPTED = 0,
-    OL_PRODUCE_NOT_ONE_BATCH,           /* of magic 2: the request is wrong, not the batch */
+    OL_PRODUCE_NOT_ONE_BATCH,           /* the bytes are not exactly one batch of magic 2 */
     OL_PRODUCE_CORRUPT_MESSAGE,
     OL_PRODUCE_INVALID_RECORD,
     OL_PRODUCE_MESSAGE_TOO_LARGE,
@@ -31,8 +31,7 @@ typedef struct ol_produce_rules {
     size_t batch_bytes_max;             /* max.message.bytes */
     int64_t timestamp_min;              /* of records: message.timestamp.before.max.ms */
     int64_t timestamp_max;              /* message.timestamp.after.max.ms */
-    int64_t log_append_time;            /* the time that replaces those of the records, -1: the
-                                           producer's stay */
+    int64_t log_append_time;  /* replaces the times of the records; -1: the producer's stay */
     bool takes_zstd;                    /* from Produce 7 on */
     bool needs_keys;                    /* a compacted topic */
     const ol_decompressor *decompressor;/* for the keys of compressed batches; NULL: their keys are
@@ -41,14 +40,14 @@ typedef struct ol_produce_rules {
 
 typedef struct ol_produced_batch {
     ol_batch batch;                     /* borrows from the bytes */
-    int64_t max_timestamp;              /* the greatest of its records, whatever the header says;
-                                           compressed: as the header says */
+    /* the greatest of its records; if these were not read, that in the header */
+    int64_t max_timestamp;
     ol_produce_refusal refusal;
-    int32_t refused_record;             /* its index, -1 for the batch as a whole */
+    int32_t refused_record;  /* the index of the record; -1: the batch as a whole is refused */
 } ol_produced_batch;
 
-/* Checks the bytes that a producer sent for one partition.  OL_OK with the refusal
- * OL_PRODUCE_ACCEPTED, else OL_CORRUPT with another one, and the reason. */
+/* Checks the bytes that a producer sent for one partition.  Returns OL_OK and the refusal
+ * OL_PRODUCE_ACCEPTED, or OL_CORRUPT with another refusal and the reason. */
 int ol_produced_batch_check(ol_slice bytes, const ol_produce_rules *rules,
                             ol_produced_batch *produced, ol_error *error) OL_NODISCARD;
 

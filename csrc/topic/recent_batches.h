@@ -44,10 +44,10 @@ typedef struct ol_recent_batches {
 void ol_recent_batches_free(ol_recent_batches *recent);
 
 /* Checks whether the log may append the batch, which has a producer id and passed
- * ol_produced_batch_check.  OL_OK: it may, or *duplicate is set to the same batch, which is in the
- * log already (NULL otherwise; valid until the next change).  OL_CORRUPT, with a refusal and the
- * reason: the sequence numbers do not follow, or the epoch is an older one.  OL_NO_MEMORY.  After
- * OL_OK without a duplicate, memory for ol_recent_batches_add is reserved. */
+ * ol_produced_batch_check.  If the log has the batch already, *duplicate is set to it (valid until
+ * the next change) and OL_OK is returned.  If the log may append it, *duplicate is NULL, and memory
+ * for ol_recent_batches_add is reserved.  Fails with OL_CORRUPT, a refusal and the reason if the
+ * sequence numbers do not follow or the epoch is an older one, or with OL_NO_MEMORY. */
 int ol_recent_batches_check(ol_recent_batches *recent, const ol_log *log,
                             ol_produced_batch *produced, const ol_recent_batch **duplicate,
                             ol_error *error) OL_NODISCARD;

@@ -2,11 +2,12 @@
  * and consumers read (docs/format/topics.md §17).
  *
  * A topic log owns its log (log/log.h) and the recent batches of producers, which the log does not
- * keep.  Records are opaque bytes here: nothing is decompressed, neither on append nor on read.
+ * keep.  Records are stored and read as they came.  They are decompressed only to check that the
+ * records of a compacted topic have keys, and to find a record by its time.
  *
  * Locks: a single writer's lock, taken by appends, rolls and the close; it is held for work in
  * memory and, when a segment ends, while the files of the next one are made.  Reading and flushing
- * take no lock of this room.  Every call may be made from any thread between open and close.
+ * do not take this lock.  Every call may be made from any thread between open and close.
  */
 #ifndef OL_TOPIC_TOPIC_LOG_H
 #define OL_TOPIC_TOPIC_LOG_H
@@ -35,26 +36,27 @@ void ol_topic_log_abandon(ol_topic_log *topic);
  * the open, provided that nothing was appended in between. */
 void ol_topic_log_swap_recent(ol_topic_log *topic, ol_recent_batches *recent);
 
-/* Returns the log, for calls that are not marked [writer]. */
+/* Returns the log, for calls that are not marked [writer] in log/log.h. */
 ol_log *ol_topic_log_log(const ol_topic_log *topic);
 
 typedef struct ol_appended {
     int64_t base_offset;
-    int64_t next_offset;        /* after the batch: flushed up to here, it is on disk */
-    int64_t log_append_time;    /* of a topic that has it, and of a duplicate; else -1 */
+    /* the offset after the batch; once the log is flushed up to it, the batch is on disk */
+    int64_t next_offset;
+    int64_t log_append_time;    /* if the topic replaces timestamps, or for a duplicate; else -1 */
     bool is_duplicate;          /* it was in the log already */
     ol_produced_batch produced; /* with the refusal; borrows from the bytes */
 } ol_appended;
 
-/* Appends the batch that a producer sent.  A failure changes nothing: OL_CORRUPT with a refusal,
- * or, without one, OL_DISK_FULL, OL_IO, OL_NO_MEMORY, OL_TOO_LARGE (for a segment), OL_READ_ONLY or
- * OL_FAILED. */
+/* Appends the batch that a producer sent.  A failure changes nothing.  Fails with OL_CORRUPT and a
+ * refusal, or without a refusal with OL_DISK_FULL, OL_IO, OL_NO_MEMORY, OL_TOO_LARGE (for a
+ * segment), OL_READ_ONLY or OL_FAILED. */
 int ol_topic_log_produce(ol_topic_log *topic, ol_slice bytes, const ol_produce_rules *rules,
                          ol_appended *appended, ol_error *error) OL_NODISCARD;
 
 /* Returns the first offset of the oldest open transaction; the log end if none is open. */
 int64_t ol_topic_log_first_unstable(ol_topic_log *topic);
-/* Returns the greatest producer id that was ever in the log, -1 none.  Ids above
+/* Returns the greatest producer id that was ever in the log; -1: none.  Ids above
  * OL_GIVEN_PRODUCER_ID_MAX are ignored: clients invented them, and the next id that is given out
  * must not follow them. */
 int64_t ol_topic_log_highest_producer_id(ol_topic_log *topic);
@@ -62,15 +64,15 @@ int64_t ol_topic_log_highest_producer_id(ol_topic_log *topic);
 /* The facts that a cleaner needs about the log, all as of one moment. */
 typedef struct ol_topic_stable {
     int64_t log_end;
-    int64_t first_unstable;     /* the log end where no transaction is open */
+    int64_t first_unstable;     /* the log end if no transaction is open */
     ol_log_producer_state *producers;   /* ascending by id; the caller frees them */
     size_t producer_count;
 } ol_topic_stable;
 int ol_topic_log_stable(ol_topic_log *topic, ol_topic_stable *stable,
                         ol_error *error) OL_NODISCARD;
 
-/* Fills in the options of the log as it is kept now; what they borrow lives as long as the
- * topic. */
+/* Fills in the log's options as they are now.  The options borrow from the topic log and are valid
+ * as long as it is. */
 void ol_topic_log_options(ol_topic_log *topic, ol_log_options *options);
 
 /* The rules for the part of a log that a topic keeps (docs/format/topics.md §17.6). */
@@ -84,9 +86,10 @@ typedef struct ol_retention_rules {
                                    to here */
 } ol_retention_rules;
 
-/* Sets *start to the offset at which the log should begin by the rules; the log start if nothing is
- * removed.  If every segment is removed, a new one is begun for later batches.  Everything below
- * *start is flushed.  Fails as ol_log_roll_active, ol_log_segment_files_at and ol_log_flush. */
+/* Sets *start to the offset at which the log should begin according to the rules; it is the log
+ * start if nothing is to be removed.  If every segment is to be removed, a new one is begun for
+ * later batches.  Everything below *start is flushed.  Fails as ol_log_roll_active,
+ * ol_log_segment_files_at and ol_log_flush. */
 int ol_topic_log_retained_from(ol_topic_log *topic, const ol_retention_rules *rules, int64_t *start,
                                ol_error *error) OL_NODISCARD;
 
@@ -101,14 +104,14 @@ typedef struct ol_timed_record {
     int32_t leader_epoch;
 } ol_timed_record;
 
-/* Finds the first record below `until`, where a batch ends, whose time is at or after `from_time`
- * (ms).  Compressed batches are decompressed with the log's decompressor; without one the call
- * fails with OL_UNSUPPORTED.  Fails also with OL_CORRUPT, OL_IO, OL_NO_MEMORY. */
+/* Finds the first record below `until` whose time is at or after `from_time` (ms).  A batch must
+ * end at `until`.  Compressed batches are decompressed with the log's decompressor; without one the
+ * call fails with OL_UNSUPPORTED.  Fails also with OL_CORRUPT, OL_IO, OL_NO_MEMORY. */
 int ol_topic_log_find_time(ol_log *log, const ol_decompressor *decompressor, int64_t from_time,
                            int64_t until, ol_timed_record *found, ol_error *error) OL_NODISCARD;
 
-/* Finds the first of the records below `until` that have the greatest timestamp there; otherwise as
- * ol_topic_log_find_time. */
+/* Finds the record with the greatest timestamp below `until`, the first one if several have it;
+ * otherwise like ol_topic_log_find_time. */
 int ol_topic_log_find_newest(ol_log *log, const ol_decompressor *decompressor, int64_t until,
                              ol_timed_record *found, ol_error *error) OL_NODISCARD;
 

@@ -7,11 +7,12 @@
 
 #include "format/schema.h"
 
-/* The API whose answers differ from all others (docs/format/wire.md §11.1). */
+/* ApiVersions: its responses always have header version 0, and it is answered even in an
+ * unsupported version (docs/format/wire.md §11.1). */
 enum { OL_API_VERSIONS = 18 };
 
-/* The schemas have the versions that are read and answered, both the same.  The versions from
- * `advertised_from` on are advertised; older ones are used by clients that do not ask. */
+/* The schemas of requests and answers have the same versions.  The versions from `advertised_from`
+ * on are advertised; older ones are used by clients that do not ask for the versions. */
 typedef struct ol_api {
     int16_t key;
     int16_t advertised_from;

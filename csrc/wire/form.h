@@ -22,7 +22,7 @@ typedef struct ol_step {
     uint8_t element;
     uint8_t tag;
     bool may_be_null;
-    uint16_t place;             /* of its value in the struct, and of its field in the table */
+    uint16_t place;  /* index of its value in the struct, and of its field in the table */
     uint32_t element_size_min;  /* of an array, in bytes */
     const ol_struct_form *inner;    /* of a struct or an array of structs; else NULL */
 } ol_step;
@@ -52,10 +52,11 @@ typedef struct ol_forms {
     ol_form *made[OL_FORM_VERSIONS_MAX];    /* by version; NULL: not asked for yet */
 } ol_forms;
 
-/* Makes the form of a version.  OL_UNSUPPORTED: the schema does not have it.  OL_NO_MEMORY. */
+/* Makes the form of a version.  Fails with OL_UNSUPPORTED if the schema does not have the version,
+ * or with OL_NO_MEMORY. */
 int ol_forms_make(ol_forms *forms, int16_t version, ol_error *error) OL_NODISCARD;
 
-/* Returns the form of a version, and makes it when it is first asked for.  Fails as ol_forms_make
+/* Finds the form of a version, and makes it when it is first asked for.  Fails as ol_forms_make
  * does. */
 OL_NODISCARD static inline int ol_forms_get(ol_forms *forms, int16_t version, const ol_form **form,
                                             ol_error *error) {
@@ -73,8 +74,8 @@ void ol_forms_free(ol_forms *forms);
 /* Returns how many values a struct with these fields has. */
 size_t ol_message_width(const ol_field *fields);
 
-/* Returns the value of a field that is missing.  For a struct that is neither tagged nor nullable,
- * the values of its fields are not set; the caller sets them. */
+/* Returns the default value of a field.  For a struct that is neither tagged nor nullable, the
+ * caller must set the values of its fields. */
 ol_value ol_field_default(const ol_field *field);
 
 #endif

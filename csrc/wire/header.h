@@ -1,7 +1,7 @@
 /* wire/header: the headers of requests and responses (docs/format/wire.md §11.1).
  *
- * The four bytes of the size before a header are handled by the connection and not seen here.
- * Ownership: the client id is borrowed from the request.  Locks: none.
+ * The connection handles the four bytes of the size before a header; the functions here do not get
+ * them.  Ownership: the client id is borrowed from the request.  Locks: none.
  */
 #ifndef OL_WIRE_HEADER_H
 #define OL_WIRE_HEADER_H
@@ -20,9 +20,10 @@ enum { OL_RESPONSE_HEADER_MAX = 5 };
 
 /* Reads the header of a request; *used is its size.  Unknown tags are skipped.
  *
- * OL_CORRUPT: the header ends early.  OL_UNSUPPORTED: the server does not know the API, or its
- * version; key, version and correlation id are set.  A broker then closes the connection, except
- * that it answers ApiVersions in version 0 with the versions that it supports. */
+ * Fails with OL_CORRUPT if the header ends early.  Fails with OL_UNSUPPORTED if the server does not
+ * know the API or its version; API key, version and correlation id are set then.  A broker closes
+ * the connection, unless the API is ApiVersions: it answers that in version 0 with the versions
+ * that it supports. */
 int ol_request_header_read(ol_slice request, ol_request_header *header, size_t *used,
                            ol_error *error) OL_NODISCARD;
 

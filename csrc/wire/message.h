@@ -12,12 +12,12 @@
 #include "wire/form.h"
 
 /* Reads the body of a message, whose header was read before.  The values borrow from `bytes`, and
- * from the form where they are defaults of a struct.  *used (may be NULL) is the size of the body;
- * the caller decides about bytes after it, which brokers ignore.  Unknown tags are skipped.  No
- * more is taken from the pool than the remaining bytes can hold.
+ * the defaults of structs from the form.  *used (may be NULL) is the size of the body; the caller
+ * decides about bytes after it, which brokers ignore.  Unknown tags are skipped.  No more is taken
+ * from the pool than the remaining bytes can hold.
  *
- * OL_CORRUPT: the body ends early, or a field is null against the schema.  OL_LIMIT: more values
- * than the pool may give.  OL_NO_MEMORY. */
+ * Fails with OL_CORRUPT if the body ends early or a field is null that must not be, with OL_LIMIT
+ * if the body needs more values than the pool may give, or with OL_NO_MEMORY. */
 int ol_message_read(const ol_form *form, ol_slice bytes, ol_value_pool *pool, ol_value **message,
                     size_t *used, ol_error *error) OL_NODISCARD;
 
@@ -26,8 +26,9 @@ size_t ol_message_size_max(const ol_form *form, const ol_value *message);
 
 /* Writes the body.  A tagged field that has its default is left out.
  *
- * OL_TOO_LARGE: the body does not fit `capacity`, or a string is too long.  OL_INVALID: an integer
- * is out of its range, or a field is null although the version does not allow it. */
+ * Fails with OL_TOO_LARGE if the body does not fit `capacity` or a string is too long, or with
+ * OL_INVALID if an integer is out of its range or a field is null although the version does not
+ * allow it. */
 int ol_message_write(const ol_form *form, const ol_value *message, uint8_t *bytes, size_t capacity,
                      size_t *size, ol_error *error) OL_NODISCARD;
 

@@ -1,8 +1,8 @@
 /* wire/tables: the macros in which the tables of messages are written, and the list of the
  * messages.
  *
- * Fields and versions are those of Kafka 4.3.0 (docs/format/wire.md §11), in its own names.  Older
- * versions that clients of 0.8 send without asking are here, too.
+ * Fields and versions are those of Kafka 4.3.0 (docs/format/wire.md §11), under Kafka's names.
+ * Older versions, which clients of 0.8 use without asking for versions, are here, too.
  */
 #ifndef OL_WIRE_TABLES_H
 #define OL_WIRE_TABLES_H

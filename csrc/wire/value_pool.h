@@ -31,15 +31,15 @@ typedef struct ol_value {
 typedef struct ol_value_block ol_value_block;
 
 typedef struct ol_value_pool {
-    ol_value_block *blocks;     /* the newest, from which values are taken, first */
+    ol_value_block *blocks;     /* the newest first: values are taken from it */
     ol_value *next;             /* the next value of that block, and how many are left there */
     size_t left;
     size_t count;               /* values taken since the last clear */
     size_t limit;               /* how many may be */
 } ol_value_pool;
 
-/* Takes `count` consecutive zeroed values; *values is never NULL on success.  OL_LIMIT: more values
- * than the pool may give; OL_NO_MEMORY.  A failure changes nothing. */
+/* Takes `count` consecutive zeroed values; *values is never NULL on success.  Fails with OL_LIMIT
+ * if the pool may not give so many values, or with OL_NO_MEMORY.  A failure changes nothing. */
 int ol_value_pool_take(ol_value_pool *pool, size_t count, ol_value **values,
                        ol_error *error) OL_NODISCARD;
 
