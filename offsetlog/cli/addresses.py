@@ -8,7 +8,7 @@ from offsetlog.errors import InvalidArgumentError
 
 
 class Address(NamedTuple):
-    """A host, without brackets, and a port."""
+    """A host and a port; the host of an IPv6 address has no brackets."""
 
     host: str
     port: int

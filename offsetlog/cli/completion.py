@@ -112,7 +112,7 @@ def command(
 
 
 def group_names(path: Path) -> list[str]:
-    """Returns the groups of a log, sorted; an empty list if the log is too large or cannot be read."""
+    """Returns the first GROUPS_MAX groups of a log by name; no group if the log is too large or cannot be read."""
     from offsetlog.directory.listing import decode_text
     from offsetlog.directory.reading import find_partitions, read_state, whole_size
 

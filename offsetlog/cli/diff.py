@@ -82,7 +82,7 @@ def _changes(before: _State, after: _State, group: str | None) -> list[Change]:
 
 
 def _open_other(path: Path, partitions: int | None) -> offsetlog.OffsetStore:
-    """Opens the second directory, which may have another number of log partitions; `partitions` if none is recorded."""
+    """Opens the second directory, with its own number of log partitions, or with `partitions` if it records none."""
     try:
         return offsetlog.open(path, read_only=True)
     except PartitionCountError:
@@ -92,7 +92,7 @@ def _open_other(path: Path, partitions: int | None) -> offsetlog.OffsetStore:
 
 
 def _absent(store: offsetlog.OffsetStore, group: str | None) -> str | None:
-    """Returns a line about log partitions that a broker's directory lacks, since all their positions differ."""
+    """Returns a line about log partitions that a broker's directory lacks, or None; their positions are missing."""
     absent = absent_partitions(store.path, store.partitions)
     if group is not None:
         absent = [number for number in absent if number == number_of(store, group)]

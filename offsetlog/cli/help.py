@@ -87,7 +87,7 @@ def _wrapped(words: list[str], first: str, later: str, width: int, mark: str) ->
 
 
 class Context(typer.Context):
-    """The context of one call of a command, with this formatter."""
+    """The context of one call of a command; its help is laid out by `HelpFormatter`."""
 
     formatter_class = HelpFormatter
 

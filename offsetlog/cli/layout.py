@@ -157,7 +157,7 @@ class Layout:
 
 
 def _units(columns: Sequence[Column]) -> list[list[Column]]:
-    """Groups the columns by rank; the columns of a field before and after a change stay together in one group."""
+    """Returns the columns in units, by rank; the columns of a field before and after a change are one unit."""
     names = {column.name for column in columns}
     units: dict[str, list[Column]] = {}
     for column in columns:

@@ -2,7 +2,7 @@
 
 The first line holds the whole content; each later line holds the changes of one append.  Every line carries a checksum.
 An append is one line, so a crash can damage only the last line, whichever pages are lost.  Once the changes are larger
-than the content, the file is replaced by one with a single line.
+than the content and than 1 MiB, the file is replaced by one with a single line.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ class BeyondEnd:
         number: the number of the log partition.
         offset: the log offset in the entry.
         end: the end of the log.
-        is_of_crash: whether the log ends within a batch, so that a crash or an unfinished copy explains the entry.  The
-            records are missing in either case.
+        is_of_crash: whether a crash or an unfinished copy can explain the entry: it is a high watermark, no clean stop
+            was marked, and bytes that are not a batch follow the log.  The records are missing in any case.
     """
 
     name: str
@@ -98,14 +98,14 @@ def beyond_ends(
 
 
 def is_witness_missing(loss: CorruptionError) -> bool:
-    """Returns whether a problem is only a missing or damaged witness, so that no record is known to be missing."""
+    """Returns whether a problem is only a missing or damaged manifest or sidecar: no record is known to be missing."""
     return isinstance(loss, PossibleLossError) and Path(loss.path or "").name in (MANIFEST, _SIDECAR)
 
 
 def link_target(path: str | os.PathLike[str]) -> Path | None:
-    """Returns the target of a partition's symbolic link if the target has the witnesses; otherwise None.
+    """Returns the target of a partition's symbolic link if no checkpoints are beside the link; otherwise None.
 
-    A symbolic link can place a partition on another disk.  Witnesses beside the link take precedence over those there.
+    A symbolic link can place a partition on another disk, beside other checkpoints.  Those beside the link come first.
     """
     link = Path(path)
     names = (PROPERTIES, *CHECKPOINTS)
@@ -115,7 +115,7 @@ def link_target(path: str | os.PathLike[str]) -> Path | None:
 
 
 class Completeness:
-    """The witnesses of one log directory, read when the object is created, before the logs are listed.
+    """The files that say what one log directory must hold (its witnesses), read before the logs are listed.
 
     Records that a writer appends later are above the recorded offsets, and are never reported as a loss.  Not
     thread-safe.
@@ -272,7 +272,7 @@ def _is_undisturbed(witness: Witness) -> bool:
 
 
 def _lists(manifest: bytes, segments: Mapping[int, int], end: int) -> bool:
-    """Returns whether a manifest has no doubt and lists exactly these segments, none of which is shorter now."""
+    """Returns whether a manifest notes no doubt, ends at `end`, and lists these segments, none of them shorter now."""
     try:
         closed = parse_manifest(manifest)
     except CorruptionError:

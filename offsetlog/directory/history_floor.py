@@ -102,9 +102,9 @@ class HistoryFloor:
         return self.end == _UNKNOWN
 
     def lifted(self, holds: Iterable[Hold]) -> tuple[int, int] | None:
-        """Returns the range (first, end) of the log that was held for any group and is not held by `holds`.
+        """Returns the log offsets (first, end) of history that was kept for a group and that `holds` does not keep.
 
-        If everything is still held, both numbers are the lowest held log offset.  None if nothing was held.
+        If `holds` keeps all of it, both numbers are the lowest kept log offset.  None if no group's history was kept.
         """
         held = list(holds)
         found = []
@@ -122,10 +122,10 @@ class HistoryFloor:
         return min(floor for floor, _ in lifted), max(limit for _, limit in lifted)
 
     def unheld(self, patterns: Iterable[str], limit: int) -> list[str]:
-        """Returns the groups and prefixes whose held history a pass would release.
+        """Returns the groups and prefixes whose kept history a pass would drop.
 
         Args:
-            patterns: groups, or "prefix*", that have a hold in the settings; the result omits them.
+            patterns: groups, or "prefix*", with a minimum history in the settings; the result omits them.
             limit: all groups keep records at or above this log offset.
         """
         known = list(patterns)

@@ -177,8 +177,9 @@ class Witnesses:
     def worked_on(self, numbers: Iterable[int]) -> dict[int, int]:
         """Returns those of `numbers` on which another program worked, each with the log offset up to which it cleaned.
 
-        The result must be written to the record.  The manifests of these partitions are not rewritten now.  Once the
-        record has the present checkpoints, those manifests would count as signs of a loss.
+        The result must be written to the record of checkpoints.  The manifests of these partitions still describe the
+        logs before the other program's work.  Once the record has the present checkpoints, only the result shows that
+        this is not a loss.
         """
         found = {number: self.of(number) for number in numbers}
         return {

@@ -403,6 +403,8 @@ def snapshots_due(tails: Iterable[Tail], config: MaintenanceConfig) -> set[int]:
     tails get a snapshot first, until the tails that remain are short enough together.  A tail that
     is short compared with its snapshot gets none, so that a large table is not written for a few
     commits.
+
+    If `snapshot_tail_bytes` is set, each tail of at least that size gets a snapshot, and no other.
     """
     if not config.snapshots:
         return set()
@@ -424,7 +426,8 @@ def snapshots_due(tails: Iterable[Tail], config: MaintenanceConfig) -> set[int]:
 def bytes_until_due(tails: Iterable[Tail], config: MaintenanceConfig) -> int:
     """Returns how many bytes the logs can grow before a snapshot may be due; at least 0.
 
-    A snapshot is due once the tails together are too long and one of them is worth a snapshot.
+    A snapshot is due once the tails together are too long and one of them is worth a snapshot; or,
+    if `snapshot_tail_bytes` is set, once a tail has that size.
     """
     tails = list(tails)
     if config.snapshot_tail_bytes is not None:

@@ -165,7 +165,7 @@ class MaintenanceRecord:
         )
 
     def decisions(self) -> list[Decision]:
-        """Returns the last decisions, the oldest first; repetitions of a decision are left out."""
+        """Returns the last decisions, oldest first, without repeated ones to leave a log alone."""
         return list(self._decisions)
 
     def is_new(self, what: object) -> bool:

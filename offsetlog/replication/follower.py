@@ -202,7 +202,7 @@ class Follower:
             response: the answer.
 
         Returns:
-            The actions; an empty list if the answer came too late.
+            The actions; an empty list if the answer came too late or is from another leader epoch.
         """
         if self._is_fenced or self._is_late(request):
             return []

@@ -69,8 +69,8 @@ class TopicOptions:
 class TopicLogs:
     """The logs of topics in one directory.  After a clean stop, each log is opened at its first use.
 
-    Call the methods on one event loop; only `write_checkpoints`, `delete_old_segments`, `compact`,
-    `stop_compaction` and `close` may run on any thread.
+    Call the methods on one event loop, except `write_checkpoints`, `delete_old_segments`, `compact`, `stop_compaction`,
+    `close`, and those that allow any thread.
 
     Args:
         directory: the log directory, already locked and marked as being written.

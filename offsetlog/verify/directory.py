@@ -246,7 +246,8 @@ def verify(
     Raises:
         ClosedError: the verification was stopped.
         MissingFileError: the path does not exist, or holds no partition of the offsets topic.
-        InvalidArgumentError, StorageError, CapacityError: the path cannot be read.
+        InvalidArgumentError: the path is a partition of another topic.
+        StorageError, CapacityError: a file cannot be read, or memory ran out.
         CorruptionError: the path is a single file, and it is not a log segment.
     """
     fs, path = FileSystem(), Path(path)

@@ -332,7 +332,7 @@ def parse_epochs(content: bytes) -> list[tuple[int, int]]:
         entries = [line.split() for line in lines[2:] if line.strip()]
         if int(lines[1]) != len(entries) or any(len(entry) != 2 for entry in entries):
             raise CorruptionError(
-                f"the file announces {lines[1]} entries, but has {len(entries)}"
+                f"the file must have {lines[1]} entries of an epoch and an offset, but has {len(entries)} lines"
             )
         epochs = [(int(epoch), int(start)) for epoch, start in entries]
     except (ValueError, IndexError) as failure:

@@ -30,7 +30,7 @@ Examples:
 def command(
     server: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The address for Kafka clients.")],
     metrics: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="The address of its metrics.")
+        str | None, typer.Option(metavar="HOST:PORT", help="The address of the server's metrics.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
     interval: Annotated[

@@ -226,7 +226,7 @@ def _committed(
 
 
 def commit_refused(request: Request, failure: OffsetLogError) -> bytes:
-    """Returns the frame that answers a commit whose wait for durability failed."""
+    """Returns the encoded answer to a commit that failed while it waited for durability."""
     answer = error_answer(request, write_error(failure).code)
     return encode_response(answer, request.api_version, request.correlation_id)
 

@@ -206,7 +206,7 @@ def _check_name_in_metrics(name: str, other: str | None) -> None:
     if other is not None:
         raise _RefusedError(
             error_codes.INVALID_TOPIC_EXCEPTION,
-            f"{name} would have the same name in metrics as the existing topic {other}",
+            f"{name} would have the same name in metrics as topic {other}",
         )
 
 
