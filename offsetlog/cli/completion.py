@@ -1,9 +1,9 @@
 """`offsetlog completion`: completes commands, options, paths and groups in a shell.
 
-The shell's script sets VARIABLE in the environment and calls `offsetlog` with the words up to the cursor; the last word
-is unfinished.  The output has one proposal per line: "plain", a tab, the text, a tab, a description.  The line "file"
-asks the shell to complete paths itself.  To complete arguments, only their command is loaded; to complete a command's
-name, no command is loaded.
+The shell's script sets the environment variable `_OFFSETLOG_COMPLETE` to the name of the shell, and calls `offsetlog`
+with the words up to the cursor; the last word is unfinished.  The output has one proposal per line: "plain", a tab, the
+text, a tab, a description.  The line "file" asks the shell to complete paths itself.  To complete arguments, only their
+command is loaded; to complete a command's name, no command is loaded.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ DIFFERENT = 3
 
 
 class _State(NamedTuple):
-    """A store and the moment of its state."""
+    """A store, and the moment at which its state is compared."""
 
     store: offsetlog.OffsetStore
     moment: Moment
@@ -124,7 +124,7 @@ def command(
     moments = [parse_moment(text) for text in texts]
     for text, moment in zip(texts, moments, strict=True):
         if group is None and isinstance(moment, int):
-            raise InvalidArgumentError(f"{text} needs --group, since each log partition has offsets of its own")
+            raise InvalidArgumentError(f"{text} needs --group, since each log partition has its own log offsets")
     if other is None and _is_later(*moments):
         complain(f"{texts[0]} is later than {texts[1]}: `before` is the later state")
     with ExitStack() as opened:

@@ -356,7 +356,7 @@ class Lines:
     def of(self, record: Row) -> str | None:
         """Returns the text of a record of `dump_batches`, without a line end; None if the formatter skips the record.
 
-        Metadata can hold line feeds; like Kafka, this prints them as they are.
+        Metadata can hold line feeds; as in Kafka, the text has them as they are.
         """
         if record["kind"] not in self.kinds:
             return None

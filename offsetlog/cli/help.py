@@ -23,7 +23,7 @@ class HelpFormatter(_Formatter):  # type: ignore[misc]
     """Wraps text only between words; moves the comment of an example that is too long below it."""
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
-        """Writes the usage; see the parser's formatter."""
+        """Writes the usage as the parser's formatter does, but breaks no line at a hyphen."""
         super().write_usage(prog, args.replace("-", _HYPHEN), prefix)
 
     def write_text(self, text: str) -> None:

@@ -142,7 +142,7 @@ class Completeness:
         return None if properties is None else properties.existing
 
     def doubts(self) -> list[OffsetLogError]:
-        """Returns the faults of the witnesses themselves; with such a fault, fewer losses can be detected.
+        """Returns the faults of the files that show losses (the witnesses); with a fault, fewer losses are detected.
 
         The faults are errors that were not raised.  A broker's directory has no witnesses except the checkpoints.
         """
@@ -186,7 +186,8 @@ class Completeness:
     def problems(self, number: int) -> list[OffsetLogError]:
         """Returns the losses, doubts and damage that the engine finds when it opens a log.
 
-        The problems are errors that were not raised.  A log of another program has none.  The log is not loaded.
+        The problems are errors that were not raised.  For another program's log, the list is empty.  The log is not
+        loaded.
         """
         is_known = number in self.witnesses.existing
         if not is_known and not self.directory.fs.exists(self.directory.partition_path(number) / MANIFEST):
@@ -255,7 +256,7 @@ class Completeness:
     def _is_as_closed(self, number: int, segments: Mapping[int, int], end: int) -> bool:
         """Returns whether the files are those that a clean close listed in its manifest, so that nothing is missing.
 
-        If so, the engine need not open the log, which would read the active segment.
+        If nothing is missing, the engine need not open the log, and so need not read the active segment.
         """
         if not self.is_clean or self.findings or self.witnesses.findings:
             return False
@@ -287,7 +288,7 @@ def _lists(manifest: bytes, segments: Mapping[int, int], end: int) -> bool:
 
 
 def _is_out_of_sight(problem: CorruptionError, end: int) -> bool:
-    """Returns whether a reader of the log cannot see a problem: records are missing, or it is after the log's end."""
+    """Returns whether a problem is invisible to a reader of the log: missing records, or damage past the log's end."""
     if isinstance(problem, (DataLossError, PossibleLossError)):
         return True
     return problem.lost_below is not None and problem.lost_below > end

@@ -3,9 +3,9 @@
 The state at a log offset can be rebuilt if no record that it needs was cleaned away.  This is so at every log offset at
 or above the floor, and at lower offsets if no record below them is missing.  Kafka's `cleaner-offset-checkpoint` has
 the offset at which the last complete pass of a cleaner ended, and is written after the segments were replaced.  The
-file `offsetlog.history` in a partition's directory is written before that.  It has the floor that the pass of our
-cleaner will leave, so it is right even if the pass stops halfway.  It also has the lower floors of groups whose history
-was kept (`min_history`).
+file `offsetlog.history` in a partition's directory is written before they are replaced.  It has the floor that the pass
+of our cleaner will leave, so it is right even if the pass stops halfway.  It also has the lower floors of groups whose
+history was kept (`min_history`).
 
 A cleaner calls `raise_floor` before it replaces the first segment.  Any code may call `read_floor`.
 """
@@ -98,7 +98,7 @@ class HistoryFloor:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the file could not be understood."""
+        """Whether `offsetlog.history` could not be understood."""
         return self.end == _UNKNOWN
 
     def lifted(self, holds: Iterable[Hold]) -> tuple[int, int] | None:
@@ -206,9 +206,9 @@ def raise_floor(
 def cutoff_offset(partition: Partition | Path, timestamp_ms: int) -> int:
     """Returns the log offset below which a clean affects no state at or after a time.
 
-    This is the end of the longest prefix of the log whose timestamps are all <= the time.  If transactions are open
-    there, it is the log offset at which the oldest of them began, because their records take effect only when the
-    transactions end, after that prefix.
+    The result is the end of the longest prefix of the log whose timestamps are all <= the time.  If transactions are
+    open there, the result is the log offset at which the oldest of them began, because their records take effect only
+    when the transactions end, after that prefix.
 
     Args:
         partition: an open partition, which may be used from any thread; or a partition's directory, which is only read.

@@ -1,6 +1,6 @@
 """Lets the holder of a directory's lock release it on request.
 
-A process that keeps an idle store open, only to be fast the next time, must not lock others out.  While the process
+A process that keeps an idle store open, only to make its next use fast, must not lock others out.  While the process
 holds the lock, it listens on a Unix socket.  Another process that finds the lock taken sends a request there before it
 fails.  The socket is in Linux's abstract namespace, so a killed process leaves nothing to remove.  Its name contains
 the device and the inode of the lock file.  Both sides accept only processes of their own user, and the length of

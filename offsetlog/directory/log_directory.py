@@ -211,7 +211,7 @@ class LogDirectory:
         return bool(self.partition_numbers()) or self.known_properties() is not None
 
     def check_holds_log(self) -> None:
-        """Refuses a directory in which a log would have to be made.
+        """Refuses a directory in which a log would have to be created.
 
         Raises:
             MissingFileError: the directory does not exist or has no log.
@@ -446,11 +446,11 @@ class LogDirectory:
     ) -> None:
         """Takes the directory's lock, which a running broker holds too.
 
-        A process that holds the lock only to be fast the next time is asked to release it (`lock_holder`).
+        A process that holds the lock only to make its next use fast is asked to release the lock (`lock_holder`).
 
         Args:
-            wait_seconds: how long such a process may take while it reports that it is working; None for no limit, 0 to
-                not ask it.
+            wait_seconds: how long a process that was asked to release the lock may take while it reports that it is
+                working; None for no limit, 0 to ask no process.
             timeout_seconds: how long to wait for a process that keeps the lock.  The handler of a signal can end the
                 wait.
             stop: ends both waits once any thread sets it.
@@ -660,7 +660,7 @@ class LogDirectory:
 
         Args:
             ends: the log end offset of each partition that was closed without error and is entirely on disk.
-            watermarks: the high watermarks W of the partitions whose host sets it; None to use log end offsets.
+            watermarks: the high watermarks W, if the host of the partitions sets them; None to use log end offsets.
             sound: whether every partition was closed without error.
         """
         self.write_checkpoint(RECOVERY_POINTS, ends)

@@ -141,7 +141,7 @@ def load(
 
 
 def name_keys(partition: Partition, fs: FileSystem) -> None:
-    """Adds to a partition's problems the positions that its snapshot has at the missing log offsets.
+    """Adds the positions that the snapshot has at the missing log offsets to the partition's problems.
 
     Even a snapshot that the load cannot use shows these positions.  Keys that were committed again later are not named.
     A PossibleLossError can concern every key, so no key is added to it.

@@ -175,7 +175,7 @@ class Witnesses:
         return CLEANED_UNKNOWN if found < ours else found
 
     def worked_on(self, numbers: Iterable[int]) -> dict[int, int]:
-        """Returns those of `numbers` on which another program worked, each with the log offset up to which it cleaned.
+        """Returns the log partitions of `numbers` that another program worked on, each with the end of its cleaning.
 
         The result must be written to the record of checkpoints.  The manifests of these partitions still describe the
         logs before the other program's work.  Once the record has the present checkpoints, only the result shows that
@@ -189,7 +189,7 @@ class Witnesses:
         }
 
     def missing(self, numbers: list[int]) -> dict[int, DataLossError]:
-        """Returns by number an error for each partition that must exist but is not in `numbers`."""
+        """Returns an error for each partition that must exist but is not in `numbers`, by number."""
         return {
             number: DataLossError(
                 "the directory of the log partition is missing, with all its contents",

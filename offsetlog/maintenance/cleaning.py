@@ -34,7 +34,7 @@ from offsetlog.types import CleaningReport, CleanShare, CleanSurvey, Quarantined
 LOGGER = logging.getLogger("offsetlog.maintenance")
 
 def quarantined(described: dict[str, Any]) -> tuple[QuarantinedSegment, ...]:
-    """Returns the damaged segment that a run left unchanged, from the run's report; empty if none."""
+    """Returns the damaged segments that a run left unchanged, from the run's report."""
     return tuple(
         QuarantinedSegment(
             base,

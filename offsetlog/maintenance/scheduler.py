@@ -550,7 +550,7 @@ class Maintenance:
     # --------------------------------------------------------------------------------------- status
 
     def status(self) -> MaintenanceStatus:
-        """Returns the work in progress and done.  Takes no lock: a cleaning does not delay it."""
+        """Returns the work in progress and done.  Takes no lock, so no cleaning delays the call."""
         running = any(thread.is_alive() for thread in self._threads)
         return self._record.status(running=running, current=self._cleaner.progress())
 

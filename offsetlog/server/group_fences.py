@@ -28,7 +28,7 @@ class FenceOrder:
     """An order to fence a group, that is, to begin a new generation; its caller waits for the result.
 
     Args:
-        offsets: the positions written in the same batch.
+        offsets: the positions that are written in one batch with the fence.
 
     Attributes:
         answer: completed with the new generation once that is as durable as configured.

@@ -42,7 +42,7 @@ class ReadableLog(Protocol):
         """Reads whole batches."""
 
     def is_warm(self, offset: int) -> bool:
-        """Whether all records from an offset on are in memory; also if none exist."""
+        """Whether all records from an offset on are in memory; True if there are none."""
 
     def size_between(self, offset: int, end: int, size_max: int) -> int:
         """Returns how many bytes `read` would return."""

@@ -349,7 +349,7 @@ class PartitionLog:
     # ------------------------------------------------------------------------------------------- reading
 
     def is_warm(self, offset: int) -> bool:
-        """Whether all records from an offset on are in memory; also if none exist."""
+        """Whether all records from an offset on are in memory; True if there are none."""
         try:
             return offset >= min(self._warm_from, self.watermark)
         except OffsetLogError:

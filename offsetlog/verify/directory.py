@@ -161,11 +161,11 @@ class DirectoryCheck:
                 self.place.problem(kind, failure.message, path)
 
     def check_checkpoints(self, ends: Mapping[int, LogEnd], missing: Collection[int | None] = ()) -> None:
-        """Compares the checkpoints with the ends of the logs, because a log that lost its end is shorter.
+        """Compares the checkpoints with the ends of the logs: a log that lost its end is shorter than they say.
 
         Args:
             ends: the ends by log partition.
-            missing: log partitions that already have a finding about a recovery point above the end.
+            missing: log partitions with a finding of missing records; their recovery points are not reported again.
         """
         for each in beyond_ends(self.checkpoints, ends, is_clean=self.is_clean):
             if each.name != RECOVERY_POINTS or each.number not in missing:

@@ -149,7 +149,7 @@ class Place:
         keys: tuple[KeyDifference, ...] = (),
         lost: tuple[int | None, int | None] = (None, None),
     ) -> None:
-        """Reports a problem; `lost` are the log offsets concerned, as in Finding."""
+        """Reports a problem; `lost` is (lost_from, lost_below) of the Finding."""
         self._report(
             Finding(
                 "problem",

@@ -51,7 +51,7 @@ def groups_of(
 
     Raises:
         CoordinatorLoadingError: the broker is still loading the groups.
-        ConnectionError: the broker refuses to list them.
+        ConnectionError: the broker refuses to list the groups.
         Also raises as KafkaClient.
     """
     answer = client.ask(ListGroupsRequest())

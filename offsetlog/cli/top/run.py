@@ -40,7 +40,7 @@ def command(
         int, typer.Option(metavar="N", min=0, help="How many groups to show.")
     ] = 30,
 ) -> int:
-    """Shows frames until the user interrupts it."""
+    """Shows frames until the user interrupts the command, or one frame with --once."""
     observer = Observer(server, metrics, groups)
     output = Output(Format.TEXT)
     with closing(observer):
