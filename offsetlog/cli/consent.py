@@ -24,7 +24,7 @@ from offsetlog.cli.stores import look_into, open_readable, open_writable
 from offsetlog.errors import StateError
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; required without a terminal.")]
-Force = Annotated[bool, typer.Option("--force", help="Proceed even if the group has members.")]
+Force = Annotated[bool, typer.Option("--force", help="Proceed despite a reported risk, such as members of the group.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change; write nothing.")]
 
 #: For the help of the commands that ask.

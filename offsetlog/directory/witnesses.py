@@ -34,10 +34,11 @@ class Witness:
     Attributes:
         witnessed: whether the partition must have a manifest and a sidecar.
         changed_checkpoints: how many checkpoints another program wrote after this library did.  A lost record of the
-            checkpoints counts as one.  If both that record and the properties are missing, the partition was moved to
-            another directory, which counts as two.
+            checkpoints counts as one.  If both that record and the properties are missing, another program made the
+            directory or the partition was moved into it, which counts as two.
         recovery_point_changed: whether the recovery points are among the changed checkpoints.
-        log_start_changed: whether the log start offsets are among the changed checkpoints.
+        log_start_changed: whether the log start offsets are among the changed checkpoints, or may be because the record
+            is missing.
         cleaned_by_others: the log offset up to which another program cleaned, according to the cleaner's checkpoint.
             -1 if the checkpoint has our entry; CLEANED_UNKNOWN if its entry is lower than ours, or if the checkpoint or
             its record is damaged or missing.
