@@ -103,7 +103,7 @@ def is_witness_missing(loss: CorruptionError) -> bool:
 
 
 def link_target(path: str | os.PathLike[str]) -> Path | None:
-    """Returns the target of a partition's symbolic link if no checkpoints are beside the link; otherwise None.
+    """Returns the target of a partition's symbolic link if no checkpoints or properties are beside the link, or None.
 
     A symbolic link can place a partition on another disk, beside other checkpoints.  Those beside the link come first.
     """
@@ -115,7 +115,7 @@ def link_target(path: str | os.PathLike[str]) -> Path | None:
 
 
 class Completeness:
-    """The files that say what one log directory must hold (its witnesses), read before the logs are listed.
+    """The witnesses of a log directory: files that say what it must hold.  Create this before listing the logs.
 
     Records that a writer appends later are above the recorded offsets, and are never reported as a loss.  Not
     thread-safe.

@@ -51,7 +51,7 @@ class SnapshotRound:
         self._failures: list[BaseException] = []
 
     def run(self) -> list[Tail]:
-        """Writes snapshots until none is due, at most one for each log; returns the tails then."""
+        """Writes snapshots until none is due, one for each log at most; returns the final tails."""
         try:
             self._write_due()
         finally:

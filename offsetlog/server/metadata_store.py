@@ -76,7 +76,7 @@ class MetadataStore(Protocol):
         """The topic of this id."""
 
     def named_alike(self, name: str) -> str | None:
-        """Returns the topic that has the same name in metrics as `name` (see name_in_metrics), or None."""
+        """Returns the name of the topic with the same name in metrics as `name` (see name_in_metrics), or None."""
 
     @property
     def changing(self) -> asyncio.Lock:
