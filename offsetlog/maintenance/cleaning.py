@@ -63,7 +63,7 @@ class LogCleaner:
     """Cleans the logs of one directory, and writes their snapshots.  Any thread may call its methods.
 
     One log is cleaned at a time; in parallel, a few snapshots are written.  Each kind of work has
-    its own turns (`Turns`).  A call that needs both takes the turn for cleaning first.
+    its own turns (`Turns`).  A call that needs both kinds of turn takes the one for cleaning first.
 
     Args:
         directory: the log directory.
