@@ -8,7 +8,7 @@ from offsetlog.errors import InvalidArgumentError
 
 
 class Address(NamedTuple):
-    """A host, without brackets, and a port."""
+    """A host and a port; the host of an IPv6 address has no brackets."""
 
     host: str
     port: int
@@ -26,5 +26,5 @@ def parse_address(text: str) -> Address:
     host, _, port = text.rpartition(":")
     is_port = port.isascii() and port.isdecimal() and int(port) <= 65535
     if not host or not is_port:
-        raise InvalidArgumentError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:9092")
+        raise InvalidArgumentError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:9092, with a port up to 65535")
     return Address(host.removeprefix("[").removesuffix("]"), int(port))

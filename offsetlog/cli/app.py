@@ -3,9 +3,11 @@
 Exit codes:
 
 * 0: the command is done, or found no problems;
-* 1: it found problems, or was refused;
+* 1: the command found problems, was refused, or found no such group or transaction;
 * 2: something could not be read, or the usage was wrong;
-* 130: it was interrupted.
+* 3: a comparison found differences (`spark diff`, and `diff` with --other);
+* 130: the command was interrupted;
+* 141: the reader of the standard output closed it.
 
 A failure is reported in one line on the standard error, never as a traceback.
 """
@@ -83,7 +85,7 @@ SPARK = "spark"
 
 
 class PipeClosedError(Exception):
-    """The reader of the standard output has closed it."""
+    """The reader of the standard output has closed the pipe."""
 
 
 def _guarded(command: Callable[..., int]) -> Callable[..., int]:
@@ -141,7 +143,7 @@ def _options(
 
 @functools.cache
 def application(only: str | None = None) -> typer.Typer:
-    """Returns the command line with all commands, or with only one command, which starts faster."""
+    """Returns the typer application with all commands, or with the command `only` alone, which starts faster."""
     made = typer.Typer(
         name="offsetlog",
         cls=Group,
@@ -158,7 +160,7 @@ def application(only: str | None = None) -> typer.Typer:
 
 
 def application_for(arguments: list[str]) -> typer.Typer:
-    """Returns the command line with the commands that these arguments need."""
+    """Returns the typer application with the commands that these arguments need."""
     # Help, options before the command and misspelled commands need all commands.
     first = arguments[0] if arguments else None
     return application(first if first == SPARK or first in COMMANDS else None)

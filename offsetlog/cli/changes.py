@@ -82,7 +82,7 @@ def name_change(row: dict[str, Any]) -> str:
 
 
 def effect_of(deed: str, changes: Iterable[Change], *facts: GroupFacts, loses: str | None = None) -> Effect:
-    """Returns the effect of a command that makes the given changes of groups; `facts` decide whether it needs --force.
+    """Returns the effect of a command that makes these changes; `facts` about its groups decide if it needs --force.
 
     `loses` is one more reason why the command needs --force.
     """

@@ -22,7 +22,7 @@ NUMBERS = (Kind.INTEGER, Kind.BYTES, Kind.RATIO, Kind.DURATION)
 
 
 def utc_text(timestamp_ms: int | None) -> str:
-    """Returns a time in ms since 1970 as UTC with a Z; "-" for none; the number itself outside the calendar."""
+    """Returns a time in ms since 1970 as UTC with a Z; "-" for no time; the number itself if no date can hold it."""
     text = time_text(timestamp_ms)
     return f"{text}Z" if ":" in text else text
 

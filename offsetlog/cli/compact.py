@@ -47,7 +47,7 @@ Examples:
   offsetlog compact /var/kafka-logs                           the directory of a stopped broker
   offsetlog compact data --min-history 7d --rate-limit 50M
   offsetlog compact data --min-history 7d --min-history billing=90d --min-history 'audit-*=365d'
-  offsetlog compact data --ratio 0.5                          only logs that are at least half dirty
+  offsetlog compact data --ratio 0.5                          only logs that are more than half dirty
 
 Exit codes: 0 done, 1 a log is damaged or could not be cleaned, or the command was refused, 2 could not be done.
 """
@@ -106,7 +106,7 @@ def _stuck_row(stuck: StuckTransaction) -> dict[str, Any]:
 
 
 class _Asked(TypedDict):
-    """The arguments that the dry run and the cleaning share."""
+    """The arguments with which the command both plans and cleans."""
 
     roll: bool
     ratio: float
@@ -124,7 +124,7 @@ class Compaction:
         self.failed = 0
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Cleans one log after another; yields one row for each log."""
+        """Cleans one log after another; yields a row for each, and reports failures on the standard error."""
         total = sum(plan.size for plan in self.plans if plan.action != "none")
         with progress("compacting", total) as advance:
             for plan in self.plans:
@@ -150,7 +150,7 @@ class Compaction:
         return report
 
     def summary(self) -> dict[str, Any]:
-        """Returns totals over all cleaned logs."""
+        """Returns the totals of the run, and the transactions that block cleaning."""
         names = ("bytes_before", "bytes_after", "segments_before", "segments_after", "records_read", "records_kept")
         sums = {name: sum(getattr(report, name) for report in self.reports) for name in names}
         return {
@@ -182,7 +182,7 @@ class Meter:
             self._go_to(self._size * min(bytes_read, bytes_total) // bytes_total)
 
     def finish(self) -> None:
-        """Fills the rest of the bar."""
+        """Fills the rest of this log's share of the bar."""
         self._go_to(self._size)
 
     def _go_to(self, done: int) -> None:
@@ -212,7 +212,7 @@ def print_summary(output: Output, summary: dict[str, Any], stuck: list[StuckTran
 
 
 def _lost_past(store: offsetlog.OffsetStore, plans: list[Plan]) -> Effect | None:
-    """Reports and returns the effect of dropping history that an earlier cleaning kept; None if none is dropped."""
+    """If the command would drop history that an earlier cleaning kept, reports it and returns the effect; else None."""
     groups = store.maintenance.unheld([plan.number for plan in plans if plan.action != "none"])
     if not groups:
         return None
@@ -273,23 +273,24 @@ def command(
             metavar="R",
             min=0.0,
             max=1.0,
-            help="Only logs whose dirty part (written since the last clean) is a larger share than this.",
+            help="Only logs of which more than this share, 0 to 1, is dirty (written since the last clean).",
         ),
     ] = 0.0,
     again: Annotated[
         bool,
-        typer.Option("--again", help="Clean what is already clean, too, to drop deletions past --delete-retention."),
+        typer.Option("--again", help="Clean what is already clean, too, to drop tombstones past --delete-retention."),
     ] = False,
     delete_retention: Annotated[
-        str, typer.Option("--delete-retention", metavar="TIME", help="How long deletions stay, e.g. 90s, 15m, 24h, 7d.")
+        str,
+        typer.Option("--delete-retention", metavar="TIME", help="How long tombstones stay, e.g. 90s, 15m, 24h, 7d."),
     ] = "24h",
     min_history: Annotated[
         list[str] | None,
         typer.Option(
             "--min-history",
             metavar="[GROUP=]TIME",
-            help="Keep the history of at least this long, so that it can still be queried: for all groups, for one, "
-            "or for 'PREFIX*'; the longest counts. Can be given several times.",
+            help="Keep at least this much history, so that it can be queried: for all groups, for one, or for "
+            "'PREFIX*'; the longest that applies to a group counts. Can be given several times.",
             show_default=False,
         ),
     ] = None,

@@ -1,9 +1,9 @@
 """`offsetlog completion`: completes commands, options, paths and groups in a shell.
 
-The shell's script sets VARIABLE in the environment and calls `offsetlog` with the words up to the cursor; the last word
-is unfinished.  The output has one proposal per line: "plain", a tab, the text, a tab, a description.  The line "file"
-asks the shell to complete paths itself.  To complete arguments, only their command is loaded; to complete a command's
-name, no command is loaded.
+The shell's script sets the environment variable `_OFFSETLOG_COMPLETE` to the name of the shell, and calls `offsetlog`
+with the words up to the cursor; the last word is unfinished.  The output has one proposal per line: "plain", a tab, the
+text, a tab, a description.  The line "file" asks the shell to complete paths itself.  To complete arguments, only their
+command is loaded; to complete a command's name, no command is loaded.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def command(
 
 
 def group_names(path: Path) -> list[str]:
-    """Returns the groups of a log, sorted; an empty list if the log is too large or cannot be read."""
+    """Returns the first GROUPS_MAX groups of a log by name; no group if the log is too large or cannot be read."""
     from offsetlog.directory.listing import decode_text
     from offsetlog.directory.reading import find_partitions, read_state, whole_size
 

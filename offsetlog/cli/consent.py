@@ -1,7 +1,8 @@
 """Consent to commands that destroy data: on a terminal they ask first, elsewhere they need --yes.
 
 The question and the refusal say on the standard error what the command would do.  The standard output shows what was
-done or, with --dry-run, what would be done.  A command that may not write only reads PATH and does not take its lock.
+done or, with --dry-run, what would be done.  A dry run, and a command with neither --yes nor a terminal, only read PATH
+and do not take its lock.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from offsetlog.cli.stores import look_into, open_readable, open_writable
 from offsetlog.errors import StateError
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; required without a terminal.")]
-Force = Annotated[bool, typer.Option("--force", help="Proceed even if the group has members.")]
+Force = Annotated[bool, typer.Option("--force", help="Proceed despite a reported risk, such as members of the group.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change; write nothing.")]
 
 #: For the help of the commands that ask.
@@ -91,7 +92,7 @@ class Consent:
     Attributes:
         yes: whether the user agreed in advance, so that the command does not ask.
         force: whether a group that has members may be changed.
-        dry_run: whether the command may change nothing; None for a command without this option.
+        dry_run: whether this is a dry run; None for a command without the option --dry-run.
         wide: whether the question shows every field of a change.
     """
 
@@ -118,7 +119,7 @@ class Consent:
     def look_for(
         self, path: Path, partitions: int | None, group: str, is_known: Callable[[offsetlog.OffsetStore, str], bool]
     ) -> int:
-        """Looks for a group before the log is opened for writing, which changes files; returns the exit code.
+        """Looks for a group before an open for writing changes files; returns the exit code, 0 if the group is known.
 
         Raises RefusedError if the log partition of the group is damaged.
         """

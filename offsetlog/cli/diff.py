@@ -64,7 +64,7 @@ DIFFERENT = 3
 
 
 class _State(NamedTuple):
-    """A store and the moment of its state."""
+    """A store, and the moment at which its state is compared."""
 
     store: offsetlog.OffsetStore
     moment: Moment
@@ -82,7 +82,7 @@ def _changes(before: _State, after: _State, group: str | None) -> list[Change]:
 
 
 def _open_other(path: Path, partitions: int | None) -> offsetlog.OffsetStore:
-    """Opens the second directory, which may have another number of log partitions; `partitions` if none is recorded."""
+    """Opens the second directory, with its own number of log partitions, or with `partitions` if it records none."""
     try:
         return offsetlog.open(path, read_only=True)
     except PartitionCountError:
@@ -92,7 +92,7 @@ def _open_other(path: Path, partitions: int | None) -> offsetlog.OffsetStore:
 
 
 def _absent(store: offsetlog.OffsetStore, group: str | None) -> str | None:
-    """Returns a line about log partitions that a broker's directory lacks, since all their positions differ."""
+    """Returns a line about log partitions that a broker's directory lacks, or None; their positions are missing."""
     absent = absent_partitions(store.path, store.partitions)
     if group is not None:
         absent = [number for number in absent if number == number_of(store, group)]
@@ -124,7 +124,7 @@ def command(
     moments = [parse_moment(text) for text in texts]
     for text, moment in zip(texts, moments, strict=True):
         if group is None and isinstance(moment, int):
-            raise InvalidArgumentError(f"{text} needs --group, since each log partition has offsets of its own")
+            raise InvalidArgumentError(f"{text} needs --group, since each log partition has its own log offsets")
     if other is None and _is_later(*moments):
         complain(f"{texts[0]} is later than {texts[1]}: `before` is the later state")
     with ExitStack() as opened:

@@ -61,7 +61,7 @@ BATCH = [column.name for column in COLUMNS[: [column.name for column in COLUMNS]
 
 
 class _Reported:
-    """The damage and the undecodable records that were reported while the rows were printed."""
+    """Reports damage while the rows are printed, and counts the damage and the undecodable records."""
 
     def __init__(self) -> None:
         self.damages = 0

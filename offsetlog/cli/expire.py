@@ -51,11 +51,11 @@ COLUMNS = shown_as(columns("expire --dry-run"), "retention_ms", show=duration_te
 
 
 def parse_retention(texts: list[str]) -> tuple[int | None, dict[str, int | None]]:
-    """Parses 7d, never, g=7d, g-*=never; returns the default retention, and the retentions by group, in ms.
+    """Parses 7d, never, g=7d, g-*=never; returns the default and the groups' retentions in ms, None for never.
 
     Raises:
-        InvalidArgumentError: an argument is not a retention, two arguments are for the same groups, or no argument is
-            given.
+        InvalidArgumentError: an argument is not a retention, two arguments are for the same groups, or no argument
+            other than `never` is given.
     """
     default, groups = parse_times(
         texts, "retentions", lambda time: None if time.strip() == "never" else parse_duration(time)
@@ -143,7 +143,7 @@ def command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what has expired.")] = False,
     within: Annotated[
         str | None,
-        typer.Option("--within", metavar="TIME", help="Only list what expires within this time from now, e.g. 24h."),
+        typer.Option("--within", metavar="TIME", help="Only list what has expired or will within this time, e.g. 24h."),
     ] = None,
     yes: Yes = False,
     trust_clock: Annotated[

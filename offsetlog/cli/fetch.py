@@ -63,7 +63,7 @@ def command(
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="MOMENT", help="Print the positions of that moment.", show_default=False),
+        typer.Option("--at", metavar="MOMENT", help="Print the positions as of this moment.", show_default=False),
     ] = None,
     partitions: PartitionCount = None,
     wide: Wide = False,

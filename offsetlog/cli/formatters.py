@@ -1,8 +1,8 @@
 """Makes the lines that Kafka's console consumer prints with the formatters of internal topics.
 
-The format of each formatter has changed several times; each form begins with the Kafka version that introduced it.  The
-lines equal those of Kafka 0.8.2.2, 0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.8.2, 3.9.1 and 4.3.0.  If a form begins
-between two of these, its first version was found in the classes of the versions between.
+Several versions of Kafka changed the lines of its formatters; this module makes the lines of any version.  They were
+compared with those of Kafka 0.8.2.2, 0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.8.2, 3.9.1 and 4.3.0.  If the lines changed
+between two of these, the classes of the versions between show which version changed them.
 
 Kafka prints the elements of a Scala map or set in the order of that collection's hash table.  The tables are therefore
 computed here: those of Scala 2.11 and 2.12 up to Kafka 2.5, and those of Scala 2.13 from Kafka 2.6 on.
@@ -331,7 +331,7 @@ class Lines:
                 newest version, or for 0.8.2 with `old`.
 
         Raises:
-            InvalidArgumentError: `kafka` is not a version, or that version has no such formatter.
+            InvalidArgumentError: `kafka` is not a version, has no such formatter, or is given with `old`.
         """
         if formatter is Formatter.OLD and kafka is not None:
             raise InvalidArgumentError("--formatter old always prints the form of Kafka 0.8.2; omit --kafka")
@@ -356,7 +356,7 @@ class Lines:
     def of(self, record: Row) -> str | None:
         """Returns the text of a record of `dump_batches`, without a line end; None if the formatter skips the record.
 
-        Metadata can hold line feeds; like Kafka, this prints them as they are.
+        Metadata can hold line feeds; as in Kafka, the text has them as they are.
         """
         if record["kind"] not in self.kinds:
             return None

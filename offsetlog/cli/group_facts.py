@@ -84,7 +84,7 @@ def complain_unknown(group: str, path: Path | str, number: int | None = None) ->
 
     Args:
         group: the group.
-        path: the log directory; the names of several as one text.
+        path: the log directory; for several directories, one text with their names.
         number: the log partition of the group; None if the caller does not know it.
     """
     if number is not None and number in absent_partitions(Path(path), number + 1):
@@ -113,7 +113,7 @@ def _may_be_elsewhere(path: Path) -> str:
 def absent_partitions(path: Path, count: int) -> list[int]:
     """Returns the log partitions below `count` that are missing from a broker's directory.
 
-    A directory of offsetlog's own lacks none: it gets each partition with the first write to that partition.
+    The list is empty for a directory of offsetlog, because there the first write to a log partition creates it.
     """
     directory = LogDirectory(path, FileSystem())
     if not directory.is_from_broker():
@@ -140,8 +140,8 @@ def fetch_at(
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Returns the committed positions of a group at a moment; raises as `OffsetStore.fetch`.
 
-    A group that the log does not contain has none, whatever the log offset: a mistyped name is the error to report, not
-    that the log partition of that name does not have this log offset.
+    For a group that the log does not contain, the result is empty even if its log partition has no such log offset: the
+    caller then reports the mistyped name.
     """
     try:
         return store.fetch(group, at=moment)

@@ -40,7 +40,7 @@ class Order(enum.StrEnum):
 
 
 def _last_commits(states: Iterable[PartitionState]) -> dict[str, int]:
-    """Returns the latest commit time among each group's offsets, in ms since 1970."""
+    """Returns the latest commit time of each group's offsets, in ms since 1970; -1 if unknown."""
     found: dict[str, int] = {}
     for replay in (state.replay for state in states):
         for name in replay.groups():
@@ -59,7 +59,7 @@ def rows_of(states: Sequence[PartitionState]) -> list[dict[str, Any]]:
 def command(
     path: LogPath,
     sort: Annotated[
-        Order, typer.Option("--sort", help="By name, or the group that committed last first.")
+        Order, typer.Option("--sort", help="By name, or by the last commit, the latest first (changed).")
     ] = Order.NAME,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,

@@ -23,7 +23,7 @@ class HelpFormatter(_Formatter):  # type: ignore[misc]
     """Wraps text only between words; moves the comment of an example that is too long below it."""
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
-        """Writes the usage; see the parser's formatter."""
+        """Writes the usage as the parser's formatter does, but breaks no line at a hyphen."""
         super().write_usage(prog, args.replace("-", _HYPHEN), prefix)
 
     def write_text(self, text: str) -> None:
@@ -87,7 +87,7 @@ def _wrapped(words: list[str], first: str, later: str, width: int, mark: str) ->
 
 
 class Context(typer.Context):
-    """The context of one call of a command, with this formatter."""
+    """The context of one call of a command; its help is laid out by `HelpFormatter`."""
 
     formatter_class = HelpFormatter
 

@@ -46,7 +46,7 @@ ONE, SEVERAL = "history", "history GROUP"
 
 
 def history_rows(histories: Mapping[TopicPartition, History], since: int | None = None) -> Iterator[dict[str, Any]]:
-    """Yields the entries as rows of the tables, in the order of the log; those since a time, in ms."""
+    """Yields the entries as rows in log order; with `since`, in ms, only those since that time or without a time."""
     places = [zip(history, itertools.repeat(key)) for key, history in histories.items()]
     for entry, key in heapq.merge(*places, key=lambda place: place[0].log_offset):
         # Records of Kafka before 0.10 have no time, and may be younger.
@@ -109,7 +109,7 @@ def _time_text(moment: datetime) -> str:
 
 
 def _report_gaps(histories: Iterable[History]) -> None:
-    """Reports where the histories of a group become complete, and how much was unreadable: the same for all of them."""
+    """Reports from where a group's histories are complete, and how much was unreadable; one history stands for all."""
     for history in itertools.islice(histories, 1):
         if history.complete_from > 0:
             since = "" if history.complete_since is None else f", {_time_text(history.complete_since)}"

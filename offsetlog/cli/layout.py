@@ -157,7 +157,7 @@ class Layout:
 
 
 def _units(columns: Sequence[Column]) -> list[list[Column]]:
-    """Groups the columns by rank; the columns of a field before and after a change stay together in one group."""
+    """Groups columns that are shown or hidden together, by rank: those of a field before and after a change."""
     names = {column.name for column in columns}
     units: dict[str, list[Column]] = {}
     for column in columns:
@@ -167,7 +167,7 @@ def _units(columns: Sequence[Column]) -> list[list[Column]]:
 
 
 def _chosen(columns: Sequence[Column], units: list[list[Column]]) -> tuple[list[Column], list[str]]:
-    """Returns the columns of these units, in the order of the table, and the names of the other columns."""
+    """Returns the columns of these groups, in the order of the table, and the names of the other columns."""
     shown = {column.name for unit in units for column in unit}
     return (
         [column for column in columns if column.name in shown],

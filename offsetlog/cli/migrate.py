@@ -192,14 +192,14 @@ def command(
         typer.Option("--permissive", help="Go on if something in a directory is missing or damaged, and report it."),
     ] = False,
     in_flight: Annotated[
-        int, typer.Option("--in-flight", min=1, max=4096, help="Requests to ZooKeeper in flight at once.")
+        int, typer.Option("--in-flight", min=1, max=4096, help="Most requests to ZooKeeper in flight at once.")
     ] = 64,
     jute_maxbuffer: Annotated[
         str | None,
         typer.Option(
             "--jute-maxbuffer",
             metavar="SIZE",
-            help="The servers' jute.maxbuffer, if it is not 1 MiB.",
+            help="The jute.maxbuffer of the ZooKeeper servers, if it is not 1 MiB.",
             show_default=False,
         ),
     ] = None,
@@ -215,7 +215,10 @@ def command(
     target_auth: Annotated[
         Path | None,
         typer.Option(
-            "--to-auth-file", metavar="FILE", help="Credentials for the target's ZooKeeper.", show_default=False
+            "--to-auth-file",
+            metavar="FILE",
+            help="Credentials for the target's ZooKeeper, in the form of --from-auth-file.",
+            show_default=False,
         ),
     ] = None,
     acl: Annotated[
@@ -223,8 +226,8 @@ def command(
         typer.Option(
             "--acl",
             metavar="SCHEME:IDENTITY:PERMISSIONS",
-            help="Permissions of the nodes that it creates, e.g. auth::cdrwa or world:anyone:r. Can be given several "
-            "times; without it anyone may do anything.",
+            help="Permissions of new ZooKeeper nodes, e.g. auth::cdrwa or world:anyone:r; by default anyone may do "
+            "anything. Can be given several times.",
             show_default=False,
         ),
     ] = None,

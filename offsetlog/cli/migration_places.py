@@ -76,7 +76,7 @@ def parse_place(text: str) -> Ensemble | Path:
     """Reads zookeeper://HOST:PORT,.../ROOT, or the path of a directory.
 
     Raises:
-        InvalidArgumentError: the text is an address of another kind.
+        InvalidArgumentError: the text is an address with another scheme, or without one.
     """
     if text.startswith(SCHEME):
         return Ensemble(text.removeprefix(SCHEME).rstrip("/"))

@@ -152,7 +152,7 @@ class Output:
         Args:
             columns: the fields to print, in this order; rows may have more fields.
             rows: the rows, each with every field of `columns`.
-            nothing: the sentence to print on a terminal if there are no rows; none if it is empty.
+            nothing: the sentence to print on a terminal if there are no rows; "" to print nothing.
             wide: whether a terminal shows all columns, in one line per row, however long the line is.
         """
         iterator = iter(rows)

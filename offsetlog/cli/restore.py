@@ -125,7 +125,7 @@ def command(
     path: StorePath,
     group: GroupName,
     at: Annotated[
-        str, typer.Option("--at", metavar="MOMENT", help="Restore the positions as they were then.", show_default=False)
+        str, typer.Option("--at", metavar="MOMENT", help="Restore the positions as of this moment.", show_default=False)
     ],
     topics: Annotated[
         list[str] | None,

@@ -77,7 +77,8 @@ def rows_by_group(rewinds: Iterable[Rewind]) -> Iterator[dict[str, Any]]:
 def command(
     path: StorePath,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="Only what went back since.", show_default=False)
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Only what went back since this time.", show_default=False),
     ] = None,
     group: OnlyGroup = None,
     by_group: Annotated[

@@ -81,7 +81,7 @@ def command(
     ] = None,
     advertise: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="The address that clients connect to, if it differs."),
+        typer.Option(metavar="HOST:PORT", help="The address that clients connect to, if not that of --listen."),
     ] = None,
     partitions: Annotated[
         int | None,
@@ -150,7 +150,7 @@ def _on_signals(call: Callable[[], object]) -> None:
 
 @contextlib.contextmanager
 def _own_signals() -> Iterator[None]:
-    """Gives the signals back to the handlers of before; uvloop would leave those of a closed loop to the process."""
+    """Restores the earlier signal handlers at the end; uvloop would leave handlers of a closed loop in place."""
     before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield

@@ -45,7 +45,7 @@ class Snapshots:
         self.failed = 0
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Writes one snapshot after another; yields one row for each."""
+        """Writes one snapshot after another; yields a row for each, and reports failures on the standard error."""
         with progress("snapshots", len(self.numbers), in_bytes=False) as advance:
             for number in self.numbers:
                 try:

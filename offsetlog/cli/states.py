@@ -15,7 +15,7 @@ PROBLEMS_TOLD = 10
 
 
 def complain_of_tail(tail: Tail) -> None:
-    """Reports a tail that is not a complete batch; does not report zeros, which are preallocated space."""
+    """Reports the unfinished tail of a log; does not report zeros, which are preallocated space."""
     if not tail.zeros:
         complain(f"an unfinished tail of {tail.size} bytes: {tail.damage}")
 

@@ -100,8 +100,8 @@ def open_writable(
         create: whether a log directory may be created at a path that does not exist or is an empty directory; in a
             directory with other files, only if `partitions` is also given.
         maintenance: the work that the store does by itself while it is open; none by default.
-        by_partition: whether the command looks up no groups.  It then opens a directory of Kafka without knowing the
-            number of partitions, and stores no number there.
+        by_partition: whether the command works on log partitions and looks up no group.  A directory of Kafka is then
+            opened without its number of partitions, and no number is stored there.
         lock_timeout: the value of `--lock-timeout`, in seconds.
 
     Raises:
@@ -192,7 +192,7 @@ def needs_count(path: Path, partitions: int | None) -> bool:
 
 
 def check_log(path: Path, partitions: int | None, *, create: bool) -> bool:
-    """Returns whether a directory holds a log, creating none; for arguments and errors see `open_writable`."""
+    """Returns whether a directory holds a log; creates none.  For arguments and errors see `open_writable`."""
     directory = LogDirectory(path, FileSystem())
     directory.check_is_none_of_its_parts()
     if directory.holds_log():

@@ -100,7 +100,10 @@ def _deed(group: str, changes: list[Change], deletions: list[Deletion], moment: 
 
 def command(
     path: StorePath,
-    group: Annotated[str | None, typer.Argument(metavar="GROUP", help="The group.", show_default=False)] = None,
+    group: Annotated[
+        str | None,
+        typer.Argument(metavar="GROUP", help="The group; without it, all deletions are listed.", show_default=False),
+    ] = None,
     topics: Annotated[
         list[str] | None,
         typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these topics or partitions.", show_default=False),
@@ -112,7 +115,7 @@ def command(
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="MOMENT", help="Restore the values as they were then.", show_default=False),
+        typer.Option("--at", metavar="MOMENT", help="Restore the values as of this moment.", show_default=False),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,

@@ -139,7 +139,7 @@ def command(
     ways: Annotated[
         bool,
         typer.Option(
-            "--ways", help="Print the digest of each way to the state; in TSV and CSV, instead of the findings."
+            "--ways", help="Print the digest of each way to build the state; in TSV and CSV, instead of the findings."
         ),
     ] = False,
     form: OutputFormat = Format.TEXT,

@@ -2,7 +2,7 @@
 
 The first line holds the whole content; each later line holds the changes of one append.  Every line carries a checksum.
 An append is one line, so a crash can damage only the last line, whichever pages are lost.  Once the changes are larger
-than the content, the file is replaced by one with a single line.
+than the content and than 1 MiB, the file is replaced by one with a single line.
 """
 
 from __future__ import annotations
@@ -132,11 +132,11 @@ class CheckedJournal:
         return True
 
     def replace(self, content: dict[str, Any]) -> None:
-        """Replaces the file by one with this content and no changes.
+        """Replaces the file with one that has this content and no changes.
 
         Raises:
-            StorageError: the write failed, or the file would be too large to be read at the next start; the next change
-                will replace the file.
+            StorageError: the write failed, so the next change will replace the file; or the file would be too large to
+                be read at the next start.
         """
         line = _line({"format": FORMAT, "checksum": _checksum(content), "content": content})
         if len(line) > FILE_BYTES_MAX:

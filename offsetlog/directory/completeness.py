@@ -59,8 +59,8 @@ class BeyondEnd:
         number: the number of the log partition.
         offset: the log offset in the entry.
         end: the end of the log.
-        is_of_crash: whether the log ends within a batch, so that a crash or an unfinished copy explains the entry.  The
-            records are missing in either case.
+        is_of_crash: whether a crash or an unfinished copy can explain the entry: it is a high watermark, no clean stop
+            was marked, and bytes that are not a batch follow the log.  The records are missing in any case.
     """
 
     name: str
@@ -98,14 +98,14 @@ def beyond_ends(
 
 
 def is_witness_missing(loss: CorruptionError) -> bool:
-    """Returns whether a problem is only a missing or damaged witness, so that no record is known to be missing."""
+    """Returns whether a problem is only a missing or damaged manifest or sidecar: no record is known to be missing."""
     return isinstance(loss, PossibleLossError) and Path(loss.path or "").name in (MANIFEST, _SIDECAR)
 
 
 def link_target(path: str | os.PathLike[str]) -> Path | None:
-    """Returns the target of a partition's symbolic link if the target has the witnesses; otherwise None.
+    """Returns the target of a partition's symbolic link if no checkpoints or properties are beside the link, or None.
 
-    A symbolic link can place a partition on another disk.  Witnesses beside the link take precedence over those there.
+    A symbolic link can place a partition on another disk, beside other checkpoints.  Those beside the link come first.
     """
     link = Path(path)
     names = (PROPERTIES, *CHECKPOINTS)
@@ -115,7 +115,7 @@ def link_target(path: str | os.PathLike[str]) -> Path | None:
 
 
 class Completeness:
-    """The witnesses of one log directory, read when the object is created, before the logs are listed.
+    """The witnesses of a log directory: files that say what it must hold.  Create this before listing the logs.
 
     Records that a writer appends later are above the recorded offsets, and are never reported as a loss.  Not
     thread-safe.
@@ -142,7 +142,7 @@ class Completeness:
         return None if properties is None else properties.existing
 
     def doubts(self) -> list[OffsetLogError]:
-        """Returns the faults of the witnesses themselves; with such a fault, fewer losses can be detected.
+        """Returns the faults of the files that show losses (the witnesses); with a fault, fewer losses are detected.
 
         The faults are errors that were not raised.  A broker's directory has no witnesses except the checkpoints.
         """
@@ -186,7 +186,8 @@ class Completeness:
     def problems(self, number: int) -> list[OffsetLogError]:
         """Returns the losses, doubts and damage that the engine finds when it opens a log.
 
-        The problems are errors that were not raised.  A log of another program has none.  The log is not loaded.
+        The problems are errors that were not raised.  For another program's log, the list is empty.  The log is not
+        loaded.
         """
         is_known = number in self.witnesses.existing
         if not is_known and not self.directory.fs.exists(self.directory.partition_path(number) / MANIFEST):
@@ -255,7 +256,7 @@ class Completeness:
     def _is_as_closed(self, number: int, segments: Mapping[int, int], end: int) -> bool:
         """Returns whether the files are those that a clean close listed in its manifest, so that nothing is missing.
 
-        If so, the engine need not open the log, which would read the active segment.
+        If nothing is missing, the engine need not open the log, and so need not read the active segment.
         """
         if not self.is_clean or self.findings or self.witnesses.findings:
             return False
@@ -272,7 +273,7 @@ def _is_undisturbed(witness: Witness) -> bool:
 
 
 def _lists(manifest: bytes, segments: Mapping[int, int], end: int) -> bool:
-    """Returns whether a manifest has no doubt and lists exactly these segments, none of which is shorter now."""
+    """Returns whether a manifest notes no doubt, ends at `end`, and lists these segments, none of them shorter now."""
     try:
         closed = parse_manifest(manifest)
     except CorruptionError:
@@ -287,7 +288,7 @@ def _lists(manifest: bytes, segments: Mapping[int, int], end: int) -> bool:
 
 
 def _is_out_of_sight(problem: CorruptionError, end: int) -> bool:
-    """Returns whether a reader of the log cannot see a problem: records are missing, or it is after the log's end."""
+    """Returns whether a problem is invisible to a reader of the log: missing records, or damage past the log's end."""
     if isinstance(problem, (DataLossError, PossibleLossError)):
         return True
     return problem.lost_below is not None and problem.lost_below > end

@@ -3,9 +3,9 @@
 The state at a log offset can be rebuilt if no record that it needs was cleaned away.  This is so at every log offset at
 or above the floor, and at lower offsets if no record below them is missing.  Kafka's `cleaner-offset-checkpoint` has
 the offset at which the last complete pass of a cleaner ended, and is written after the segments were replaced.  The
-file `offsetlog.history` in a partition's directory is written before that.  It has the floor that the pass of our
-cleaner will leave, so it is right even if the pass stops halfway.  It also has the lower floors of groups whose history
-was kept (`min_history`).
+file `offsetlog.history` in a partition's directory is written before they are replaced.  It has the floor that the pass
+of our cleaner will leave, so it is right even if the pass stops halfway.  It also has the lower floors of groups whose
+history was kept (`min_history`).
 
 A cleaner calls `raise_floor` before it replaces the first segment.  Any code may call `read_floor`.
 """
@@ -98,13 +98,13 @@ class HistoryFloor:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the file could not be understood."""
+        """Whether `offsetlog.history` could not be understood."""
         return self.end == _UNKNOWN
 
     def lifted(self, holds: Iterable[Hold]) -> tuple[int, int] | None:
-        """Returns the range (first, end) of the log that was held for any group and is not held by `holds`.
+        """Returns the log offsets (first, end) of history that was kept for a group and that `holds` does not keep.
 
-        If everything is still held, both numbers are the lowest held log offset.  None if nothing was held.
+        If `holds` keeps all of it, both numbers are the lowest kept log offset.  None if no group's history was kept.
         """
         held = list(holds)
         found = []
@@ -122,10 +122,10 @@ class HistoryFloor:
         return min(floor for floor, _ in lifted), max(limit for _, limit in lifted)
 
     def unheld(self, patterns: Iterable[str], limit: int) -> list[str]:
-        """Returns the groups and prefixes whose held history a pass would release.
+        """Returns the groups and prefixes whose kept history a pass would drop.
 
         Args:
-            patterns: groups, or "prefix*", that have a hold in the settings; the result omits them.
+            patterns: groups, or "prefix*", with a minimum history in the settings; the result omits them.
             limit: all groups keep records at or above this log offset.
         """
         known = list(patterns)
@@ -206,9 +206,9 @@ def raise_floor(
 def cutoff_offset(partition: Partition | Path, timestamp_ms: int) -> int:
     """Returns the log offset below which a clean affects no state at or after a time.
 
-    This is the end of the longest prefix of the log whose timestamps are all <= the time.  If transactions are open
-    there, it is the log offset at which the oldest of them began, because their records take effect only when the
-    transactions end, after that prefix.
+    The result is the end of the longest prefix of the log whose timestamps are all <= the time.  If transactions are
+    open there, the result is the log offset at which the oldest of them began, because their records take effect only
+    when the transactions end, after that prefix.
 
     Args:
         partition: an open partition, which may be used from any thread; or a partition's directory, which is only read.

@@ -1,6 +1,6 @@
 """Lets the holder of a directory's lock release it on request.
 
-A process that keeps an idle store open, only to be fast the next time, must not lock others out.  While the process
+A process that keeps an idle store open, only to make its next use fast, must not lock others out.  While the process
 holds the lock, it listens on a Unix socket.  Another process that finds the lock taken sends a request there before it
 fails.  The socket is in Linux's abstract namespace, so a killed process leaves nothing to remove.  Its name contains
 the device and the inode of the lock file.  Both sides accept only processes of their own user, and the length of
@@ -209,7 +209,7 @@ class Requests:
             return self._waiting[0] if self._waiting else None
 
     def close(self) -> None:
-        """Stops listening after a release of the lock, and answers the requests for it; others can be sent again."""
+        """Stops listening, answers the requests to release the lock, and drops others; call this after the release."""
         with self._changed:
             self._closed.set()
             waiting, self._waiting = self._waiting, []
@@ -234,7 +234,7 @@ _own_uses = threading.local()
 
 @contextlib.contextmanager
 def used_here(lock_file: Path) -> Iterator[None]:
-    """Makes `ask` and `release` not wait for an answer of this thread while it uses the locked directory."""
+    """Within the context, `ask` and `release` do not ask this thread, which holds the lock and could not answer."""
     uses: set[bytes] = _own_uses.__dict__.setdefault("addresses", set())
     address = _address(lock_file)
     uses.add(address)
@@ -253,7 +253,8 @@ def ask(lock_file: Path, content: bytes, timeout_seconds: float | None = None) -
         timeout_seconds: the longest wait for the answer, including the holder's work; None for no limit.
 
     Returns:
-        The answer; None if no process listens, or the holder did not answer in time.
+        The answer; None if no process of this user listens, the holder did not answer in time, or this thread holds the
+        lock.
     """
     try:
         return _exchange(lock_file, content, timeout_seconds, None)

@@ -9,7 +9,7 @@ from offsetlog.directory.log_directory import HIGH_WATERMARKS, RECOVERY_POINTS, 
 
 
 def checkpoint_bounds(directory: LogDirectory, partitions: Iterable[Partition]) -> None:
-    """Writes the recovery points of partitions, and W of the replicated ones.
+    """Writes the recovery points of partitions, and the high watermarks W of the replicated ones.
 
     A thread may call this function only if it does not hold `directory.cutting`.
 

@@ -1,8 +1,8 @@
 """A log directory as a whole: its lock, its marker of a clean stop, its checkpoints, and its own properties.
 
-The bytes are Kafka's (docs/format/directory.md §1); docs/durability.md describes how the marker and
-`offsetlog.properties` are used.  Every file operation uses the file port, so that a test can simulate a crash of the
-machine at each of them.
+The lock, the marker and the checkpoints are Kafka's (docs/format/directory.md §1); docs/durability.md describes how the
+marker and `offsetlog.properties` are used.  Every file operation uses the file port `fs`, so that a test can simulate a
+crash of the machine at each operation.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Properties:
 
 
 def parse_properties(text: bytes) -> dict[str, str]:
-    """Returns the entries of a Java properties file that has one entry a line, as Kafka and offsetlog write it."""
+    """Returns the entries of a Java properties file with one entry per line, as Kafka and offsetlog write it."""
     entries = {}
     for line in text.decode("utf-8", "replace").splitlines():
         entry = line.strip()
@@ -112,7 +112,7 @@ def parse_properties(text: bytes) -> dict[str, str]:
 
 
 def parse_partition_metadata(content: bytes) -> bytes:
-    """Returns the topic id of a partition.metadata.
+    """Returns the topic id in the content of a partition.metadata file.
 
     Raises:
         CorruptionError: the file has no topic id, or is damaged.
@@ -223,7 +223,7 @@ class LogDirectory:
         return properties is None or properties.from_broker
 
     def check_holds_log(self) -> None:
-        """Refuses a directory in which a log would have to be made.
+        """Refuses a directory in which a log would have to be created.
 
         Raises:
             MissingFileError: the directory does not exist or has no log.
@@ -458,11 +458,11 @@ class LogDirectory:
     ) -> None:
         """Takes the directory's lock, which a running broker holds too.
 
-        A process that holds the lock only to be fast the next time is asked to release it (`lock_holder`).
+        A process that holds the lock only to make its next use fast is asked to release the lock (`lock_holder`).
 
         Args:
-            wait_seconds: how long such a process may take while it reports that it is working; None for no limit, 0 to
-                not ask it.
+            wait_seconds: how long a process that was asked to release the lock may take while it reports that it is
+                working; None for no limit, 0 to ask no process.
             timeout_seconds: how long to wait for a process that keeps the lock.  The handler of a signal can end the
                 wait.
             stop: ends both waits once any thread sets it.
@@ -548,9 +548,10 @@ class LogDirectory:
                 )
 
     def add_existing(self, number: int) -> None:
-        """Adds a partition, whose directory and witnesses exist, to the list in `offsetlog.properties`, if that exists.
+        """Adds a log partition to the list in `offsetlog.properties`, if the directory has such properties.
 
-        If a full disk prevents this, the next open adds it.
+        The partition's directory and witnesses must exist already.  If a full disk prevents the addition, the next open
+        adds it.
         """
         properties = self.known_properties()
         if properties is not None and self._record is not None:
@@ -586,8 +587,8 @@ class LogDirectory:
     def join_cluster(self, cluster_id: str, node_id: int) -> None:
         """Writes meta.properties for a broker of a cluster; an existing file must name the same cluster.
 
-        The directory gets a new directory id.  A broker serves only the partitions that its cluster has assigned to the
-        id of that directory; docs/kafka.md shows how to assign ours.
+        The directory gets a new directory id.  A broker serves only the partitions that its cluster has assigned to
+        this id; docs/kafka.md shows how to assign them.
         """
         text = self.read_content(META_PROPERTIES)
         if text is not None:
@@ -667,11 +668,11 @@ class LogDirectory:
     def finish(
         self, ends: dict[int, int], *, sound: bool, watermarks: dict[int, int] | None = None
     ) -> None:
-        """Ends writing after every partition was closed: writes checkpoints, and then the marker if all is sound.
+        """After every partition was closed, writes the checkpoints, and the marker if it is true for every log here.
 
         Args:
             ends: the log end offset of each partition that was closed without error and is entirely on disk.
-            watermarks: the high watermarks W of the partitions whose host sets it; None to use log end offsets.
+            watermarks: the high watermarks W, if the host of the partitions sets them; None to use log end offsets.
             sound: whether every partition was closed without error.
         """
         self.write_checkpoint(RECOVERY_POINTS, ends)

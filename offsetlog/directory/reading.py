@@ -267,7 +267,7 @@ def dump_rows(
 def dump_batches(
     files: PartitionFiles, report: Callable[[CorruptionError | Tail], None]
 ) -> Iterator[tuple[Row, list[Row]]]:
-    """Yields every batch of a partition as its file has it, with its records; an empty batch has one of kind "empty".
+    """Yields each batch as its file has it, with its records; for an empty batch, one record of kind "empty".
 
     Args:
         files: the partition.

@@ -117,7 +117,7 @@ def load(
         fs: the file port.
         cleaned_to: the log offset up to which the log was cleaned; -1 if no cleaning is known.
         threads: how many threads check a large snapshot.
-        keep: does not remove a snapshot that cannot be used; for another program's directory.
+        keep: whether to keep a snapshot that cannot be used, as in another program's directory.
 
     Raises:
         StorageError, CapacityError: the load failed; the partition has failed.
@@ -141,10 +141,10 @@ def load(
 
 
 def name_keys(partition: Partition, fs: FileSystem) -> None:
-    """Adds to a partition's problems the positions that its snapshot has at the missing log offsets.
+    """Adds the positions that the snapshot has at the missing log offsets to the partition's problems.
 
-    A snapshot that the load cannot use still shows them.  Keys that were committed again later are not named.  A
-    PossibleLossError can concern every key, so it names none.
+    Even a snapshot that the load cannot use shows these positions.  Keys that were committed again later are not named.
+    A PossibleLossError can concern every key, so no key is added to it.
     """
     lost = {
         (each.lost_from, each.lost_below)
@@ -252,11 +252,11 @@ def write(
             log again, and so does not notice damage in it.
 
     Returns:
-        None, only if `whole` is False and the whole log would have to be read.
+        The report; None if `whole` is False and the whole log would have to be read.
 
     Raises:
         CorruptionError: the log is damaged or incomplete; a snapshot would hide it.
-        ClosedError: `stop` was set, or the partition is closed.
+        ClosedError: `stop` was set, the log was truncated meanwhile, or the partition is closed.
         StateError, StorageError, CapacityError: the snapshot was not written; an earlier one
             remains.
     """

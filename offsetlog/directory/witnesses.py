@@ -34,10 +34,11 @@ class Witness:
     Attributes:
         witnessed: whether the partition must have a manifest and a sidecar.
         changed_checkpoints: how many checkpoints another program wrote after this library did.  A lost record of the
-            checkpoints counts as one.  If both that record and the properties are missing, the partition was moved to
-            another directory, which counts as two.
+            checkpoints counts as one.  If both that record and the properties are missing, another program made the
+            directory or the partition was moved into it, which counts as two.
         recovery_point_changed: whether the recovery points are among the changed checkpoints.
-        log_start_changed: whether the log start offsets are among the changed checkpoints.
+        log_start_changed: whether the log start offsets are among the changed checkpoints, or may be because the record
+            is missing.
         cleaned_by_others: the log offset up to which another program cleaned, according to the cleaner's checkpoint.
             -1 if the checkpoint has our entry; CLEANED_UNKNOWN if its entry is lower than ours, or if the checkpoint or
             its record is damaged or missing.
@@ -175,10 +176,11 @@ class Witnesses:
         return CLEANED_UNKNOWN if found < ours else found
 
     def worked_on(self, numbers: Iterable[int]) -> dict[int, int]:
-        """Returns those of `numbers` on which another program worked, each with the log offset up to which it cleaned.
+        """Returns the log partitions of `numbers` that another program worked on, each with the end of its cleaning.
 
-        The result must be written to the record.  The manifests of these partitions are not rewritten now.  Once the
-        record has the present checkpoints, those manifests would count as signs of a loss.
+        The result must be written to the record of checkpoints.  The manifests of these partitions still describe the
+        logs before the other program's work.  Once the record has the present checkpoints, only the result shows that
+        this is not a loss.
         """
         found = {number: self.of(number) for number in numbers}
         return {
@@ -188,7 +190,7 @@ class Witnesses:
         }
 
     def missing(self, numbers: list[int]) -> dict[int, DataLossError]:
-        """Returns by number an error for each partition that must exist but is not in `numbers`."""
+        """Returns an error for each partition that must exist but is not in `numbers`, by number."""
         return {
             number: DataLossError(
                 "the directory of the log partition is missing, with all its contents",

@@ -34,7 +34,7 @@ from offsetlog.types import CleaningReport, CleanShare, CleanSurvey, Quarantined
 LOGGER = logging.getLogger("offsetlog.maintenance")
 
 def quarantined(described: dict[str, Any]) -> tuple[QuarantinedSegment, ...]:
-    """Returns the damaged segment that a run left unchanged, from the run's report; empty if none."""
+    """Returns the damaged segments that a run left unchanged, from the run's report."""
     return tuple(
         QuarantinedSegment(
             base,
@@ -63,7 +63,7 @@ class LogCleaner:
     """Cleans the logs of one directory, and writes their snapshots.  Any thread may call its methods.
 
     One log is cleaned at a time; in parallel, a few snapshots are written.  Each kind of work has
-    its own turns (`Turns`).  A call that needs both takes the turn for cleaning first.
+    its own turns (`Turns`).  A call that needs both kinds of turn takes the one for cleaning first.
 
     Args:
         directory: the log directory.
@@ -119,7 +119,7 @@ class LogCleaner:
     def cut(self, number: int, offset: int) -> None:
         """Lowers the checkpoint of a log that is truncated to an offset.
 
-        Other records will be appended from that offset on, and they are not cleaned.
+        The records that are appended after the truncation are not cleaned yet.
 
         Call this method before the truncation and again after it: a cleaning may begin and end in
         between.
@@ -141,7 +141,7 @@ class LogCleaner:
     # ----------------------------------------------------------------------------------- inspecting
 
     def inspect(self, partition: Partition) -> LogFacts:
-        """Returns the facts that policy decides on for one log.  Raises StateError, StorageError."""
+        """Returns the facts about one log that `policy` needs.  Raises StateError, StorageError."""
         config = self._config
         ages = config.min_compaction_lag_ms > 0 or config.max_compaction_lag_ms < policy.NO_LIMIT
         found = cleaner.log_facts(partition, ages)
@@ -205,7 +205,7 @@ class LogCleaner:
         )
 
     def unheld(self, partition: Partition) -> list[str]:
-        """Returns the groups whose history was kept by earlier cleanings but that no setting names.
+        """Returns the groups with kept history that the settings neither name nor keep any longer.
 
         Raises StateError, StorageError.
         """
@@ -218,12 +218,13 @@ class LogCleaner:
     def survey(self, partition: Partition, *, closes_active: bool) -> CleanSurvey:
         """Returns how a cleaning from the start of a log would change its records; changes nothing.
 
-        If the keys of the log do not fit in `cleaner_map_bytes` and the table, the log is read
-        again with more memory.
+        If the keys that the table in memory does not hold exceed `cleaner_map_bytes`, the log is
+        read again with more memory.
 
         Args:
             partition: the partition of the log, loaded.
-            closes_active: whether the active segment is closed first, unless a transaction is open.
+            closes_active: whether the active segment is closed first; it stays open if a
+                transaction is open, or if history is kept.
 
         Raises:
             CapacityError: the keys do not fit in 1 GiB or more.

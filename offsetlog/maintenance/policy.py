@@ -1,8 +1,9 @@
 """The decisions of maintenance: pure functions of facts (docs/format/cleaner.md §8.1, docs/maintenance.md).
 
 This module opens no file, reads no clock and holds no state, so that every decision can be
-explained, tested and repeated.  Its policy differs from Kafka's in two points: it closes an active
-segment that is worth cleaning, and does not clean small logs.
+explained, tested and repeated.  Unlike Kafka's, its policy closes an active segment that is worth
+cleaning, does not clean small logs, and cleans a log once more when its tombstones are past their
+retention.
 """
 
 from __future__ import annotations
@@ -108,15 +109,15 @@ class Plan(NamedTuple):
         action: "none"; "clean"; "roll": close the active segment, then clean; or "again": clean
             also what was cleaned before.
         reason: one sentence.
-        first_dirty: the first offset to clean: one that was not cleaned yet, or one that was held
-            and no longer is.
+        first_dirty: the first offset to clean: one that was not cleaned yet, or one that was kept
+            as history and need not be kept any longer.
         is_reset: whether the checkpoint was outside the log, so that the log counts as never
             cleaned.
         uncleanable: the base offset of the first segment that cannot be cleaned.
-        clean_bytes: the bytes of segments that begin below the checkpoint, except those that are
-            no longer held.
+        clean_bytes: the bytes of segments that begin below the checkpoint, except those that need
+            not be kept as history any longer.
         cleanable_bytes: the bytes from the segment that contains the checkpoint up to
-            `uncleanable`, and those that are no longer held.
+            `uncleanable`, and those that need not be kept as history any longer.
         size: the bytes of the log.
         segments: the number of segments of the log.
         live_bytes: an estimate of the bytes that are left once the whole log is cleaned.
@@ -403,6 +404,8 @@ def snapshots_due(tails: Iterable[Tail], config: MaintenanceConfig) -> set[int]:
     tails get a snapshot first, until the tails that remain are short enough together.  A tail that
     is short compared with its snapshot gets none, so that a large table is not written for a few
     commits.
+
+    If `snapshot_tail_bytes` is set, each tail of at least that size gets a snapshot, and no other.
     """
     if not config.snapshots:
         return set()
@@ -424,7 +427,8 @@ def snapshots_due(tails: Iterable[Tail], config: MaintenanceConfig) -> set[int]:
 def bytes_until_due(tails: Iterable[Tail], config: MaintenanceConfig) -> int:
     """Returns how many bytes the logs can grow before a snapshot may be due; at least 0.
 
-    A snapshot is due once the tails together are too long and one of them is worth a snapshot.
+    A snapshot is due once the tails together are too long and one of them is worth a snapshot; or,
+    if `snapshot_tail_bytes` is set, once a tail has that size.
     """
     tails = list(tails)
     if config.snapshot_tail_bytes is not None:

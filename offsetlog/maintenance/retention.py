@@ -137,8 +137,8 @@ class ClockGuard:
         """Returns the time of day.
 
         Args:
-            newest_ms: the time of the newest record, read before the call: later commits are newer
-                than `now`.
+            newest_ms: the time of the newest record, read before the call, because later commits
+                may be newer than the time that the call reads.
             shortest_ms: the shortest retention; None if nothing expires.
             trust_clock: whether the caller confirms the clock: its time is not refused, and later
                 checks compare with it.

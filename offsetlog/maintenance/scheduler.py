@@ -128,7 +128,7 @@ class Maintenance:
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """Stops the work in progress and waits until it ends; a second call does nothing."""
+        """Stops the work in progress; waits until it ends, except on a maintenance thread."""
         self._stop.set()
         self._expirer.stop()
         self.calls.stop()
@@ -223,7 +223,7 @@ class Maintenance:
         """Writes the due snapshots, at most one for each log; see SnapshotRound.
 
         Returns:
-            The tails after the snapshots were written.
+            The tails of the logs, measured after the snapshots were written.
 
         Raises:
             ClosedError: the store is being closed.
@@ -412,7 +412,7 @@ class Maintenance:
         return None
 
     def unheld(self, log_partitions: Iterable[int] | None = None) -> list[str]:
-        """Returns the groups, or prefixes, whose history was kept but is not kept any longer.
+        """Returns the groups and prefixes with kept history that the next cleaning would drop.
 
         Groups that `min_history` names are left out, whatever time it gives them.
 
@@ -550,7 +550,7 @@ class Maintenance:
     # --------------------------------------------------------------------------------------- status
 
     def status(self) -> MaintenanceStatus:
-        """Returns the work in progress and done.  Takes no lock: a cleaning does not delay it."""
+        """Returns the work in progress and done.  Takes no lock, so no cleaning delays the call."""
         running = any(thread.is_alive() for thread in self._threads)
         return self._record.status(running=running, current=self._cleaner.progress())
 
@@ -560,7 +560,7 @@ class Maintenance:
         return self._cleaner.snapshot_bytes
 
     def decisions(self) -> list[Decision]:
-        """Returns the last decisions, the oldest first; repetitions of a decision are left out."""
+        """Returns the last decisions, oldest first, without repeated ones to leave a log alone."""
         return self._record.decisions()
 
     def _find_stuck(self, partition: Partition, known: KnownLog, facts: LogFacts) -> None:

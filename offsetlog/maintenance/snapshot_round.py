@@ -29,8 +29,8 @@ class SnapshotRound:
 
     Args:
         partitions: the partitions of the logs.
-        due: from the tails and numbers given, returns the tails of the logs that are due now, the
-            most urgent first.
+        due: called with the tails of the logs, and the numbers of the logs that may still get a
+            snapshot; returns the tails of those that are due now, the most urgent first.
         write: writes the snapshot of a log; never raises.
     """
 
@@ -51,7 +51,7 @@ class SnapshotRound:
         self._failures: list[BaseException] = []
 
     def run(self) -> list[Tail]:
-        """Writes snapshots until none is due, at most one for each log; returns the tails left."""
+        """Writes snapshots until none is due, one for each log at most; returns the final tails."""
         try:
             self._write_due()
         finally:

@@ -48,7 +48,7 @@ class MaintenanceStatus(NamedTuple):
         running: whether maintenance runs by itself.
         cleaning: the log partition that is being cleaned now; None if none is being cleaned.
         progress: how far this cleaning has come: bytes_read, bytes_total and more.
-        counters: how often each kind of work was done.
+        counters: how often each kind of work was done, and counts of its bytes and records.
         plans: by log partition, the last decision.
         reports: by log partition, the last cleaning.
         failures: by log partition, the last failure of work that has not succeeded since.  Such
@@ -146,7 +146,7 @@ class MaintenanceRecord:
     def status(
         self, *, running: bool, current: tuple[int, dict[str, int]] | None
     ) -> MaintenanceStatus:
-        """Returns the work in progress and done.  Takes no lock: a cleaning does not delay it."""
+        """Returns the work in progress and done.  Takes no lock, so no cleaning delays the call."""
         known = dict(self._known)
         return MaintenanceStatus(
             running=running,
@@ -165,11 +165,11 @@ class MaintenanceRecord:
         )
 
     def decisions(self) -> list[Decision]:
-        """Returns the last decisions, the oldest first; repetitions of a decision are left out."""
+        """Returns the last decisions, oldest first, without repeated ones to leave a log alone."""
         return list(self._decisions)
 
     def is_new(self, what: object) -> bool:
-        """Whether a condition was not logged in the last hour; marks it as logged now."""
+        """Whether a condition was not logged in the last hour; if so, marks it as logged now."""
         now = time.monotonic()
         for known, logged_at in list(self._logged.items()):
             if now - logged_at >= LOG_AGAIN_SECONDS:
@@ -278,7 +278,7 @@ class MaintenanceRecord:
             LOGGER.warning("a round of maintenance failed; it will be tried again: %r", failure, exc_info=failure)
 
     def report_damage(self, number: int, segment: QuarantinedSegment) -> None:
-        """Warns, once, of a damaged segment that a cleaning left unchanged."""
+        """Warns, at most once an hour, of a damaged segment that a cleaning left unchanged."""
         if self.is_new((number, segment.base_offset, segment.position)):
             LOGGER.warning(
                 "%s: a segment is damaged and was left unchanged: %s (%s, byte %d, log offset %d)",
@@ -290,7 +290,7 @@ class MaintenanceRecord:
             )
 
     def report_stuck(self, found: StuckTransaction) -> None:
-        """Logs a transaction that has been open for too long."""
+        """Warns, at most once an hour, of a transaction that has been open for too long."""
         if self.is_new((found.log_partition, found.producer_id, found.start_offset)):
             self.count(stuck_told=1)
             LOGGER.warning(

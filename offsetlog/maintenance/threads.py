@@ -9,9 +9,9 @@ from collections.abc import Callable
 class MaintenanceThread(threading.Thread):
     """A thread of a store's maintenance.
 
-    An unused store may be closed on such a thread: because the thread held the last reference, or
-    because garbage is collected there.  In that case the thread must not wait for itself, nor for
-    threads that wait for it.
+    An unused store may be closed on a maintenance thread, because the thread held the last
+        reference or collects garbage.  In that case the thread must not wait for itself, nor for
+        threads that wait for it.
 
     Args:
         work: the function to run.

@@ -1,9 +1,9 @@
 """The controller's side: the leader of a partition, and its in-sync set.
 
-Three rules keep every committed record.  The in-sync set grows only by a proposal of the current
-leader that is based on the newest version.  The last members of the set stay in it when they die,
-because no other replica is known to hold all records.  A replica that restarts leaves the set,
-because it may have lost records, unless no other member is alive.
+Three rules keep every committed record.  The in-sync set grows only by a proposal that the current leader bases on the
+newest version of the state.  The last members of the set stay in it when they die, because no other replica is known to
+hold all records.  A replica that restarts leaves the set, because it may have lost records, unless no other member is
+alive.
 
 All functions are pure, and safe to call from any thread.  The argument `assigned` lists the
 replicas in the order of preference; `live` holds those that are registered and alive.

@@ -31,9 +31,8 @@ class ReplicaLog(Protocol):
     def last_epoch(self) -> int:
         """Returns the newest leader epoch that the log knows; -1 if it knows none.
 
-        That epoch has no records if this replica led in it and wrote nothing.  A later leader that
-        does not know the epoch answers that the logs diverge at the log end, and the truncation
-        there removes the epoch.
+        The newest epoch has no records if this replica led in it and wrote nothing.  A later leader that does not know
+        the epoch answers that the logs diverge at the log end, and the truncation there removes the epoch.
         """
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
@@ -45,7 +44,7 @@ class Truncate:
     """Remove the records at and above an offset, durably, before anything is appended.
 
     Attributes:
-        offset: from the log start to the log end.
+        offset: the log offset, from the log start to the log end.
     """
 
     offset: int
@@ -202,7 +201,7 @@ class Follower:
             response: the answer.
 
         Returns:
-            The actions; an empty list if the answer came too late.
+            The actions; an empty list if the answer came too late or is from another leader epoch.
         """
         if self._is_fenced or self._is_late(request):
             return []

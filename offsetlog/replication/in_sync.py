@@ -155,7 +155,7 @@ class LeaderView:
     def has_enough(self) -> bool:
         """Returns whether enough replicas are in sync for commits (``min.insync.replicas``).
 
-        If not, a host refuses commits with NOT_ENOUGH_REPLICAS.
+        If too few replicas are in sync, a host refuses commits with NOT_ENOUGH_REPLICAS.
         """
         needed = min(self._config.min_insync_replicas, len(self._assigned))
         return len(self._accepted) >= needed

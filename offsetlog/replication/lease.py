@@ -30,7 +30,7 @@ class LeaderLease:
     until: int | None = None
 
     def on_granted(self, leader_epoch: int, asked_at: int, length_ms: int) -> None:
-        """Takes a grant.  Ignores one of another epoch; a late one never shortens the lease.
+        """Takes a grant.  Ignores a grant of another epoch; a late grant never shortens the lease.
 
         Args:
             leader_epoch: the epoch that the request named.

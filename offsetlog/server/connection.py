@@ -117,7 +117,7 @@ class Connection(FrameStream, asyncio.Protocol):
     def is_idle(self, since: float) -> bool:
         """Returns whether no complete request has arrived since `since`, and none waits for memory or its answer.
 
-        An answer that the client does not read does not count.
+        A request does not count as waiting while the client leaves earlier answers unread.
         """
         is_waiting = bool(self.places) and not self.held & SLOW_READER
         return self.last_request < since and not is_waiting and not self.held & NO_MEMORY
@@ -200,7 +200,7 @@ class Connection(FrameStream, asyncio.Protocol):
             self._connections.memory.release(self)
 
     def parked(self, size: int) -> None:
-        """See FrameStream: while memory is short, reads nothing beyond the commits that wait for a flush."""
+        """See FrameStream: counts a commit that waits for a flush; reads no more if no memory is left."""
         self._parked_bytes += size
         if not self._connections.memory.add(size):
             self.hold(PARKED)

@@ -132,7 +132,7 @@ class RequestMemory:
         return self._left > 0
 
     def keep(self, size: int) -> None:
-        """Counts `size` bytes of a whole request that is handled later; `give_back_kept` ends that."""
+        """Counts `size` bytes of a whole request that is handled later, until `give_back_kept` frees them."""
         self._kept += size
         self._left -= size
 

@@ -71,7 +71,7 @@ class GroupExpiry:
     # ------------------------------------------------------------------------------------------ checks
 
     def start(self) -> None:
-        """Schedules the first check for one interval from now, if anything can expire."""
+        """Schedules the next check for one interval from now, if anything can expire."""
         expiry = self._manager.group_expiry
         if expiry.is_wanted and not self._is_closed:
             when = self._clock.time() + expiry.interval_ms / 1000

@@ -1,4 +1,4 @@
-"""Fences of the storage plugin while a server uses the same manager; the coordinator writes such fences."""
+"""Fences (new generations of a group) that the storage plugin orders and a server's coordinator writes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class FenceOrder:
-    """A fence whose caller waits for the result.
+    """An order to fence a group, that is, to begin a new generation; its caller waits for the result.
 
     Args:
-        offsets: the positions written in the same batch.
+        offsets: the positions that are written in one batch with the fence.
 
     Attributes:
         answer: completed with the new generation once that is as durable as configured.

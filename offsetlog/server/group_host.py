@@ -282,7 +282,7 @@ class GroupHost:
         if is_final and partition not in self.failed_writes:
             self.failed_writes[partition] = str(failure)
             fields = {"partition": partition}
-            _log.error("log partition %d: a write failed: %s", partition, failure, extra=fields)
+            _log.error("log partition %d accepts no more writes: %s", partition, failure, extra=fields)
         return write_error(failure)
 
     def expired(self, partition: int, result: Expired, token: object) -> None:

@@ -76,7 +76,7 @@ class MetadataStore(Protocol):
         """The topic of this id."""
 
     def named_alike(self, name: str) -> str | None:
-        """Returns the topic whose name in metrics is the same as for `name` (see name_in_metrics), or None."""
+        """Returns the name of the topic with the same name in metrics as `name` (see name_in_metrics), or None."""
 
     @property
     def changing(self) -> asyncio.Lock:
@@ -303,8 +303,8 @@ def with_partitions(topic: Topic, partitions: int) -> Topic:
 async def adopt(metadata: MetadataStore, found: Mapping[str, FoundTopic]) -> None:
     """Registers topics whose logs are already in the directory because a broker created them.
 
-    A topic's id is the one in its logs.  Its number of partitions is the greater of the number
-    found and the number known.
+    A topic gets the id in its logs; if they have none, or different ones, it keeps its known id or gets a new one.  Its
+    number of partitions is the greater of the number found and the number known.
     """
     adopted = [_adopted(metadata.topic(name), name, each) for name, each in found.items()]
     await metadata.put_topics([each for each in adopted if each != metadata.topic(each.name)])

@@ -147,7 +147,7 @@ _FAMILIES: dict[str, type[Family]] = {
 
 
 class _Families:
-    """The families of one collection, by name, in the order of METRICS."""
+    """The metric families of one collection, by name, in the order of METRICS."""
 
     def __init__(self) -> None:
         self._made = {

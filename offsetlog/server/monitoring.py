@@ -83,7 +83,7 @@ class _SixServer(_HttpServer):
 
 
 class Monitoring:
-    """Answers HTTP requests on its own thread until `stop`.
+    """Answers HTTP requests on its own threads until `stop`.
 
     Args:
         status: the server's status.
@@ -113,7 +113,7 @@ class Monitoring:
         return str(host), int(port)
 
     def stop(self) -> None:
-        """Stops listening; do not call this on the thread that answers."""
+        """Stops listening; do not call this on a thread that answers a request."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

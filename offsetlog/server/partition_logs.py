@@ -42,7 +42,7 @@ class ReadableLog(Protocol):
         """Reads whole batches."""
 
     def is_warm(self, offset: int) -> bool:
-        """Whether all records from an offset on are in memory; also if none exist."""
+        """Whether all records from an offset on are in memory; True if there are none."""
 
     def size_between(self, offset: int, end: int, size_max: int) -> int:
         """Returns how many bytes `read` would return."""
@@ -119,7 +119,7 @@ class PositionsLog:
         return b"" if replica is None else replica.read(offset, end, size_max, whole_first=whole_first)
 
     def is_warm(self, offset: int) -> bool:
-        """See ReadableLog; it is not known which records are in memory."""
+        """See ReadableLog; False if there are records to read, since it is not known which are in memory."""
         watermark = self._watermark_or_none()
         return watermark is None or offset >= watermark  # without a watermark, the read is refused at once
 

@@ -117,7 +117,7 @@ class Property:
         raise ValueError
 
     def in_units(self, value: Value) -> Value | float:
-        """Converts a value to the units of its setting; a negative value is a marker and is not converted."""
+        """Converts a value to the units of its setting; a negative value, such as -1 for never, stays as it is."""
         if isinstance(value, bool) or not isinstance(value, int):
             return value
         if self.divisor > 1:

@@ -86,7 +86,7 @@ def _in_lines(reasons: list[str]) -> str:
 
 
 def health(status: ServerStatus) -> Verdict:
-    """Checks that the process responds, its logs accept writes, and its disk has free space.
+    """Checks that the event loop responds, the logs accept writes, and the disk is writable and has enough free space.
 
     Do not call this on the event loop.
     """

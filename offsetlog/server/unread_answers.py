@@ -35,7 +35,7 @@ class UnreadAnswers:
         return self._size
 
     def hold(self, reader: Reader, size: int) -> None:
-        """Sets the bytes that count for a connection; the total stays until `release`, though the client reads on."""
+        """Sets the bytes that count for a connection; they count until `release`, even if the client reads some."""
         self._size += size - self._held.get(reader, 0)
         self._held[reader] = size
         while self._size > self._limit and len(self._held) > 1:

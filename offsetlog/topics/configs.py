@@ -242,7 +242,7 @@ def _check_number(name: str, config: TopicConfig, value: str) -> None:
     number = float(text) if is_decimal else int(text)
     if not config.smallest <= number <= config.largest:
         raise ConfigError(
-            f"{name} must be from {config.smallest:g} to {config.largest:g}, not {value}"
+            f"{name} must be from {config.smallest} to {config.largest}, not {value}"
         )
 
 

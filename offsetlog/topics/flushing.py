@@ -74,7 +74,10 @@ class Flushing:
             pass  # the topic was deleted meanwhile
         except OffsetLogError as failure:
             # The log accepts no more records, and reports that to the next producer.
-            _log.error("%s-%d: the flush failed: %s", partition.topic, partition.number, failure)
+            _log.error(
+                "%s-%d: the flush failed, so the log accepts no more records: %s",
+                partition.topic, partition.number, failure,
+            )
         except Exception:
             # No code reads the future that the pool returns.  The next order tries again.
             _log.exception("%s-%d: the flush failed", partition.topic, partition.number)

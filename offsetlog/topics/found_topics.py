@@ -29,7 +29,7 @@ class FoundTopic:
     Attributes:
         topic_id: the id in the partition.metadata files; None if they hold no id or different ones.
         numbers: the numbers of the partitions that have directories, ascending.
-        unfinished: the numbers of partitions with leftover files, which an open removes.
+        unfinished: the numbers of partitions with leftover files, which an open removes or completes.
     """
 
     topic_id: bytes | None

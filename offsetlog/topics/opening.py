@@ -82,7 +82,7 @@ class Openings:
     async def use(self, partitions: Collection[PartitionLog], *, makes: bool) -> AsyncIterator[None]:
         """Opens the logs of partitions and keeps them open within the context; `makes` also creates missing ones.
 
-        If a log cannot be opened, the failure is logged, and every use of the log raises it.
+        If a log cannot be opened, the failure is logged, and uses of the log within the context raise it.
         """
         for partition in partitions:
             partition.pin()

@@ -161,7 +161,7 @@ class PartitionLog:
         self._pins -= 1
 
     def may_be_closed(self) -> bool:
-        """Whether the log is unused now and was not used since the last call; False if its topic was deleted."""
+        """Whether the log is unused now and since the last call; False if it failed or its topic was deleted."""
         if self._is_deleted:
             return False  # by the end of the close, another topic may own the directory
         was_used, self._was_used = self._was_used, False
@@ -303,7 +303,7 @@ class PartitionLog:
         )
 
     def was_appended(self, appended: Appended, rules: AppendRules, size: int) -> None:
-        """Orders the flush of a batch of `size` bytes that `append` has appended, and wakes readers.
+        """After an append of `size` bytes, orders a flush if one is due; wakes readers that need not wait for it.
 
         Raises:
             ClosedError: the partition has been deleted.
@@ -349,7 +349,7 @@ class PartitionLog:
     # ------------------------------------------------------------------------------------------- reading
 
     def is_warm(self, offset: int) -> bool:
-        """Whether all records from an offset on are in memory; also if none exist."""
+        """Whether all records from an offset on are in memory; True if there are none."""
         try:
             return offset >= min(self._warm_from, self.watermark)
         except OffsetLogError:

@@ -69,12 +69,12 @@ class TopicOptions:
 class TopicLogs:
     """The logs of topics in one directory.  After a clean stop, each log is opened at its first use.
 
-    Call the methods on one event loop; only `write_checkpoints`, `delete_old_segments`, `compact`,
-    `stop_compaction` and `close` may run on any thread.
+    Call the methods on one event loop, except `write_checkpoints`, `delete_old_segments`, `compact`, `stop_compaction`,
+    `close`, and those that allow any thread.
 
     Args:
         directory: the log directory, already locked and marked as being written.
-        loop: the event loop on which everything else runs.
+        loop: the event loop on which the other methods are called.
         options_of: returns a topic's options by its name; called whenever a log is opened or created.
         waits_for_disk: whether producers are answered only after a flush.
         compaction: the settings of the compaction.
@@ -124,9 +124,8 @@ class TopicLogs:
     async def open(self, topics: Mapping[str, FoundTopic]) -> None:
         """Opens the logs of the found topics where needed, and removes the directories of deleted partitions.
 
-        A log that the last stop closed cleanly is opened at its first use, every other log now.  If
-        a log cannot be opened, the failure is logged and clients of this partition are refused; the
-        other logs are served.
+        A log that the last stop closed cleanly is opened at its first use, every other log now.  If a log cannot be
+        opened, the failure is logged and clients of its partition are refused; the other logs are served.
 
         Raises:
             StorageError: the log directory cannot be read.

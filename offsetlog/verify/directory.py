@@ -161,11 +161,11 @@ class DirectoryCheck:
                 self.place.problem(kind, failure.message, path)
 
     def check_checkpoints(self, ends: Mapping[int, LogEnd], missing: Collection[int | None] = ()) -> None:
-        """Compares the checkpoints with the ends of the logs, because a log that lost its end is shorter.
+        """Compares the checkpoints with the ends of the logs: a log that lost its end is shorter than they say.
 
         Args:
             ends: the ends by log partition.
-            missing: log partitions that already have a finding about a recovery point above the end.
+            missing: log partitions with a finding of missing records; their recovery points are not reported again.
         """
         for each in beyond_ends(self.checkpoints, ends, is_clean=self.is_clean):
             if each.name != RECOVERY_POINTS or each.number not in missing:
@@ -246,7 +246,8 @@ def verify(
     Raises:
         ClosedError: the verification was stopped.
         MissingFileError: the path does not exist, or holds no partition of the offsets topic.
-        InvalidArgumentError, StorageError, CapacityError: the path cannot be read.
+        InvalidArgumentError: the path is a partition of another topic.
+        StorageError, CapacityError: a file cannot be read, or memory ran out.
         CorruptionError: the path is a single file, and it is not a log segment.
     """
     fs, path = FileSystem(), Path(path)

@@ -149,7 +149,7 @@ class Place:
         keys: tuple[KeyDifference, ...] = (),
         lost: tuple[int | None, int | None] = (None, None),
     ) -> None:
-        """Reports a problem; `lost` are the log offsets concerned, as in Finding."""
+        """Reports a problem; `lost` is (lost_from, lost_below) of the Finding."""
         self._report(
             Finding(
                 "problem",
@@ -165,7 +165,7 @@ class Place:
         )
 
     def failure(self, kind: str, failure: OffsetLogError, path: str | os.PathLike[str]) -> None:
-        """Reports a failure as a problem, "unreadable" if the disk could not read; `path` applies if it names none."""
+        """Reports a failure as a problem, "unreadable" if a read failed; uses `path` if the failure names none."""
         if isinstance(failure, StorageError):
             kind = "unreadable"
         lost = getattr(failure, "lost_from", None), getattr(failure, "lost_below", None)

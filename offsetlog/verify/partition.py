@@ -155,7 +155,7 @@ class PartitionCheck:
             self._check_ways(directory)
 
     def _could_read(self, check: Callable[[], None]) -> bool:
-        """Makes a check; if the disk cannot read bytes for it, reports that, and the next check continues."""
+        """Makes a check; if the disk cannot read bytes for it, reports that and returns False."""
         try:
             check()
         except StorageError as failure:
@@ -490,7 +490,7 @@ class PartitionCheck:
             partition.abandon()
 
     def _load_snapshot(self, path: Path, partition: Partition) -> str | None:
-        """Loads the partition from its snapshot; returns the reason if it cannot; reports it if a snapshot exists."""
+        """Loads the partition from its snapshot.  If that fails, returns why, and reports a snapshot that exists."""
         try:
             found = snapshot.open_file(self.fs, path)
             reason = found.check(partition, self.around.cleaned_to) or found.load(partition)

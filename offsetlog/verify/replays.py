@@ -91,7 +91,7 @@ def replay_cleaned_log(
         replay: an empty replay.
         paths: the files of the log, or the files of the replay's view.
         end: a log offset up to which the partition has applied its log.
-        control: the control that stops the replay, if the replay has its flag too.
+        control: stops the call, if `replay` was made with the control's flag.
 
     Returns:
         The reason why the replay could not be made; "" if it was made.

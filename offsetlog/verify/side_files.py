@@ -121,7 +121,7 @@ def check_manifest(
 def check_indexes(
     place: Place, fs: FileSystem, segment: Segment, names: Mapping[str, str]
 ) -> None:
-    """Checks the three indexes of a segment; a missing index is not a fault, because reads only take longer.
+    """Checks the three indexes of a segment; a missing offset or time index is no fault: reads only take longer.
 
     Args:
         place: where findings are reported.
@@ -278,8 +278,8 @@ def check_snapshot(
     """Checks a producer snapshot against the log up to its offset.
 
     The log may show less than the snapshot, because the cleaner may have dropped all records of a transaction.  The
-    snapshot may lack producers that expired.  The log must not show more about a producer in the snapshot, and a
-    transaction that is open in the snapshot must be open in the log.
+    snapshot may lack producers that expired.  The log must not show more about a producer than the snapshot does, and a
+    transaction that is open in the log must be open in the snapshot.
 
     With `may_be_torn`, a power loss may have destroyed the snapshot before its flush.  A clean close flushes the newest
     snapshot.  An open that cannot read a snapshot uses the one before it.
@@ -332,7 +332,7 @@ def parse_epochs(content: bytes) -> list[tuple[int, int]]:
         entries = [line.split() for line in lines[2:] if line.strip()]
         if int(lines[1]) != len(entries) or any(len(entry) != 2 for entry in entries):
             raise CorruptionError(
-                f"the file announces {lines[1]} entries, but has {len(entries)}"
+                f"the file must have {lines[1]} entries of an epoch and an offset, but has {len(entries)} lines"
             )
         epochs = [(int(epoch), int(start)) for epoch, start in entries]
     except (ValueError, IndexError) as failure:

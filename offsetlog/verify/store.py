@@ -85,8 +85,8 @@ def verify_store(
 
     Each state is compared, at one log offset, with a replay of the log, with a replay of the records that the cleaner
     would keep, and with the snapshot and the log after it (docs/verify.md).  Nothing is written.  The verification
-    needs up to three times the memory of the largest partition's state.  The control stops it soon.  `missing` has the
-    errors of partitions whose directories are missing.
+    needs up to three times the memory of the largest partition's state, and ends soon when `control` is stopped.
+    `missing` has the errors of partitions whose directories are missing.
 
     A partition that the disk cannot read gives a finding, and the others are still verified.
 

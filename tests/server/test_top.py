@@ -198,7 +198,7 @@ def answers():
         ((ANSWER_BYTES_MAX + 1).to_bytes(4, "big"), f"its answer of {ANSWER_BYTES_MAX + 1} bytes is too large"),
         (b"HTTP/1.0 400 Bad request\r\n\r\n", "is not a broker"),
         (b"\0\0\0\x04\0\0\0\x01", ""),
-        (b"\0\0\0\x0a\0\0\0\x09\0\0\0\0\0\0", "answered another request"),
+        (b"\0\0\0\x0a\0\0\0\x09\0\0\0\0\0\0", "sent the answer to another request"),
     ],
 )
 def test_what_is_no_broker_is_refused(answers, capsys, data, message):

@@ -120,7 +120,7 @@ def _write_report(audit: Audit, path: str, report: Path, options: dict[str, str]
 def command(
     path: DirectoryPath,
     stall: Annotated[
-        str, typer.Option("--stall", metavar="TIME", help="Report a position as stalled after this long.")
+        str, typer.Option("--stall", metavar="TIME", help="Report a position that does not move for this long.")
     ] = "15m",
     until: Annotated[
         str | None,

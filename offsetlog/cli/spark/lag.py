@@ -88,12 +88,12 @@ def command(
     path: DirectoryPath,
     ends: Annotated[
         str | None,
-        typer.Option("--ends", metavar="PATH", help="Read the log ends from these samples.", show_default=False),
+        typer.Option("--ends", metavar="PATH", help="Read the log end offsets from these samples.", show_default=False),
     ] = None,
     bootstrap: Annotated[
         str | None,
         typer.Option(
-            "--bootstrap", metavar="HOST:PORT,...", help="Ask this cluster for the log ends.", show_default=False
+            "--bootstrap", metavar="HOST:PORT,...", help="Ask this cluster for the log end offsets.", show_default=False
         ),
     ] = None,
     kafka: Annotated[
@@ -110,7 +110,7 @@ def command(
         typer.Option(
             "--logs",
             metavar="DIR",
-            help="Read the log ends from this log directory of a broker. Can be given several times.",
+            help="Read the log end offsets from this log directory of a broker. Can be given several times.",
             show_default=False,
         ),
     ] = None,
@@ -141,7 +141,7 @@ def command(
 ) -> int:
     """Prints the lag; returns the exit code."""
     if sum(given is not None for given in (ends, bootstrap, logs)) != 1:
-        raise ConfigError("the source of the log ends is missing: give one of --ends, --bootstrap and --logs")
+        raise ConfigError("give the source of the log end offsets: exactly one of --ends, --bootstrap and --logs")
     times = None if at is None else [round(parse_time(each).timestamp() * 1000) for each in at]
     step_ms = None if every is None else parse_duration(every)
     if (times is not None or step_ms is not None) and ends is None:

@@ -44,7 +44,8 @@ def command(
         typer.Option("--zookeeper", metavar="HOST:PORT,.../ROOT", help="The ZooKeeper to read.", show_default=False),
     ] = None,
     dump: Annotated[
-        str | None, typer.Option("--dump", metavar="FILE", help="The dump to read instead.", show_default=False)
+        str | None,
+        typer.Option("--dump", metavar="FILE", help="The dump to read, instead of ZooKeeper.", show_default=False),
     ] = None,
     group: Annotated[
         list[str] | None,
@@ -54,7 +55,7 @@ def command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
     yes: Yes = False,
     lock_timeout: LockTimeout = 0.0,
-    tasks: Annotated[int, typer.Option("--tasks", min=1, max=256, help="Connections to ZooKeeper.")] = 4,
+    tasks: Annotated[int, typer.Option("--tasks", min=1, max=256, help="Number of connections to ZooKeeper.")] = 4,
     partitions: NewPartitionCount = None,
     permissive: Permissive = False,
     master: Master = None,
@@ -64,7 +65,7 @@ def command(
 ) -> int:
     """Commits the offsets; returns the exit code."""
     if (zookeeper is None) == (dump is None):
-        raise InvalidArgumentError("give --zookeeper or --dump")
+        raise InvalidArgumentError("give the source: either --zookeeper or --dump")
     store_path(target)
     if dump is not None:
         check_file(dump)

@@ -71,7 +71,7 @@ def moment_option(text: str | None) -> str | None:
     A JSON object of log offsets by log partition is passed on, since the option takes it too.
 
     Raises:
-        InvalidArgumentError: the text is not a moment.
+        InvalidArgumentError: the text is neither a moment nor a JSON object.
     """
     if text is None:
         return None

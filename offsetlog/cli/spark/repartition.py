@@ -55,7 +55,7 @@ def command(
     ] = "history",
     segment_bytes: Annotated[
         int | None,
-        typer.Option("--segment-bytes", help="Size of the new segments; 100 MiB by default.", show_default=False),
+        typer.Option("--segment-bytes", help="Bytes of a new segment; 100 MiB by default.", show_default=False),
     ] = None,
     permissive: Permissive = False,
     master: Master = None,

@@ -109,7 +109,7 @@ def own_failures() -> Iterator[None]:
 
 
 def _with_way_on(failure: CorruptionError) -> OffsetLogError:
-    """Adds the ways to continue to the error of a damaged log; the error of a missing part already names them."""
+    """Adds to the error of a damaged log how to continue; the error of a missing part already says so."""
     if "--permissive" in str(failure):
         return failure
     return type(failure)(

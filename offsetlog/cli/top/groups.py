@@ -17,7 +17,7 @@ _ORDER = {"PreparingRebalance": 0, "CompletingRebalance": 1, "Stable": 2, "Empty
 
 
 class Group(NamedTuple):
-    """A group; a field is None if the broker does not report it.
+    """A group; `members` and `protocol` are None if the group was not described.
 
     Attributes:
         protocol: the protocol that assigns partitions to the members; "" for none.
@@ -51,7 +51,7 @@ def groups_of(
 
     Raises:
         CoordinatorLoadingError: the broker is still loading the groups.
-        ConnectionError: the broker refuses to list them.
+        ConnectionError: the broker refuses to list the groups.
         Also raises as KafkaClient.
     """
     answer = client.ask(ListGroupsRequest())

@@ -42,7 +42,7 @@ class KafkaClient:
         self._versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
 
     def ask(self, message: Any) -> Any:
-        """Sends a request and returns its answer; raises as the class."""
+        """Sends a request and returns its answer; for the errors see the class."""
         api = _api_of(message)
         smallest, largest = self._versions.get(api.key, (0, -1))
         version = min(largest, api.last_version)
@@ -58,7 +58,7 @@ class KafkaClient:
             raise CorruptionError(f"{self._place} is not a broker, or its answer of {size} bytes is too large")
         got, answer = decode_response(_api_of(message).response, version, self._exactly(size))
         if got != self._correlation_id:
-            raise CorruptionError(f"{self._place} answered another request")
+            raise CorruptionError(f"{self._place} sent the answer to another request")
         return answer
 
     def _exactly(self, size: int) -> bytes:

@@ -30,7 +30,7 @@ Examples:
 def command(
     server: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The address for Kafka clients.")],
     metrics: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="The address of its metrics.")
+        str | None, typer.Option(metavar="HOST:PORT", help="The address of the server's metrics.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
     interval: Annotated[
@@ -40,7 +40,7 @@ def command(
         int, typer.Option(metavar="N", min=0, help="How many groups to show.")
     ] = 30,
 ) -> int:
-    """Shows frames until the user interrupts it."""
+    """Shows frames until the user interrupts the command, or one frame with --once."""
     observer = Observer(server, metrics, groups)
     output = Output(Format.TEXT)
     with closing(observer):

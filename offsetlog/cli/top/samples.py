@@ -98,7 +98,7 @@ class Interval:
 
     Args:
         now: the samples of the later poll.
-        before: the samples of the earlier poll, or None; ignored if the server was started after it.
+        before: the samples of the earlier poll, or None; ignored if the server was restarted between the polls.
     """
 
     def __init__(self, now: Samples, before: Samples | None) -> None:

@@ -113,7 +113,8 @@ def _described(
 def _topic(node: NodeState, name: str) -> Topic:
     if not is_valid_name(name):
         raise _RefusedError(
-            error_codes.INVALID_TOPIC_EXCEPTION, f"{name!r} is not a valid topic name"
+            error_codes.INVALID_TOPIC_EXCEPTION,
+            f"{name!r} is not a valid topic name: use 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', but not '.' or '..'",
         )
     topic = node.metadata.topic(name)
     if topic is None:

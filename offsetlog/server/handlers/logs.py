@@ -80,7 +80,7 @@ Places = list[tuple[str, list[Answer | _TimeQuestion]]]
 
 
 def list_offsets(node: NodeState, exchange: Exchange) -> None:
-    """Answers with offsets for times, or the ends of logs; another thread reads from the disk."""
+    """Answers with offsets for times, or the starts or ends of logs; another thread reads from the disk."""
     request: ListOffsetsRequest = exchange.request.message
     wanted = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
     unopened = _unopened(node, wanted)

@@ -75,7 +75,7 @@ class _Key(NamedTuple):
 
 
 class _CommitAnswer:
-    """The answer to a commit: missing partitions first, then the others in the client's order.
+    """The answer to a commit: first the partitions that do not exist, then the others in the client's order.
 
     If the request names a topic twice, so does the answer.  But if any requested partition does not
     exist, the answer names each topic once, as in Kafka.
@@ -86,7 +86,7 @@ class _CommitAnswer:
         self._decided: list[tuple[_Key, list[OffsetCommitResponseTopicPartition]]] = []
 
     def refuse(self, key: _Key, partitions: Iterable[int], error: ErrorCode) -> None:
-        """Adds partitions that do not exist."""
+        """Adds partitions that do not exist, with the error that says so."""
         self._refused.setdefault(key, []).extend(
             OffsetCommitResponseTopicPartition(each, error.code) for each in partitions
         )
@@ -226,7 +226,7 @@ def _committed(
 
 
 def commit_refused(request: Request, failure: OffsetLogError) -> bytes:
-    """Returns the frame that answers a commit whose wait for durability failed."""
+    """Returns the encoded answer to a commit that failed while it waited for durability."""
     answer = error_answer(request, write_error(failure).code)
     return encode_response(answer, request.api_version, request.correlation_id)
 

@@ -161,7 +161,9 @@ def _without(left: int, partitions: int) -> int:
 def _checked_topic(node: NodeState, asked: CreateTopicsRequestTopic) -> Topic:
     if not is_valid_name(asked.name):
         raise _RefusedError(
-            error_codes.INVALID_TOPIC_EXCEPTION, f"{asked.name!r} is not a valid topic name"
+            error_codes.INVALID_TOPIC_EXCEPTION,
+            f"{asked.name!r} is not a valid topic name: use 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', "
+            "but not '.' or '..'",
         )
     if asked.name == CLUSTER_METADATA:
         raise _RefusedError(
@@ -206,7 +208,7 @@ def _check_name_in_metrics(name: str, other: str | None) -> None:
     if other is not None:
         raise _RefusedError(
             error_codes.INVALID_TOPIC_EXCEPTION,
-            f"{name} would have the same name in metrics as the existing topic {other}",
+            f"{name} would have the same name in metrics as topic {other}",
         )
 
 
