@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from offsetlog import errors, types
     from offsetlog._native.tickets import Ticket
     from offsetlog.config import MaintenanceConfig, StoreConfig
+    from offsetlog.history.restore import Restoration
     from offsetlog.history.rewinds import Rewind, Rewinds
     from offsetlog.lifecycle.accept_loss import accept_loss
     from offsetlog.opening import open, open_async  # noqa: A004  (offsetlog.open, like gzip.open)
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
         PartitionHealth,
         PartitionKey,
         Position,
-        Restoration,
         StoreHealth,
         TopicPartition,
         Undeletion,
@@ -79,6 +79,7 @@ __all__ = [
 _MODULES = {
     "Ticket": "offsetlog._native.tickets",
     "MaintenanceConfig": "offsetlog.config",
+    "Restoration": "offsetlog.history.restore",
     "Rewind": "offsetlog.history.rewinds",
     "Rewinds": "offsetlog.history.rewinds",
     "StoreConfig": "offsetlog.config",

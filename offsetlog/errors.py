@@ -156,7 +156,7 @@ class StringTooLongError(InvalidArgumentError):
 
 
 class DuplicateKeyError(InvalidArgumentError):
-    """A conditional commit names the same topic and partition more than once."""
+    """The keys of a call name the same topic and partition more than once, for example as a str and as an object."""
 
 
 class InsideCommitError(InvalidArgumentError):

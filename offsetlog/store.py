@@ -13,7 +13,7 @@ from offsetlog._native.store_core import StoreCore
 from offsetlog._native.tickets import Ticket
 from offsetlog.directory.snapshots import SnapshotReport
 from offsetlog.errors import ClosedError, OffsetLogError
-from offsetlog.history.restore import Restorer
+from offsetlog.history.restore import Restoration, Restorer
 from offsetlog.history.rewinds import Rewinds, find_rewinds
 from offsetlog.history.timeline import Timeline
 from offsetlog.lifecycle import inspection
@@ -41,7 +41,6 @@ from offsetlog.types import (
     OtherKey,
     PartitionKey,
     Position,
-    Restoration,
     StoreHealth,
     TopicPartition,
     Undeletion,
@@ -521,8 +520,8 @@ class OffsetStore(OnePosition, StoreContext):
             delete_all: permits a restore that deletes all offsets of the group, or to a moment at which it had none.
 
         Returns:
-            The changes; empty if nothing differs, as for a group that never existed.  Their `undo_at` is the moment that
-            undoes the restore.
+            The changes; empty if nothing differs, as for a group that never existed.  Their `undo_at` is the moment
+            that undoes the restore.
 
         Raises:
             HistoryError, OffsetOutOfRangeError, InsideCommitError: see `fetch`.

@@ -688,17 +688,6 @@ class Deletion(NamedTuple):
         return self.last is not None
 
 
-class Restoration(list[Change]):
-    """The changes that a restore made, sorted by position.
-
-    Attributes:
-        undo_at: the log offset of the restore's first record, so the moment that undoes the restore; None if nothing
-            was written: nothing differed, or the restore was a dry run.
-    """
-
-    undo_at: int | None = None
-
-
 class Undeletion(NamedTuple):
     """The result of `OffsetStore.undelete`.
 

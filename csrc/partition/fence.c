@@ -33,6 +33,7 @@ static int fence_locked(ol_partition *partition, ol_slice group, fence *all,
                               .key = ol_slice_of(all->key, key_size),
                               .value = ol_slice_of(all->value, size)};
     status = ol_partition_commit_locked(partition, all->items, all->count, -1, -1, result, error);
+    // The caller's items begin after the group record.
     if (status != OL_OK && error->item > 0) error->item--;
     return status;
 }
@@ -45,6 +46,7 @@ int ol_partition_fence(ol_partition *partition, ol_slice group, const ol_item *i
     fence *all = malloc(sizeof *all + (count + 1) * sizeof *all->items);
     if (all == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to fence a group");
     all->count = count + 1;
+    all->generation = -1;
     if (count > 0) memcpy(all->items + 1, items, count * sizeof *items);
     pthread_mutex_lock(&partition->writer);
     int status = fence_locked(partition, group, all, result, error);

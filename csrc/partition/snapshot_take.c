@@ -210,7 +210,8 @@ int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *sn
     if (partition->term != ol_snapshot_term(snapshot) ||
         ol_log_flushed(partition->log) < facts.offset || partition->watermark < facts.offset) {
         status = ol_fail(error, OL_WOULD_BLOCK,
-                         "the log was truncated while its snapshot was taken");
+                         "the log was truncated while its snapshot was taken, or is not flushed or "
+                         "replicated up to the snapshot's log offset");
     } else {
         status = fs->rename(fs, temporary, path, error);
     }

@@ -40,6 +40,7 @@ from offsetlog._native.csrc cimport (
 from offsetlog.errors import (
     ArgumentTypeError,
     ConditionError,
+    DuplicateKeyError,
     ExpectedOffsetError,
     GenerationError,
     InvalidArgumentError,
@@ -77,7 +78,7 @@ cdef dict plain_keys(dict given):
         if plain is None:
             refuse_key(key)
         if plain in found:
-            raise InvalidArgumentError(f"{shown_key(*plain)} appears more than once, as keys of different types", item=key)
+            raise DuplicateKeyError(f"{shown_key(*plain)} appears more than once, as keys of different types", item=key)
         found[plain] = value
     return found
 

@@ -21,8 +21,9 @@ from offsetlog.cli.refusals import damage_of, refusals_of
 from offsetlog.cli.stores import LockTimeout, PartitionCount, look_into
 from offsetlog.cli.text import name_text
 from offsetlog.errors import DeletesGroupError, OffsetLogError
+from offsetlog.history.restore import Restoration
 from offsetlog.moments import parse_past_moment
-from offsetlog.types import Change, Restoration, TopicPartition
+from offsetlog.types import Change, TopicPartition
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
@@ -33,8 +34,8 @@ HELP = f"""Restore the committed offsets of a group as they were at a moment.
 
 The restore is one new commit, all or nothing. It removes nothing from the log, so another restore can undo it: the
 last printed line names its --at. Positions that were not committed at that moment are deleted. {ASKS} Stop the group's
-consumers first: their next commits overwrite the restored positions. A group that has members needs --force, and so does
-a restore that would delete all offsets of the group. --dry-run says why it would be refused.
+consumers first: their next commits overwrite the restored positions. A group that has members needs --force, and so
+does a restore that would delete all offsets of the group. --dry-run says why it would be refused.
 
 {MOMENTS}
 

@@ -32,7 +32,7 @@ from offsetlog.history.timeline import (
     refuse_future,
     value_of,
 )
-from offsetlog.types import Change, PartitionKey, Restoration, TopicPartition, Undeletion
+from offsetlog.types import Change, PartitionKey, TopicPartition, Undeletion
 
 #: How often a group is read again if it keeps committing.
 TRIES = 50
@@ -60,6 +60,17 @@ def _as_new(value: Value, now_ms: int) -> Value:
     # The restore is a new commit, which an expire timestamp in the past would delete at once.
     offset, leader_epoch, metadata, _, expires, topic_id, _ = value
     return (offset, leader_epoch, metadata, -1, expires if expires > now_ms else -1, topic_id, -1)
+
+
+class Restoration(list[Change]):
+    """The changes that a restore made, sorted by position.
+
+    Attributes:
+        undo_at: the log offset of the restore's first record, so the moment that undoes the restore; None if nothing
+            was written: nothing differed, or the restore was a dry run.
+    """
+
+    undo_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

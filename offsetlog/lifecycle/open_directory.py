@@ -178,8 +178,8 @@ def open_writable(
     `create` says where a missing log may be made.  With `replication`, the logs are opened but not loaded.  If the call
     fails, the caller releases the lock.
 
-    A Kafka directory gets the file `offsetlog.properties`, which records the number of partitions and its origin.  With `by_partition`
-    and without `partitions`, the file is not written and the number stays unknown.
+    A Kafka directory gets the file `offsetlog.properties`, which records the number of partitions and its origin.
+    With `by_partition` and without `partitions`, the file is not written and the number stays unknown.
     """
     if create != "anywhere":
         directory.check_is_none_of_its_parts()

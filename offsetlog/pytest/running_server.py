@@ -239,8 +239,8 @@ class OffsetlogServer:
 
         During the call, members that send no heartbeat lose their sessions; every member does if
         the time is longer than its session timeout.  Rebalances end and slow requests are handled.
-        At the end, positions expire and topics delete old segments.  Groups that never had members
-        are removed once a day.  Before and after the call, the clock runs with real time.
+        At the end, positions expire and topics delete old segments.  Groups with neither members
+        nor positions are removed once a day.  Before and after the call, the clock runs with real time.
 
         Args:
             seconds: how far to move the clock, at least 0.

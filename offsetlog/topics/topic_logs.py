@@ -79,6 +79,7 @@ class TopicLogs:
         waits_for_disk: whether producers are answered only after a flush.
         compaction: the settings of the compaction.
         open_logs_max: number of open logs above which unused ones are closed.
+        decompressed_bytes_max: limit for decompressing one batch to find a record by its time, in bytes.
     """
 
     def __init__(

@@ -125,6 +125,13 @@ def test_a_refusal_says_what_to_write(store, call, reason):
     assert store.groups() == []
 
 
+def test_a_key_that_is_given_twice_has_its_error(store):
+    for call in (store.commit, lambda group, values: store.commit(group, {KEY: 1}, expected=values)):
+        with pytest.raises(errors.DuplicateKeyError, match="orders:3 appears more than once") as refused:
+            call("g", {THEIRS: 1, KEY: 2})
+        assert refused.value.item == KEY
+
+
 def test_an_error_names_the_key_of_the_other_client(store):
     with pytest.raises(errors.OffsetError, match=r"^orders:3: the offset must be from 0") as refused:
         store.commit("g", {THEIRS: -1001})

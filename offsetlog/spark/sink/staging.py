@@ -261,8 +261,10 @@ def _identity(place: StagingPlace, context: TaskContext | None) -> tuple[str | N
     known = {name: context.getLocalProperty(name) for name in _OF_SPARK} if context is not None else {}
     spark_query, number, run = (known.get(name) for name in _OF_SPARK)
     query = place.query if place.query is not None else spark_query
-    if query is None or number is None:
-        raise ConfigError("Spark does not report the query and the epoch of this task; give the option queryId")
+    if query is None:
+        raise ConfigError("Spark does not report the query of this task; give the option queryId")
+    if number is None:
+        raise ConfigError("Spark does not report the epoch of this task, which a write of a stream needs")
     if run is None or not QUERY_ID.fullmatch(run):
         run = "run"
     return spark_query, f"{query}/{int(number)}/{run}"
