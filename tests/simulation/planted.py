@@ -63,14 +63,19 @@ def _compile(bug: Bug, folder: Path) -> dict[str, Path]:
     return compiled
 
 
+def _newest(pattern: str) -> Path:
+    # Earlier builds leave their folders.
+    return max(BUILD.glob(pattern), key=lambda path: path.stat().st_mtime_ns)
+
+
 def build(bug: Bug, folder: Path) -> dict[str, Path]:
     """Links copies of the bug's extensions; returns them by name."""
     compiled = _compile(bug, folder)
     replaced = {source.replace("/", "-").replace(".c", ".o") for source in bug_sources(compiled)}
-    engine = [path for path in next(BUILD.glob("engine-*")).glob("*.o") if path.name not in replaced]
+    engine = [path for path in _newest("engine-*").glob("*.o") if path.name not in replaced]
     built: dict[str, Path] = {}
     for name in bug.extensions:
-        own = next(BUILD.glob(f"extensions-*/offsetlog._native.{name}.o"))
+        own = _newest(f"extensions-*/offsetlog._native.{name}.o")
         target = folder / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
         # The tests' file system is linked into their extension alone.
         objects = [path for path in engine if not path.name.startswith("testing-")]

@@ -116,5 +116,5 @@ def test_a_run_that_follows_an_empty_one(log: str) -> None:
     assert first.digest(physical=True) == whole.digest(physical=True)
     again = Replay()
     again.apply(log, until=11)
-    with pytest.raises(errors.InvalidArgumentError, match="before 11"):
+    with pytest.raises(errors.InvalidArgumentError, match="has applied the log up to 11"):
         again.join(empty)
