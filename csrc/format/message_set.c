@@ -81,9 +81,15 @@ int ol_message_record(const ol_batch *message, ol_record *record, ol_error *erro
 
 static int refuse_inner(const ol_records *records, ol_error *error, const char *reason,
                         int64_t inner_offset) {
-    ol_fail(error, OL_CORRUPT,
-            "inside the compressed message at offset %" PRId64 ": %s (inner offset %" PRId64 ")",
-            records->batch.base_offset, reason, inner_offset);
+    if (inner_offset < 0) {
+        ol_fail(error, OL_CORRUPT, "inside the compressed message at offset %" PRId64 ": %s",
+                records->batch.base_offset, reason);
+    } else {
+        ol_fail(error, OL_CORRUPT,
+                "inside the compressed message at offset %" PRId64 ": %s (inner offset %" PRId64
+                ")",
+                records->batch.base_offset, reason, inner_offset);
+    }
     error->offset = records->batch.base_offset;
     return OL_CORRUPT;
 }

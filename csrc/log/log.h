@@ -199,12 +199,13 @@ void ol_log_options_of(const ol_log *log, ol_log_options *options);
 
 /* [writer] Reserves the bytes of the next batch, which has `size` bytes and `last_offset_delta` + 1
  * offsets.  Rolls if Kafka would (docs/format/directory.md §1.10), and extends the file if the
- * background has not done so yet.  *start is set to the reserved bytes in the active segment:
- * `size` writable bytes, all zero.  The log's content does not change.  A reservation that was not
- * published is replaced by the next one; the caller zeroes its bytes first.  To learn whether
- * storing and publishing may have to wait, call ol_log_is_prepared first.  Fails with OL_DISK_FULL,
- * OL_IO, OL_NO_MEMORY, OL_READ_ONLY, OL_FAILED, OL_INVALID (the batch has no header or no offset),
- * or OL_TOO_LARGE (the batch does not fit a segment beside the kept ends, or no offset is left). */
+ * background thread has not done so yet.  *start is set to the reserved bytes in the active
+ * segment: `size` writable bytes, all zero.  The log's content does not change.  A caller that does
+ * not publish its reservation sets the bytes that it wrote back to zero; the next reservation then
+ * replaces it.  To learn whether storing and publishing may have to wait, call ol_log_is_prepared
+ * first.  Fails with OL_DISK_FULL, OL_IO, OL_NO_MEMORY, OL_READ_ONLY, OL_FAILED, OL_INVALID (the
+ * batch has no header or no offset), or OL_TOO_LARGE (no offset is left, or the batch does not fit
+ * a segment beside the space kept for the ends of open transactions, see below). */
 int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t max_timestamp,
                    uint8_t **start, int64_t *base_offset, ol_error *error) OL_NODISCARD;
 

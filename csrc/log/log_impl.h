@@ -118,7 +118,7 @@ struct ol_log {
     int64_t (*clock_ms)(void *context);
     void *clock_context;
 
-    /* Producer state.  The writer's. */
+    /* Producer state.  Only the writer uses it. */
     struct {
         ol_producers map;
         int64_t highest_id;
@@ -126,7 +126,8 @@ struct ol_log {
         bool snapshot_unflushed;  /* the snapshot was stored by a roll, which does not flush it */
     } producers;
 
-    /* The `ol.flushed` header of batches.  The writer's. */
+    /* The flushed bound, which the writer puts into the `ol.flushed` header of a batch's first
+     * record.  Only the writer uses this. */
     struct {
         int64_t written;                /* bound in the newest batch that carries one; -1: none */
         bool taken;                     /* since the last batch was published */

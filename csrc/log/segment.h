@@ -71,7 +71,7 @@ typedef struct ol_segment {
                                            names (log/segment_swap.c); under list.lock of the log */
     int64_t next_base;  /* base offset of the segment that followed this one at the roll */
 
-    /* The writer's. */
+    /* Only the writer uses these. */
     int64_t first_timestamp;            /* of the first batch, -1 none */
     int64_t max_timestamp;              /* so far, -1 none */
     int64_t max_timestamp_offset;       /* last offset of the batch with max_timestamp */
@@ -80,8 +80,9 @@ typedef struct ol_segment {
     int64_t created_ms;
     uint32_t checksum;                  /* of all its batches (log/segment_checksum.h) */
     bool has_checksum;                  /* false: some batches were never read */
-    bool is_index_cut;                  /* a truncation removed entries of its indexes, which a
-                                           power loss may bring back: no mark is taken */
+    bool is_index_cut;                  /* a truncation removed entries of its indexes; a power loss
+                                           may bring them back, so ol_log_take_mark leaves the mark
+                                           empty */
 } ol_segment;
 
 /* Creates an object with one reference and no user; the file is not touched. */

@@ -1,12 +1,12 @@
 /* log/transaction_spans: where the oldest transaction open at an offset began, and where the last
  * one ended.
  *
- * A transaction takes effect at its marker, but its records are before the marker.  So a record
- * below an offset may matter only to states above that offset.  A caller that removes records below
- * an offset, but needs the states above it, must therefore check these spans.  A cleaner that drops
- * superseded records below an offset invalidates the states up to the end of the last transaction
- * that is open there.  If all states from the offset on must stay valid, the cleaner must stop
- * where the oldest of these transactions began.
+ * A transaction takes effect at its marker, which comes after its records.  So a record below an
+ * offset can change the states above that offset without changing any state below it.  A caller
+ * that removes records below an offset, but needs the states above it, must therefore call these
+ * functions.  If a cleaner drops superseded records below an offset, the states become wrong up to
+ * the end of the last transaction that is open at this offset.  If all states from the offset on
+ * must stay valid, the cleaner must stop where the oldest of these transactions began.
  *
  * Any thread, at any time; no lock is held.
  */

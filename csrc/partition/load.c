@@ -312,7 +312,8 @@ static int begin(ol_partition *partition, ol_snapshot *snapshot, ol_error *error
     pthread_mutex_lock(&partition->load_gate);
     pthread_mutex_lock(&partition->writer);
     if (partition->load_runs || partition->role != OL_ROLE_UNLOADED) {
-        status = ol_fail(error, OL_INVALID, "the partition is loaded already");
+        status = ol_fail(error, OL_INVALID,
+                         "the partition is loaded or loading already, or has failed");
     } else {
         partition->load_runs = true;
         partition->role = OL_ROLE_LOADING;

@@ -122,8 +122,8 @@ typedef struct ol_load_progress {
  * partition active (lone), or a follower (replicated: up to W).  Checks every CRC.  A bad batch
  * below the flushed bound, or a record that Kafka would refuse, is kept as a problem and skipped,
  * and makes the partition read-only.  Commits may be appended meanwhile.  Fails with OL_INVALID if
- * the partition is loaded already.  After any other failure, such as OL_NO_MEMORY or OL_IO, the
- * partition is OL_FAILED. */
+ * the partition is loaded or loading already, or has failed.  After any other failure, such as
+ * OL_NO_MEMORY or OL_IO, the partition is OL_FAILED. */
 int ol_partition_load(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
 /* Loads as ol_partition_load does, but starts from the state of a snapshot that was read from a

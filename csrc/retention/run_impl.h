@@ -65,8 +65,8 @@ void ol_retention_thaw(ol_retention_run *run);
  * records show.  The caller holds the writer lock or the table lock. */
 ol_group_view ol_retention_view(const ol_retention_group *group, const ol_state *state);
 
-/* Returns when a position of the group expires.  A topic that was added to a frozen group after the
- * freeze counts as one that a member reads. */
+/* Returns the time at which a position of the group expires.  If the group is frozen, a topic that
+ * was added to it after the freeze is treated as read by a member. */
 ol_expiry ol_retention_when(const ol_retention_group *group, const ol_group_view *view,
                             const ol_table_row *row);
 

@@ -41,7 +41,8 @@ typedef struct ol_position_value {
     const uint8_t *topic_id;    /* 16 bytes or NULL */
 } ol_position_value;
 
-/* A row of a run: a position of one pair. */
+/* One position of a run.  A run is a sequence of positions of the same (group, topic), which is
+ * given apart; see ol_table_put_run. */
 typedef struct ol_position_row {
     ol_position_value value;
     int32_t partition;

@@ -16,8 +16,8 @@
 
 #define OL_FAULT_PAGE ((size_t)4096)
 
-/* Bytes in whole pages; those at or after `size` are zeros unless the kernel wrote back pages whose
- * size is still pending. */
+/* The bytes of a file, in whole pages.  Those at or after `size` are zeros, unless the kernel
+ * already wrote back pages of a growth that is not durable yet. */
 typedef struct ol_fault_content {
     uint8_t *bytes;
     size_t capacity;

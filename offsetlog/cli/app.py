@@ -3,7 +3,7 @@
 Exit codes:
 
 * 0: the command is done, or found no problems;
-* 1: the command found problems, was refused, or found no such group or transaction;
+* 1: the command found problems, was refused, or found no such group, topic or transaction;
 * 2: something could not be read, or the usage was wrong;
 * 3: a comparison found differences (`spark diff`, and `diff` with --other);
 * 130: the command was interrupted;

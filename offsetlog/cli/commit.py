@@ -104,7 +104,8 @@ def command(
         typer.Option(
             "--expected",
             metavar="TOPIC:PARTITION=OFFSET",
-            help="Commit only if the partition has this committed offset now, or `none`. Can be given several times.",
+            help="Commit only if this is the partition's committed offset now; `none`: it has no committed offset. Can "
+            "be given several times.",
         ),
     ] = None,
     monotonic: Annotated[bool, typer.Option("--monotonic", help="Refuse if any offset would move back.")] = False,

@@ -119,7 +119,7 @@ class Consent:
     def look_for(
         self, path: Path, partitions: int | None, group: str, is_known: Callable[[offsetlog.OffsetStore, str], bool]
     ) -> int:
-        """Looks for a group before an open for writing changes files; returns the exit code, 0 if the group is known.
+        """Looks for a group before an open for writing changes files; returns the exit code; 0: the command goes on.
 
         Raises RefusedError if the log partition of the group is damaged.
         """

@@ -157,7 +157,7 @@ class Layout:
 
 
 def _units(columns: Sequence[Column]) -> list[list[Column]]:
-    """Groups columns that are shown or hidden together, by rank: those of a field before and after a change."""
+    """Groups columns, sorted by rank; those of a field before and after a change are shown or hidden together."""
     names = {column.name for column in columns}
     units: dict[str, list[Column]] = {}
     for column in columns:

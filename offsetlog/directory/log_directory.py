@@ -548,10 +548,10 @@ class LogDirectory:
                 )
 
     def add_existing(self, number: int) -> None:
-        """Adds a log partition to the list in `offsetlog.properties`, if the directory has such properties.
+        """Adds a log partition to the existing ones in the record of checkpoints and in `offsetlog.properties`.
 
-        The partition's directory and witnesses must exist already.  If a full disk prevents the addition, the next open
-        adds it.
+        Does nothing if the directory has no properties or no such record.  The partition's directory and witnesses must
+        exist already.  If a full disk prevents the addition, the next open adds it.
         """
         properties = self.known_properties()
         if properties is not None and self._record is not None:

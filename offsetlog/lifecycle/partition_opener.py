@@ -49,7 +49,8 @@ class PartitionOpener:
             one.
         existing: the partitions that must have a directory and this library's files in it; None if unknown.
         use_snapshots: whether a load may start from a snapshot; otherwise it reads the whole log.
-        replication: the options for partitions whose host sets W; None for the partitions of a single store.
+        replication: the options for partitions whose host sets the high watermark; None for those of a store without
+            replicas.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ _KINDS = pa.schema(
 
 
 def losses_of(store: OffsetStore, *, permissive: bool) -> list[OffsetLogError]:
-    """Returns the losses and damage that the open of the store found; raises the first unless `permissive`.
+    """Returns the losses and damage that were found when the store was opened; raises the first unless `permissive`.
 
     A missing or damaged witness (a side file that records how far the log reached) alone does not count as a loss.
 

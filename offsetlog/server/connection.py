@@ -117,7 +117,7 @@ class Connection(FrameStream, asyncio.Protocol):
     def is_idle(self, since: float) -> bool:
         """Returns whether no complete request has arrived since `since`, and none waits for memory or its answer.
 
-        A request does not count as waiting while the client leaves earlier answers unread.
+        A request does not count as waiting for its answer while the client leaves earlier answers unread.
         """
         is_waiting = bool(self.places) and not self.held & SLOW_READER
         return self.last_request < since and not is_waiting and not self.held & NO_MEMORY

@@ -72,7 +72,7 @@ class GroupHost:
         expiry: deletes expired positions.
         failed_loads: why log partitions could not be loaded, by partition number; any thread may
             read it.
-        failed_writes: the first failure after which a log partition accepts no writes, by partition
+        failed_writes: the first failed write of a log partition since it was led, by partition
             number; any thread may read it.
     """
 
@@ -282,7 +282,7 @@ class GroupHost:
         if is_final and partition not in self.failed_writes:
             self.failed_writes[partition] = str(failure)
             fields = {"partition": partition}
-            _log.error("log partition %d accepts no more writes: %s", partition, failure, extra=fields)
+            _log.error("a write to log partition %d failed: %s", partition, failure, extra=fields)
         return write_error(failure)
 
     def expired(self, partition: int, result: Expired, token: object) -> None:

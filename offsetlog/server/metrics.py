@@ -69,7 +69,7 @@ METRICS: dict[str, Kind] = {
         "gauge",
         (),
         "The unused part of `queued.max.request.bytes`; at 0 and below, requests above 64 KiB wait, "
-        "except the one that began first.",
+        "except the one that began first; connections with a commit that waits for a flush may wait, too.",
     ),
     "offsetlog_commits": Kind(
         "counter", (), "OffsetCommit requests that committed at least one position."

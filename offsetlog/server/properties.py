@@ -190,8 +190,8 @@ PROPERTIES: dict[str, Property] = {
     ),
     "node.id": Property("the node's id, for a new directory", "0", ("node_id",)),
     "listeners": Property(
-        "the address to listen on; without HOST, all addresses of the machine, which needs "
-        "`--allow-any-host`; with port 0, a free port",
+        "the address to listen on; without HOST, all addresses of the machine; an address other "
+        "than loopback needs `--allow-any-host`; with port 0, a free port",
         "PLAINTEXT://127.0.0.1:9092",
         ("listener",),
         form=LISTENER,
@@ -275,8 +275,8 @@ PROPERTIES: dict[str, Property] = {
         "partitions that are loaded at the same time (not a property of Kafka)", "4", ("manager",), 1, 1024
     ),
     "offsets.retention.minutes": Property(
-        "how long positions stay after their group lost its last member, or after their commit if the group "
-        "has members or never had any; -1 for ever",
+        "how long positions stay after their group lost its last member, or after their commit if it never had any; "
+        "while a group has members, only positions of topics that they do not read expire; -1 for ever",
         "10080",
         ("manager",),
         -1,
@@ -421,7 +421,7 @@ def read_properties(path: Path) -> dict[str, Given]:
     for name, given in entries:
         if name in found:
             raise ConfigError(
-                f"{given.place}: {name} is given a second time, after line {_line_of(found[name])}"
+                f"{given.place}: {name} is given twice; the first is on line {_line_of(found[name])}"
             )
         value_of(name, given)
         found[name] = given

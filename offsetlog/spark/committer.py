@@ -63,7 +63,7 @@ _Entries = dict[TopicPartition, tuple[int, OffsetAndMetadata]]
 
 @dataclass(slots=True)
 class _Waiting:
-    """The waiting positions of one group; each entry has the number of the call of `put` that queued it."""
+    """The waiting positions of one group; each entry has the number of the call of `put` since which its key waits."""
 
     entries: _Entries = field(default_factory=dict)
     due: float = 0.0

@@ -165,7 +165,8 @@ class DirectoryCheck:
 
         Args:
             ends: the ends by log partition.
-            missing: log partitions with a finding of missing records; their recovery points are not reported again.
+            missing: log partitions with a finding that records are missing or may be missing; their recovery points are
+                not reported again.
         """
         for each in beyond_ends(self.checkpoints, ends, is_clean=self.is_clean):
             if each.name != RECOVERY_POINTS or each.number not in missing:

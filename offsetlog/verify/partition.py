@@ -490,7 +490,7 @@ class PartitionCheck:
             partition.abandon()
 
     def _load_snapshot(self, path: Path, partition: Partition) -> str | None:
-        """Loads the partition from its snapshot.  If that fails, returns why, and reports a snapshot that exists."""
+        """Loads the partition from its snapshot.  If that fails, returns why, and reports it if a snapshot exists."""
         try:
             found = snapshot.open_file(self.fs, path)
             reason = found.check(partition, self.around.cleaned_to) or found.load(partition)
@@ -594,8 +594,8 @@ def check_partition(
 ) -> PartitionCheck:
     """Checks one partition, and repeats the check if a running broker's cleaner removed segments meanwhile.
 
-    If the cleaner never pauses, problems in files that were replaced meanwhile are finally reported
-    as notes.
+    After CHECK_TRIES attempts the check is not repeated.  If the log was cleaned during the last
+    attempt too, problems in files that were replaced meanwhile are reported as notes.
 
     Raises:
         ClosedError: the control was stopped.

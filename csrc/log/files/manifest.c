@@ -183,11 +183,9 @@ static bool take_segment(const parser *in, bool checksum, ol_manifest_segment *s
 
 static int take_single(parser *in, const char *name, int64_t minimum, int64_t *value) {
     next_line(in);
-    if (!is_line(in, name, 2) || !take_number(in->fields[1], minimum, value)) {
-        (void)refuse(in, "an unexpected line");
-        return OL_CORRUPT;
-    }
-    return OL_OK;
+    if (is_line(in, name, 2) && take_number(in->fields[1], minimum, value)) return OL_OK;
+    return ol_fail(in->error, OL_CORRUPT, "line %lld of the manifest: '%s' is missing or malformed",
+                   (long long)in->line, name);
 }
 
 static int take_ranges(parser *in) {

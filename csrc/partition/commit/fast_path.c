@@ -267,7 +267,8 @@ static int ensure_runs(ol_partition *partition, size_t count, ol_error *error) {
     if (count <= partition->scratch.run_capacity) return OL_OK;
     ol_commit_run *runs = realloc(partition->scratch.runs, count * sizeof *runs);
     if (runs == NULL) {
-        return ol_fail(error, OL_NO_MEMORY, "no memory to plan a commit of %zu runs", count);
+        return ol_fail(error, OL_NO_MEMORY,
+                       "no memory to plan a commit to up to %zu (group, topic) pairs", count);
     }
     partition->scratch.runs = runs;
     partition->scratch.run_capacity = count;

@@ -36,7 +36,9 @@ class ManagerHarness:
 
     def create_replica(self, directory: Path) -> OffsetManager:
         """Creates a manager whose W moves only when a test moves it; required with REPLICATION."""
-        raise NotImplementedError(f"{type(self).__name__} must define create_replica for managers with REPLICATION")
+        raise NotImplementedError(
+            f"{type(self).__name__} must define the method create_replica(), because its managers have REPLICATION"
+        )
 
     def create_limited(self, directory: Path, commits_per_second: int) -> OffsetManager | None:
         """Creates a manager with a quota of positions per second for every group and client.
@@ -86,4 +88,6 @@ class ManagerHarness:
 
         The manager of the directory is stopped.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define history for managers with HISTORY")
+        raise NotImplementedError(
+            f"{type(self).__name__} must define the method history(), because its managers have HISTORY"
+        )

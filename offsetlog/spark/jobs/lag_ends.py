@@ -69,7 +69,8 @@ def of_samples(spark: SparkSession, path: str) -> DataFrame:
     missing.
 
     Raises:
-        InvalidArgumentError: the column topic, partition or log_end_offset is missing, or a value is not a number.
+        InvalidArgumentError: the column topic, partition or log_end_offset is missing, or a partition or an offset is
+            not a number.
     """
     lower = path.lower().rstrip("/")
     # Values are read as text, so that the topic 007 does not become a number.  A line that cannot be read is an error;

@@ -53,7 +53,7 @@ class BatchReader(DataSourceReader):
             MissingFileError, StorageError: files were removed while they were read, or cannot be read.
             HistoryError: the state at the moment `at` was cleaned away.
 
-        With mode=permissive, damage, unreadable files and lost states become rows instead of errors.
+        With mode=permissive, damage, missing or unreadable files, and lost states become rows instead of errors.
         """
         if isinstance(partition, Task):
             for number, text in partition.problems:

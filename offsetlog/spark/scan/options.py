@@ -199,7 +199,9 @@ def _elsewhere(lower: str, names: tuple[str, ...]) -> str:
 def _check_fits_view(read: ReadOptions, given: Mapping[str, str]) -> None:
     for name in ("startingOffset", "endingOffset"):
         if name in given and read.view not in RANGED:
-            raise ConfigError(f"{name}={given[name]!r} is for {_list(RANGED)}; for view={read.view} use the option at")
+            raise ConfigError(
+                f"{name}={given[name]!r} is for {_list(RANGED)}, not for view={read.view}; use the option 'at' there"
+            )
     for name in ("topic", "partition"):
         if name in given and read.view not in KEYED:
             raise ConfigError(f"{name}={given[name]!r} is for {_list(KEYED)}, not for view={read.view}")

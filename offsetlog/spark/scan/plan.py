@@ -194,7 +194,7 @@ def _is_seen(read: ReadOptions) -> bool:
 
 
 def check_named(source: Source, read: ReadOptions, lost: Collection[int] = ()) -> None:
-    """Refuses log offsets for missing log partitions: otherwise a typing error would read all records, or the present.
+    """Refuses log offsets for log partitions that do not exist: a typing error would read all records, or the present.
 
     Args:
         source: the source that is read.

@@ -42,7 +42,7 @@ SHARES_MAX = 1024
 
 
 def _is_as_it_was(segments: Sequence[Segment], now: PartitionListing, size: int) -> bool:
-    """Returns whether no listed segment was replaced; new ones may have come.  The newest must still have `size` bytes.
+    """Returns whether no listed segment was replaced; new ones may have come.  The newest must have >= `size` bytes.
 
     When the newest listed segment is no longer the newest of the log, it may be cleaned; only its inode distinguishes a
     clean from growth.
@@ -169,7 +169,10 @@ class BucketReader:
         return horizon.offset if self._went_on() else OFFSET_MAX
 
     def _went_on(self) -> bool:
-        """Returns whether the planned end is still between two batches: another file may have the same inode by now."""
+        """Returns whether the planned end is still the end of a batch: another file may have the same inode by now.
+
+        The next batch, if any, must begin there with the planned log offset; otherwise nothing may follow.
+        """
         horizon, path, native = self._split.horizon, self._split.segments[-1].path, self._files.native
         try:
             behind = batch_at(path, horizon.position, file_system=native)

@@ -284,7 +284,10 @@ class StreamReader(DataSourceStreamReader):
             yield StreamSplit(split, begun)
 
     def _partition_gone(self, number: int) -> MissingFileError:
-        return MissingFileError("the log partition was removed", path=f"{self._read.path}/{TOPIC}-{number}")
+        return MissingFileError(
+            "the log partition was removed; failOnDataLoss=false goes on without it",
+            path=f"{self._read.path}/{TOPIC}-{number}",
+        )
 
     def _gone(self, number: int, place: str, missing: int, first: int, until: int) -> HistoryError:
         return HistoryError(
@@ -338,7 +341,8 @@ class StreamReader(DataSourceStreamReader):
 
     def _cut(self, listing: PartitionListing, end: int, until: int) -> OffsetOutOfRangeError:
         return OffsetOutOfRangeError(
-            f"log partition {listing.number} ends at {end}; it ended at {until} before, so it was cut or created again",
+            f"log partition {listing.number} ends at {end}; it ended at {until} before, so it was cut or created "
+            "again; failOnDataLoss=false goes on at its present end",
             path=listing.place,
             log_offset=end,
         )
