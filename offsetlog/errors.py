@@ -132,7 +132,7 @@ class ArgumentTypeError(InvalidArgumentError, TypeError):
 
 
 class GroupError(InvalidArgumentError):
-    """The name of the group cannot be used: UTF-8 cannot encode it, or the storage has no such name."""
+    """The name of the group cannot be used: UTF-8 cannot encode it, or the storage allows no such name."""
 
 
 class TopicError(InvalidArgumentError):
@@ -559,7 +559,7 @@ class TransactionError(StateError):
 
 
 class ClockError(StateError):
-    """This machine's clock shows a time before the newest record, or has jumped since the last check; nothing expired.
+    """The clock is before the newest record, or has jumped: nothing of that log, or group in ZooKeeper, expired.
 
     Attributes:
         now: the time of this machine's clock, in milliseconds since 1970.

@@ -417,7 +417,7 @@ class OffsetStore(OnePosition, StoreContext):
         retention_ms: int | None = None,
         retention: Mapping[str, int | None] | None = None,
     ) -> pyarrow.Table:
-        """Returns the positions that have expired, or will expire `within` this time unless committed again.
+        """Returns the positions that have expired, or will expire before `within` has passed unless committed again.
 
         Nothing is written.  The table has one row for each position, and one for each group that will have no positions
         left; its columns are the fields of `types.Expiring`, and `offsetlog.retention.listed` turns the rows into such

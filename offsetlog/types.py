@@ -646,8 +646,8 @@ class Leadership(NamedTuple):
         epoch: the newest leader epoch that the replica was given or has in its log, -1 if none.
         leads: whether this replica is the leader in that epoch.
         alone: whether this replica leads without other replicas.
-        term: grows whenever this replica stops leading or its log is truncated.  A caller that waits for a record of
-            one term never sees it confirmed in another.
+        term: a counter that grows whenever this replica stops leading or its log is truncated.  A wait for a record
+            fails if the term has changed since the record was written, because another may have its offset now.
         elected_end: the log end offset when this leader was elected.
     """
 

@@ -275,8 +275,8 @@ int ol_clean_learn_transactions(ol_clean_transactions *transactions, ol_clean_co
 
 /* ----------------------------------------------------------------------------- cleaner/retain.c */
 
-/* Returns the flags of a batch's rows that follow from its transaction, its age and the
- * quarantine. */
+/* Returns the flags that all rows of a batch share.  They depend on the fate of the batch's
+ * transaction, on its age, and on whether a damaged segment is in quarantine. */
 ol_clean_verdict ol_clean_judge_batch(const ol_clean_scope *scope,
                                       const ol_clean_transactions *transactions,
                                       ol_clean_segments *segments, ol_clean_segment *segment,

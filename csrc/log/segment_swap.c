@@ -110,7 +110,8 @@ static int check_replaced(swap *s, ol_error *error) {
     }
     if (status == OL_OK && s->aside->next_offset > s->next_base) {
         status = ol_fail(error, OL_INVALID,
-                         "the cleaned segment reaches to %lld, into the one at %lld",
+                         "the cleaned segment ends before offset %lld, but the next one "
+                         "begins at %lld",
                          (long long)s->aside->next_offset, (long long)s->next_base);
     }
     if (status == OL_OK) status = ol_log_settle_bound(log, s->next_base, error);

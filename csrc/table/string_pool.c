@@ -309,7 +309,10 @@ int ol_string_pool_validate(const ol_string_pool *string_pool, uint64_t key, uin
     bool sound = string_pool->arena.used % OL_STRING_UNIT_SIZE == 0 &&
                  string_pool->free_lists.used % sizeof(uint32_t) == 0 &&
                  string_pool->arena.used / OL_STRING_UNIT_SIZE <= (size_t)OL_STRING_NUMBER_MAX + 1;
-    if (!sound) return ol_fail(error, OL_CORRUPT, "the arena of strings has a wrong size");
+    if (!sound) {
+        return ol_fail(error, OL_CORRUPT,
+                       "the size of the string arena or of its free lists is impossible");
+    }
     status = ol_ownership_bits_create(&free_places, string_pool->arena.used / OL_STRING_UNIT_SIZE,
                                       error);
     if (status != OL_OK) return status;

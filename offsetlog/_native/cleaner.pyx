@@ -332,7 +332,7 @@ def replay_cleaned(Partition partition not None, Replay into not None, *, int64_
 
     Args:
         partition: loaded; its log may be read-only.
-        into: receives the kept records below the log offset `told_end` of the report; above it, a clean changes nothing.
+        into: receives the kept records below the log offset `told_end` of the report; from there on, a clean changes nothing.
         now_ms: the time, in milliseconds since 1970.
         end_max: records at or above this log offset are not applied.
         delete_retention_ms, map_bytes: as in `clean`.  There is only one pass, which ends where the keys no longer fit in

@@ -304,7 +304,7 @@ def parse_manifest(bytes text not None):
 
 
 def parse_directory_name(str name not None):
-    """Returns (topic, partition, kind) of a partition directory's name, None for other names; kind 0 is in use."""
+    """Returns (topic, partition, kind) of a partition directory's name, or None; kind 0 is a partition in use."""
     cdef ol_directory_name parsed
     cdef bytes text = os.fsencode(name)
     if not ol_directory_name_parse(text, &parsed):

@@ -1,8 +1,8 @@
 """One replicated partition for its host: leadership, following, the high watermark W, and reads for other replicas.
 
 A call with an `epoch` passes the leader epoch that its caller knows.  If that is older than the newest one known here, the
-call raises FencedLeaderEpochError; if newer, UnknownLeaderEpochError, except for `become_leader`.  Such a call changes
-nothing (docs/architecture.md §7).
+call raises FencedLeaderEpochError; if newer, UnknownLeaderEpochError, except for `become_leader` and `become_follower`,
+which accept a newer epoch.  A refused call changes nothing (docs/architecture.md §7).
 """
 
 import os

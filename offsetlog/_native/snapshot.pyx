@@ -308,7 +308,8 @@ cdef class Snapshot:
     def publish(self, Partition partition not None, temporary):
         """Makes a written and flushed file the partition's snapshot.
 
-        Returns False, and does not use the file, if the log was truncated after the snapshot was begun.
+        Returns False, and does not use the file, if the log was truncated or leadership ended after the snapshot was begun,
+        or if the log is not flushed up to the snapshot's log offset.
         """
         cdef bytes name = os.fsencode(temporary)
         cdef const char *text = name

@@ -158,7 +158,7 @@ cdef class StoreCore:
         durability: "process" or "disk", for calls that give no durability.
         metadata_units_max: the longest metadata in UTF-16 units.
         read_only: whether all writes are refused.
-        background: whether threads prepare segments ahead of use, and flush, also every `flush_interval_ms` (0: never).
+        background: whether threads prepare segments and flush partitions, also each `flush_interval_ms` (0: never).
     """
 
     def __cinit__(self):
@@ -282,7 +282,7 @@ cdef class StoreCore:
         return self.partitions[number]
 
     def attached(self, bint wait=True):
-        """Returns the partitions that are not retired, by number; waits until all are loaded, unless wait=False."""
+        """Returns all partitions that are not retired, by number, once loaded; with wait=False, those loaded so far."""
         if self.closed:
             self.refuse_closed()
         for number in self.owner.loading(wait):

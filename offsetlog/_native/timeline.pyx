@@ -265,7 +265,7 @@ def open_since(Partition partition not None, int64_t offset):
 def ended_by(Partition partition not None, int64_t offset, int64_t until):
     """Returns the log offset after the last marker below `until` that ends a transaction open at `offset`.
 
-    Returns `offset` if no transaction was open there.
+    Returns `offset` if no transaction was open there, or if none of them ends below `until`.
     """
     cdef ol_error error
     cdef int64_t end = offset

@@ -76,7 +76,7 @@ def command(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="The address to listen on; port 0 takes a free one.  [default: 127.0.0.1:9092]",
+            help="The address to listen on; with port 0, a free port.  [default: 127.0.0.1:9092]",
         ),
     ] = None,
     advertise: Annotated[

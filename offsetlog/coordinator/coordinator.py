@@ -200,8 +200,9 @@ class Coordinator:
     ) -> ErrorCode | None:
         """Returns the error for an OffsetFetch of a group; None if it may be answered.
 
-        Member id and epoch matter only for groups that are not classic.  This coordinator does not
-        know their members, so it refuses such requests (docs/format/coordinator.md §5.3).
+        Member id and epoch matter only for groups of type "consumer" or "streams".  This
+        coordinator does not know their members, so it refuses such requests
+        (docs/format/coordinator.md §5.3).
         """
         error = self.refusal(group_id)
         if error is not None or (member_id is None and member_epoch < 0):

@@ -141,8 +141,8 @@ class CheckedJournal:
         line = _line({"format": FORMAT, "checksum": _checksum(content), "content": content})
         if len(line) > FILE_BYTES_MAX:
             raise StorageError(
-                f"{self.path}: this change would make the file {len(line)} bytes long, and the next start reads at "
-                f"most {FILE_BYTES_MAX}; delete unneeded entries first"
+                f"{self.path}: this change would make the file {len(line)} bytes long, but a start reads at most "
+                f"{FILE_BYTES_MAX} bytes, so nothing was changed; delete topics that are not needed, then try again"
             )
         self._size = None
         self._fs.replace_file(self.path, line)

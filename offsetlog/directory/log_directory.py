@@ -334,7 +334,9 @@ class LogDirectory:
         except KeyError as missing:
             raise CorruptionError(f"the file has no entry {missing}", path=path) from None
         except (ValueError, CorruptionError) as failure:
-            raise CorruptionError(f"an entry of the file has a wrong value: {failure}", path=path) from None
+            raise CorruptionError(
+                f"an entry (format, partitions, topic_id or existing) has an invalid value: {failure}", path=path
+            ) from None
         if version != FORMAT:
             raise UnsupportedVersionError(
                 f"the file has format {version}; this version reads only {FORMAT}", path=path

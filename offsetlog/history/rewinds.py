@@ -30,7 +30,7 @@ class Rewind(NamedTuple):
         group: the consumer group.
         topic: the topic.
         partition: the partition of the topic.
-        timestamp: when the lower offset was committed, in milliseconds since 1970; -1 for unknown.
+        timestamp: when the lower offset took effect, in milliseconds since 1970; -1 for unknown.
         before: the position before.
         after: the position that was committed then.
         log_partition: the partition of the offsets topic.

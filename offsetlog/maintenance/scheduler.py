@@ -560,7 +560,7 @@ class Maintenance:
         return self._cleaner.snapshot_bytes
 
     def decisions(self) -> list[Decision]:
-        """Returns the last decisions, oldest first, without repeated ones to leave a log alone."""
+        """Returns the last decisions, oldest first; repeated decisions to leave a log alone are omitted."""
         return self._record.decisions()
 
     def _find_stuck(self, partition: Partition, known: KnownLog, facts: LogFacts) -> None:

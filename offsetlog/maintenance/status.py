@@ -165,7 +165,7 @@ class MaintenanceRecord:
         )
 
     def decisions(self) -> list[Decision]:
-        """Returns the last decisions, oldest first, without repeated ones to leave a log alone."""
+        """Returns the last decisions, oldest first; repeated decisions to leave a log alone are omitted."""
         return list(self._decisions)
 
     def is_new(self, what: object) -> bool:

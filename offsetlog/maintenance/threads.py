@@ -10,8 +10,8 @@ class MaintenanceThread(threading.Thread):
     """A thread of a store's maintenance.
 
     An unused store may be closed on a maintenance thread, because the thread held the last
-        reference or collects garbage.  In that case the thread must not wait for itself, nor for
-        threads that wait for it.
+    reference or collects garbage.  In that case the thread must not wait for itself, nor for
+    threads that wait for it.
 
     Args:
         work: the function to run.

@@ -26,7 +26,7 @@ Written = dict[int, tuple[int, int]]
 
 
 def add_written(written: Written, count: int, end_offset: int, term: int) -> None:
-    """Adds written records to the count and the end of their term.  Once the end is durable, all records are."""
+    """Adds written records: sums their count and keeps the highest end, by term.  Once that end is durable, all are."""
     if end_offset >= 0:
         before = written.get(term, (0, -1))
         written[term] = (before[0] + count, max(before[1], end_offset))

@@ -450,7 +450,7 @@ def _listening(host: str, port: int) -> Iterator[None]:
         if failure.errno is not None and failure.errno in errno.errorcode:
             reason = os.strerror(failure.errno)
         advice = (
-            "; stop the program that listens there, or choose another port (0 takes a free one)"
+            "; stop the program that listens there, or choose another port (0 picks a free one)"
             if failure.errno == errno.EADDRINUSE
             else ""
         )

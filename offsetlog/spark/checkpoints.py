@@ -164,7 +164,7 @@ def read_checkpoint(
     names = {str(source): topic for source, topic in (topics or {}).items()}
     offsets = directory.batches("offsets")
     if offsets is None:
-        raise MissingFileError("not a checkpoint of Spark: the directory `offsets` is missing", path=directory.path)
+        raise MissingFileError("this is not a Spark checkpoint: it has no directory `offsets`", path=directory.path)
     commits = directory.batches("commits") or []
     committed = planned = None
     if commits:

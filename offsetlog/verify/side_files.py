@@ -336,7 +336,7 @@ def parse_epochs(content: bytes) -> list[tuple[int, int]]:
             )
         epochs = [(int(epoch), int(start)) for epoch, start in entries]
     except (ValueError, IndexError) as failure:
-        raise CorruptionError(f"an entry of the file has a wrong value: {failure}") from None
+        raise CorruptionError(f"an epoch or start offset is not a number, or a line is missing: {failure}") from None
     for (epoch, start), (later_epoch, later_start) in itertools.pairwise(epochs):
         if later_epoch <= epoch or later_start < start:
             raise CorruptionError(

@@ -224,7 +224,7 @@ def test_a_change_that_the_next_start_could_not_read_is_refused(tmp_path, monkey
         for number in range(1000):
             await store.put_topics([topic(number, **{"retention.ms": str(number)})])
 
-    with pytest.raises(StorageError, match="delete unneeded entries first"):
+    with pytest.raises(StorageError, match="delete topics that are not needed"):
         asyncio.run(make_until_refused())
     assert len(store.topics()) > 50
     assert state(opened(tmp_path)) == state(store)

@@ -151,7 +151,7 @@ class Both:
         return position, forward
 
     def _note_unfollowed(self, group: str, keys: Iterable[TopicPartition], zookeeper: Values) -> None:
-        """Records ZooKeeper's positions that the log did not take, or not within the timeout."""
+        """Records where the log and ZooKeeper differ after the log refused a change or did not take it in time."""
         asked = list(keys)
         with suppress(OffsetLogError):  # the log is not led here any more, or failed: no fetch is answered
             self._differences.note(group, asked, self._log.fetch(group, asked), zookeeper)

@@ -84,10 +84,10 @@ class ZooKeeperManager(BaseOffsetManager):
     durability was requested.  The timestamp of a position is the time at which ZooKeeper wrote it.  Several processes
     may commit to the same group; conditions see the commits of all of them.
 
-    All calls are safe from any thread, and many can be under way at a time.  Calls for one group that touch the same
-    positions are carried out in the order in which they were made.  A commit that raises UnknownOutcomeError was
-    applied as a whole or not at all; it is unknown which.  A transition that gives up a partition ends once each write
-    that was sent for the partition was answered or lost its connection.
+    All calls are safe from any thread, and many can be under way at a time.  Calls for one group that touch the
+    same positions are carried out in the order in which they were made.  A `commit` or `delete` that raises
+    UnknownOutcomeError was applied as a whole or not at all; it is unknown which.  A transition that gives up a
+    partition ends once each write that was sent for the partition was answered or lost its connection.
 
     Args:
         settings: the manager's settings.
