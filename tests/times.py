@@ -23,8 +23,8 @@ The times are seconds for each file: the sum over its tests, fixtures included, 
 the suite without tiers, in two processes on two cores. The other columns are the tiers
 ([CONTRIBUTING.md](../CONTRIBUTING.md)), with the number of tests in brackets; "-" means that the file has no test in
 that tier. Two processes of the first tier, or three of the second, share two cores, so a test that waits for a broker
-or for Spark takes longer there than alone. The last column shows the values that are different at full depth (`make
-test-long`).
+or for Spark takes longer there than alone. The last column shows the values that are different at full depth
+(`make test-long`).
 
 `make test-times BEFORE=before.xml` writes this page, with `before.xml` from
 `pytest -n 2 --dist loadfile --junitxml=before.xml`.

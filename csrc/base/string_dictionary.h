@@ -16,9 +16,9 @@ typedef struct ol_string_dictionary {
     size_t count;
     size_t capacity;
     size_t bytes_capacity;
-    uint32_t *slots;            /* string number + 1, or 0 in a free slot */
+    uint32_t *slots;            /* string number + 1, or 0 in a free slot; at most half full */
     uint32_t *hashes;           /* of each string */
-    size_t slot_count;
+    size_t slot_count;          /* a power of two */
     uint64_t seed;
 } ol_string_dictionary;
 

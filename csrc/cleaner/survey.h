@@ -11,7 +11,8 @@
  * Bytes are those of the batches.  A batch that loses records frees the difference between its size
  * and its rebuilt size.  The bytes of a batch are divided among its records in proportion to their
  * encoded sizes, those of its header evenly.  The bytes that it frees are divided among its dropped
- * records.  Batches without records are not counted. */
+ * records in the same proportion; if none is dropped, the bytes by which it grows are divided
+ * evenly among all its records.  Batches without records are not counted. */
 #ifndef OL_CLEANER_SURVEY_H
 #define OL_CLEANER_SURVEY_H
 

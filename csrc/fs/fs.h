@@ -84,8 +84,8 @@ struct ol_fs {
     int (*keeps_pages)(ol_file *file, bool *keeps, ol_error *error);
     /* Faults in [from, to) of a mapping for writing, without changing a byte, so that the next
      * store there neither waits nor fails.  Fails with OL_DISK_FULL or OL_IO if a store would end
-     * the process.  Kernels before 5.14 cannot report a page that the disk cannot read, so each
-     * page is read first there. */
+     * the process.  Kernels before 5.14 cannot report that, so each page is read first there: this
+     * finds a page that the disk cannot read, but not a full disk. */
     int (*populate)(ol_file *file, void *data, size_t from, size_t to, ol_error *error);
     /* Reports stores to a writable mapping.  In testing/fault_fs this is a crash point, which may
      * return OL_CRASHED; in ol_fs_posix the pointer is NULL, so a commit pays only for one test of

@@ -97,9 +97,10 @@ typedef struct ol_log_options {
                                            a sidecar */
     int changed_checkpoints;            /* how many checkpoints of the log dir another program wrote
                                            after offsetlog did */
-    /* the entry of the cleaner's checkpoint if it differs from the one offsetlog wrote, else -1; 0:
-     * there is no entry, and another program wrote the log dir; OL_CLEANED_UNKNOWN: the file, or
-     * the record of what offsetlog wrote, is damaged */
+    /* if another program wrote the log dir: the entry of the cleaner's checkpoint, 0 if there is
+     * none; otherwise the entry if it is above the one offsetlog wrote, -1 if it is the same.
+     * OL_CLEANED_UNKNOWN: it is below that, or the file, or the record of what offsetlog wrote, is
+     * damaged */
     int64_t cleaned_by_others;
     int64_t log_start_offset;           /* of the checkpoint, -1 none */
     /* mark of a state that the caller has, so that the log below it need not be read
@@ -147,7 +148,7 @@ typedef struct ol_log_recovery {
                                            read-only; `corruption` says where */
     ol_error corruption;
     /* no right batch follows the corruption, and the log was flushed up to this log offset; -1: a
-     * right batch follows */
+     * right batch follows, or nothing proves how far the log reached */
     int64_t corruption_below;
     ol_log_loss losses[OL_LOG_LOSSES_KEPT];  /* if there are more, the last entry covers the rest */
     size_t loss_count;

@@ -31,7 +31,7 @@ enum { OL_LOG_MARK_PRODUCERS_SIZE_MAX = 1 << 20 };
 
 /* [writer] Takes a mark at the log end.  The mark is empty (offset 0) if the log has too many
  * producers.  It is also empty if the active segment has too many aborted transactions, has batches
- * that were never read, or lost index entries in a truncation.  Fails with OL_NO_MEMORY. */
+ * that were never read, or was truncated since the log was opened.  Fails with OL_NO_MEMORY. */
 int ol_log_take_mark(ol_log *log, ol_log_mark *mark, ol_error *error) OL_NODISCARD;
 void ol_log_mark_free(ol_log_mark *mark);
 

@@ -80,9 +80,9 @@ typedef struct ol_segment {
     int64_t created_ms;
     uint32_t checksum;                  /* of all its batches (log/segment_checksum.h) */
     bool has_checksum;                  /* false: some batches were never read */
-    bool is_index_cut;                  /* a truncation removed entries of its indexes; a power loss
-                                           may bring them back, so ol_log_take_mark leaves the mark
-                                           empty */
+    bool is_index_cut;                  /* a truncation may have removed entries of its indexes; a
+                                           power loss may bring them back, so ol_log_take_mark
+                                           leaves the mark empty */
 } ol_segment;
 
 /* Creates an object with one reference and no user; the file is not touched. */

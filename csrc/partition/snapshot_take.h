@@ -39,8 +39,8 @@ int ol_partition_snapshot_copy(ol_partition *partition, const atomic_bool *stop,
 
 /* Replaces the partition's snapshot by the file that was written and flushed as `temporary`, and
  * flushes the directory.  OL_WOULD_BLOCK: since the snapshot was begun, leadership ended or the log
- * was truncated; or the log is not flushed up to the snapshot's offset.  A file that cannot be put
- * there is removed. */
+ * was truncated; or the log is not flushed up to the snapshot's offset, or W is below it.  A file
+ * that cannot be put there is removed. */
 int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *snapshot,
                                   const char *temporary, ol_error *error) OL_NODISCARD;
 

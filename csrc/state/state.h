@@ -53,7 +53,7 @@ typedef struct ol_change {
     ol_group_record group_record;
     /* memory that a live commit reserved before its append; NULL: ol_state_apply reserves it */
     const ol_reservation *reservation;
-    ol_group_reservation *group_reservation;    /* the same for a group record */
+    ol_group_reservation *group_reservation;    /* the same for a group record that is put */
     /* without a reservation: the result of ol_table_settled or ol_table_prefetch_pair; else 0 */
     uint32_t pair_hint;
 } ol_change;

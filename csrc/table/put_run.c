@@ -135,7 +135,7 @@ int ol_table_put_run(ol_table *table, uint32_t hint, const ol_pair_name *name,
     table->last_pair = pair;
     table->last_hash = name->hash;
     status = put_rows(table, pair, name, rows, count, error);
-    // A first row that failed in ol_table_put_at has already dropped the pair.
+    /* A first row that failed in ol_table_put_at has already dropped the pair. */
     if (OL_UNLIKELY(status != OL_OK && is_new) && ol_table_find_pair(table, name) == pair) {
         ol_table_drop_empty_pair(table, pair);
     }
