@@ -262,7 +262,7 @@ def test_sizes_are_bounded(tmp_path, monkeypatch):
 def test_what_is_no_checkpoint_is_reported(tmp_path):
     (tmp_path / "empty").mkdir()
     for path in (tmp_path / "empty", tmp_path / "nothing"):
-        with pytest.raises(errors.MissingFileError, match="not a checkpoint"):
+        with pytest.raises(errors.MissingFileError, match="not a Spark checkpoint"):
             read_checkpoint(path)
     with pytest.raises(errors.ConfigError, match="pyarrow cannot open it"):
         read_checkpoint("gopher://x/y")
