@@ -602,7 +602,7 @@ cdef class GroupNow:
                 checked, so that values from a log can be written again.
 
         Returns:
-            (log offset to wait for, timestamp of the batch); None if the group has changed and nothing was written.
+            (base offset, log offset to wait for, term, timestamp of the batch); None if the group has changed and nothing was written.
 
         Raises:
             TooLargeError: the tombstones do not fit one batch.

@@ -75,14 +75,18 @@ def _refuse_absent(path: Path, partitions: int | None, group: str) -> None:
         return
     properties = directory.known_properties()
     count = partitions if properties is None else properties.partitions
-    # A wrong number and a name that cannot be written are refused by the open and by the commit.
-    if count is None or not 1 <= count <= PARTITIONS_MAX:
+    # A wrong number and a name that cannot be written are refused by the open and by the commit, and so is a lost
+    # log partition.
+    if count is None or not 1 <= count <= PARTITIONS_MAX or partitions not in (None, count):
         return
     number = partition_for(group.encode(errors="surrogateescape"), count)
+    if properties is not None and number in (properties.existing or ()):
+        return
     if number not in directory.partition_numbers():
+        check = "check --partitions, and " if properties is None else ""
         raise RefusedError(
             f"nothing was done: log partition {number} of group {name_text(group)} is not in {path}: a broker has only "
-            "the partitions that it replicates; check --partitions, and add --force to create it"
+            f"the partitions that it replicates; {check}add --force to create it"
         )
 
 

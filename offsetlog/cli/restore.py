@@ -33,7 +33,7 @@ _CLOCK = re.compile(r"\d\d(?::\d\d?){1,2}", re.ASCII)
 HELP = f"""Restore the committed offsets of a group as they were at a moment.
 
 The restore is one new commit, all or nothing. It removes nothing from the log, so another restore can undo it: the
-last printed line names its --at. Positions that were not committed at that moment are deleted. {ASKS} Stop the group's
+last line of text names its --at. Positions that were not committed at that moment are deleted. {ASKS} Stop the group's
 consumers first: their next commits overwrite the restored positions. A group that has members needs --force, and so
 does a restore that would delete all offsets of the group. --dry-run says why it would be refused.
 
@@ -62,6 +62,15 @@ def _line(group: str, changes: list[Change], moment: datetime | int, hint: str) 
         name = name_text(group)
         return f"nothing to do: the offsets of group {name} are already those of {moment_text(moment)}{hint}"
     return f"restored group {name_text(group)} to {moment_text(moment)}: {what_text(changes)}"
+
+
+def _named(topics: list[str] | None) -> str:
+    return "the same topics" if topics else "the group"
+
+
+def _forced(changes: list[Change]) -> str:
+    # An undo that only deletes may delete all offsets of the group, which is refused without it.
+    return " and --force" if all(each.before is None for each in changes) else ""
 
 
 def _hint(
@@ -172,7 +181,7 @@ def command(
         return 1
     output.line(_line(group, changes, moment, hint))
     if undo_at is not None:
-        output.line(f"to undo it, restore the group with --at offset:{undo_at}")
+        output.line(f"to undo it, restore {_named(topics)} with --at offset:{undo_at}{_forced(changes)}")
     return 0
 
 

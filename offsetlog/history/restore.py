@@ -67,7 +67,8 @@ class Restoration(list[Change]):
 
     Attributes:
         undo_at: the log offset of the restore's first record, so the moment that undoes the restore; None if nothing
-            was written: nothing differed, or the restore was a dry run.
+            was written: nothing differed, or the restore was a dry run.  If the group had no offsets before, the undo
+            needs `delete_all`.
     """
 
     undo_at: int | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -219,7 +219,7 @@ def _accept(
     existing = witnesses.existing.intersection(present)
     if properties is not None:
         existing = existing.union(numbers)
-        directory.write_properties(Properties(properties.partitions, properties.topic_id, existing))
+        directory.write_properties(replace(properties, existing=existing))
     # The manifests of the other partitions do not record yet that another program worked on these partitions.
     others = found.others_worked.difference(ends).union(witnesses.worked_on(unreadable))
     if not witnesses.is_foreign:

@@ -207,6 +207,20 @@ def test_a_brokers_directory_is_known_as_one_after_offsetlog_has_written_there(t
     )
 
 
+def test_a_log_partition_that_was_lost_is_not_said_to_be_on_another_broker(tmp_path, capsys):
+    path = copy("groups", tmp_path / "log")
+    assert call(capsys, "commit", path, "billing", "orders:0=1", *COUNT)[0] == 0
+    shutil.rmtree(path / f"__consumer_offsets-{partition_for(b'billing', 8)}")
+    code, out, err = call(capsys, "commit", path, "billing", "orders:0=2")
+    assert (code, out) == (2, "")
+    assert "broker" not in err
+    assert "missing" in err
+    # A wrong number is refused as such.
+    assert "partitions" in call(capsys, "commit", path, "billing", "orders:0=2", "--partitions", 9)[2]
+    offsetlog.accept_loss(path)
+    assert "from_broker=true" in (path / PROPERTIES).read_text()
+
+
 def test_a_store_of_its_own_lacks_no_log_partition(tmp_path, capsys):
     assert call(capsys, "commit", tmp_path / "log", "billing", "orders:0=1")[0] == 0
     for each in range(8):

@@ -253,11 +253,25 @@ def test_a_restore_prints_how_to_undo_it(data, capsys, selection):
     out = call(capsys, "restore", data, "billing", *selection, "--at", "offset:2", "--yes")[1]
     done, undo = out.splitlines()[-2:]
     assert done.startswith("restored group billing to log offset 2: ")
-    assert undo == "to undo it, restore the group with --at offset:8"
+    named = "the same topics" if selection else "the group"
+    assert undo == f"to undo it, restore {named} with --at offset:8"
     assert offsets(data) != before
-    moment = undo.removeprefix("to undo it, restore the group with ")
-    assert call(capsys, "restore", data, "billing", moment.replace(" ", "="), "--yes")[0] == 0
-    assert offsets(data) == before
+    # Later commits to other positions stay if only the same ones are restored.
+    with offsetlog.open(data) as store:
+        store.commit("billing", {("payments", 9): 5})
+    assert call(capsys, "restore", data, "billing", *selection, "--at=offset:8", "--yes")[0] == 0
+    assert offsets(data) == before | ({9: 5} if selection else {})
+
+
+def test_the_undo_of_a_restored_group_that_was_deleted_names_force(data, capsys):
+    assert call(capsys, "delete", data, "billing", "--yes")[0] == 0
+    out = call(capsys, "restore", data, "billing", "--at", "offset:2", "--yes")[1]
+    undo = out.splitlines()[-1]
+    assert undo.endswith(" and --force")
+    moment = undo.partition("--at ")[2].partition(" ")[0]
+    assert call(capsys, "restore", data, "billing", "--at", moment, "--yes")[0] == 1
+    assert call(capsys, "restore", data, "billing", "--at", moment, "--yes", "--force")[0] == 0
+    assert offsets(data) == {}
 
 
 def test_restore_of_some(data, capsys):

@@ -147,8 +147,8 @@ class Meddler:
     def _meddled(self, ask):
         def meddled(*given):
             if self.requests in self.before:
-                for answer in self._asked:
-                    answer.wait()
+                assert all(answer.wait() for answer in self._asked)
+                self._asked.clear()
                 self._commit()
             self.requests += 1
             self._asked.append(ask(*given))
