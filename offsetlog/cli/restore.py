@@ -70,7 +70,7 @@ def _named(topics: list[str] | None) -> str:
 
 def _forced(changes: list[Change]) -> str:
     # An undo that only deletes may delete all offsets of the group, which is refused without it.
-    return " and --force" if all(each.before is None for each in changes) else ""
+    return " (and --force if that deletes all its offsets)" if all(each.before is None for each in changes) else ""
 
 
 def _hint(

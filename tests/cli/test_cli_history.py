@@ -267,7 +267,7 @@ def test_the_undo_of_a_restored_group_that_was_deleted_names_force(data, capsys)
     assert call(capsys, "delete", data, "billing", "--yes")[0] == 0
     out = call(capsys, "restore", data, "billing", "--at", "offset:2", "--yes")[1]
     undo = out.splitlines()[-1]
-    assert undo.endswith(" and --force")
+    assert undo.endswith(" (and --force if that deletes all its offsets)")
     moment = undo.partition("--at ")[2].partition(" ")[0]
     assert call(capsys, "restore", data, "billing", "--at", moment, "--yes")[0] == 1
     assert call(capsys, "restore", data, "billing", "--at", moment, "--yes", "--force")[0] == 0
