@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from offsetlog import errors, types
     from offsetlog._native.tickets import Ticket
     from offsetlog.config import MaintenanceConfig, StoreConfig
-    from offsetlog.history.restore import Restoration
+    from offsetlog.history.restore import Restoration, Undeletion
     from offsetlog.history.rewinds import Rewind, Rewinds
     from offsetlog.lifecycle.accept_loss import accept_loss
     from offsetlog.opening import open, open_async  # noqa: A004  (offsetlog.open, like gzip.open)
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
         Position,
         StoreHealth,
         TopicPartition,
-        Undeletion,
     )
 
 __version__ = "0.1.0"
@@ -88,6 +87,7 @@ _MODULES = {
     "open": "offsetlog.opening",
     "open_async": "offsetlog.opening",
     "Transaction": "offsetlog.transaction",
+    "Undeletion": "offsetlog.history.restore",
 }
 
 

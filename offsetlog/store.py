@@ -13,7 +13,7 @@ from offsetlog._native.store_core import StoreCore
 from offsetlog._native.tickets import Ticket
 from offsetlog.directory.snapshots import SnapshotReport
 from offsetlog.errors import ClosedError, OffsetLogError
-from offsetlog.history.restore import Restoration, Restorer
+from offsetlog.history.restore import Restoration, Restorer, Undeletion
 from offsetlog.history.rewinds import Rewinds, find_rewinds
 from offsetlog.history.timeline import Timeline
 from offsetlog.lifecycle import inspection
@@ -43,7 +43,6 @@ from offsetlog.types import (
     Position,
     StoreHealth,
     TopicPartition,
-    Undeletion,
 )
 
 if TYPE_CHECKING:

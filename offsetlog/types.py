@@ -686,15 +686,3 @@ class Deletion(NamedTuple):
     def recoverable(self) -> bool:
         """Whether `OffsetStore.undelete` can restore it."""
         return self.last is not None
-
-
-class Undeletion(NamedTuple):
-    """The result of `OffsetStore.undelete`.
-
-    Attributes:
-        restored: the positions that were restored.
-        lost: the positions that were not restored, because their values were cleaned away.
-    """
-
-    restored: list[Change]
-    lost: list[Deletion]

@@ -20,6 +20,7 @@ def _step_text(step: int | None) -> str:
 
 
 COLUMNS = shown_as(columns("diff"), "step", show=_step_text)
+_UNDOABLE = shown_as(columns("restore"), "step", show=_step_text)
 
 
 def _fields(value: OffsetAndMetadata | None, when: str) -> dict[str, Any]:
@@ -92,7 +93,16 @@ def effect_of(deed: str, changes: Iterable[Change], *facts: GroupFacts, loses: s
     return Effect(deed, COLUMNS, [*change_rows(changes)], name_change, in_use=in_use)
 
 
-def show(output: Output, changes: list[Change], *, wide: bool) -> None:
-    """Prints changes; without changes, prints only the heading in TSV and CSV."""
+def show_done(output: Output, changes: list[Change], undo_at: int | None, *, wide: bool) -> None:
+    """Prints the changes of a command that can be undone; without changes, prints only the heading in TSV and CSV."""
     if changes or not output.is_text:
-        output.rows(COLUMNS, change_rows(changes), "", wide=wide)
+        rows = ({**row, "undo_at": undo_at} for row in change_rows(changes))
+        output.rows(_UNDOABLE, rows, "", wide=wide)
+
+
+def undo_text(changes: list[Change], undo_at: int, *, whole_group: bool) -> str:
+    """Returns how to undo these changes of one group: which restore does it, and whether that needs --force."""
+    named = "the group" if whole_group else "the same topics"
+    # An undo that only deletes may delete all offsets of the group, which is refused without it.
+    forced = " (and --force if that deletes all its offsets)" if all(each.before is None for each in changes) else ""
+    return f"to undo it, restore {named} with --at offset:{undo_at}{forced}"

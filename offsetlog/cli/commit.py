@@ -145,15 +145,18 @@ def command(
         if not force:
             _refuse_going_back(store, group, values)
         position = store.commit(group, values, expected=conditions or None, monotonic=monotonic)
+    # The records of one commit follow each other.
+    undo_at = position.log_offset - len(values) + 1
     done = {
         "group": group,
         "committed_offsets": len(values),
         "log_partition": position.log_partition,
         "log_offset": position.log_offset,
+        "undo_at": undo_at,
         "durability": durability.value,
     }
     output.result(columns("commit"), done)
-    last = f"{'' if len(values) == 1 else 'up to '}log offset {position.log_offset}"
-    place = f"log partition {position.log_partition}, {last}"
+    span = f"log offset {undo_at}" if len(values) == 1 else f"log offsets {undo_at} to {position.log_offset}"
+    place = f"log partition {position.log_partition}, {span}"
     output.line(f"committed {count_text(len(values), 'offset')} of {name_text(group)} ({place})")
     return 0

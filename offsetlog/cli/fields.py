@@ -143,6 +143,7 @@ FIELDS: dict[str, Field] = {
     "restore_at": _log_offset(
         "the log offset of the state before the commit, for restore; none if its batch has the commit before it, too"
     ),
+    "undo_at": _log_offset("the log offset of the state before the command: `restore --at offset:N` returns to it"),
     "effective_at": _log_offset("the log offset at which the record takes effect"),
     "producer_id": _number("the id of the producer", -1),
     "producer_epoch": _number("the epoch of the producer", -1),
@@ -356,7 +357,7 @@ TABLES: dict[str, tuple[Use, ...]] = {
         "verify summary": (
             "kind sound problems notes log_partitions batches records offsets groups digest digest_physical ways"
         ),
-        "commit": "group committed_offsets log_partition log_offset durability",
+        "commit": "group committed_offsets log_partition log_offset undo_at:1 durability",
         "fetch": "group:2" + _POSITION.removeprefix("group"),
         "delete": "group deleted_offsets",
         "delete --dry-run": _CHANGE,
@@ -375,8 +376,10 @@ TABLES: dict[str, tuple[Use, ...]] = {
             "effective_at:2 restore_at"
         ),
         "rewinds --by-group": "group rewound_offsets first_timestamp last_timestamp:1 log_partition:2 restore_at",
-        "restore": _CHANGE,
-        "undelete": _CHANGE,
+        "restore": f"{_CHANGE} undo_at:2",
+        "restore --dry-run": _CHANGE,
+        "undelete": f"{_CHANGE} undo_at:2",
+        "undelete --dry-run": _CHANGE,
         "undelete --list": (
             "group topic partition timestamp offset leader_epoch:2 metadata:1 commit_timestamp:1 recoverable "
             "log_partition:2 log_offset:2 last_log_offset:2"

@@ -11,7 +11,7 @@ import typer
 
 import offsetlog
 from offsetlog.cli.arguments import GroupName, OutputFormat, StorePath, Wide
-from offsetlog.cli.changes import effect_of, keys_of, selected, show, what_text
+from offsetlog.cli.changes import effect_of, keys_of, selected, show_done, undo_text, what_text
 from offsetlog.cli.consent import ASKS, Consent, DryRun, Force, Yes
 from offsetlog.cli.group_facts import complain_unknown, facts_of, fetch_at, is_known, number_of
 from offsetlog.cli.moments import MOMENTS, aged_moment_text, moment_text
@@ -62,15 +62,6 @@ def _line(group: str, changes: list[Change], moment: datetime | int, hint: str) 
         name = name_text(group)
         return f"nothing to do: the offsets of group {name} are already those of {moment_text(moment)}{hint}"
     return f"restored group {name_text(group)} to {moment_text(moment)}: {what_text(changes)}"
-
-
-def _named(topics: list[str] | None) -> str:
-    return "the same topics" if topics else "the group"
-
-
-def _forced(changes: list[Change]) -> str:
-    # An undo that only deletes may delete all offsets of the group, which is refused without it.
-    return " (and --force if that deletes all its offsets)" if all(each.before is None for each in changes) else ""
 
 
 def _hint(
@@ -174,14 +165,14 @@ def command(
         changes = restored = _restore(consent, path, partitions, lock_timeout, group, moment, selection)
         undo_at = restored.undo_at
     if yes or not output.is_text:
-        show(output, changes, wide=wide)
+        show_done(output, changes, undo_at, wide=wide)
     if damage is not None:
         complain(damage)
         complain(f"the offsets of group {name_text(group)} at {moment_text(moment)} are unknown: nothing was done")
         return 1
     output.line(_line(group, changes, moment, hint))
     if undo_at is not None:
-        output.line(f"to undo it, restore {_named(topics)} with --at offset:{undo_at}{_forced(changes)}")
+        output.line(undo_text(changes, undo_at, whole_group=not topics))
     return 0
 
 

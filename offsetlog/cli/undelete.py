@@ -10,7 +10,7 @@ import typer
 
 import offsetlog
 from offsetlog.cli.arguments import OutputFormat, StorePath, Wide
-from offsetlog.cli.changes import effect_of, keys_of, selected, show
+from offsetlog.cli.changes import effect_of, keys_of, selected, show_done, undo_text
 from offsetlog.cli.columns import columns
 from offsetlog.cli.consent import ASKS, Consent, DryRun, Force, Yes
 from offsetlog.cli.group_facts import complain_unknown, facts_of, is_known, number_of
@@ -143,7 +143,7 @@ def command(
             listed = [each for each in found if is_selected(TopicPartition(each.topic, each.partition), selection)]
             return _list(store, output, listed, wide=wide)
     consent = Consent(yes, force=force, dry_run=dry_run, wide=wide)
-    code = 0
+    code, undo_at = 0, None
     if unknown := consent.look_for(path, partitions, group, _is_known):
         return unknown
     with consent.open(path, partitions, lock_timeout) as store:
@@ -158,11 +158,14 @@ def command(
                 code = consent.show(output, effect, refusals_of(store, path, partitions, [number_of(store, group)]))
             else:
                 consent.ask(effect)
-                changes = store.undelete(group, keys_of(changes), at=moment, since=younger).restored
+                changes = restored = store.undelete(group, keys_of(changes), at=moment, since=younger).restored
+                undo_at = restored.undo_at
     if (not changes or not dry_run) and (yes or not output.is_text):
-        show(output, changes, wide=wide)
+        show_done(output, changes, undo_at, wide=wide)
     if changes and not dry_run:
         output.line(f"committed {count_text(len(changes), 'offset')} of {name_text(group)} again")
+        if undo_at is not None:
+            output.line(undo_text(changes, undo_at, whole_group=not topics))
     elif not changes:
         output.line("nothing would come back" if dry_run else "nothing came back")
     return max(code, _tell_lost(group, _named(would.lost, selection)))

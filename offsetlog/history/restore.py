@@ -32,7 +32,7 @@ from offsetlog.history.timeline import (
     refuse_future,
     value_of,
 )
-from offsetlog.types import Change, PartitionKey, TopicPartition, Undeletion
+from offsetlog.types import Change, Deletion, PartitionKey, TopicPartition
 
 #: How often a group is read again if it keeps committing.
 TRIES = 50
@@ -63,15 +63,27 @@ def _as_new(value: Value, now_ms: int) -> Value:
 
 
 class Restoration(list[Change]):
-    """The changes that a restore made, sorted by position.
+    """The changes that a call of `OffsetStore.restore` or `undelete` made, sorted by position.
 
     Attributes:
-        undo_at: the log offset of the restore's first record, so the moment that undoes the restore; None if nothing
-            was written: nothing differed, or the restore was a dry run.  If the group had no offsets before, the undo
-            needs `delete_all`.
+        undo_at: the log offset of the first record that the call wrote.  A restore of the same positions to this
+            moment undoes the call; it needs `delete_all` if the group had no offsets before.  None if the call wrote
+            nothing, because nothing differed or because it was a dry run.
     """
 
     undo_at: int | None = None
+
+
+class Undeletion(NamedTuple):
+    """The result of `OffsetStore.undelete`.
+
+    Attributes:
+        restored: the positions that were restored.
+        lost: the positions that were not restored, because their values were cleaned away.
+    """
+
+    restored: Restoration
+    lost: list[Deletion]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +150,7 @@ class Restorer:
         refuse_future("at", at, past)
         refuse_future("since", since, past)
         if past is None:
-            return Undeletion([], [])
+            return Undeletion(Restoration(), [])
         deleted: list[DeletedRow] = []
         if at is None:
             deleted = [

@@ -236,10 +236,10 @@ def test_restore_and_its_dry_run(data, capsys):
     assert out.splitlines()[-1] == "would restore group billing to log offset 2: commit 2 offsets and delete 1 offset"
     assert offsets(data) == before
     done = rows(capsys, "restore", data, "billing", "--at", "offset:2", "--yes")
-    assert [(row["partition"], row["offset_before"], row["offset_after"]) for row in done] == [
-        (0, 50, 42),
-        (1, None, 7),
-        (2, 9, None),
+    assert [(row["partition"], row["offset_before"], row["offset_after"], row["undo_at"]) for row in done] == [
+        (0, 50, 42, 8),
+        (1, None, 7, 8),
+        (2, 9, None, 8),
     ]
     assert offsets(data) == {0: 42, 1: 7}
     code, out, _ = call(capsys, "restore", data, "billing", "--at", "offset:2", "--yes")
@@ -323,16 +323,22 @@ def test_undelete_lists_and_brings_back(data, capsys):
     assert offsets(data) == {0: 50, 2: 9}
     code, out, err = call(capsys, "undelete", data, "billing", "--yes")
     assert (code, err) == (0, "")
-    assert out.splitlines()[-1] == "committed 1 offset of billing again"
+    assert out.splitlines()[-2:] == [
+        "committed 1 offset of billing again",
+        "to undo it, restore the group with --at offset:8 (and --force if that deletes all its offsets)",
+    ]
     assert offsets(data) == {0: 50, 1: 7, 2: 9}
     assert call(capsys, "undelete", data, "billing") == (0, "nothing came back\n", "")
     assert rows(capsys, "undelete", data) == []
+    # The undo deletes it again.
+    assert call(capsys, "restore", data, "billing", "--at=offset:8", "--yes")[0] == 0
+    assert offsets(data) == {0: 50, 2: 9}
 
 
 def test_undelete_with_the_values_of_a_moment(data, capsys):
     call(capsys, "delete", data, "billing", "--yes")
     done = rows(capsys, "undelete", data, "billing", "orders:0", "--at", "offset:2", "--yes")
-    assert [(row["partition"], row["offset_after"]) for row in done] == [(0, 42)]
+    assert [(row["partition"], row["offset_after"], row["undo_at"]) for row in done] == [(0, 42, 10)]
     assert rows(capsys, "undelete", data, "billing", "--yes")[0]["offset_after"] == 7
     assert offsets(data) == {0: 42, 1: 7, 2: 9}
 

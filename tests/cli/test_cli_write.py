@@ -67,12 +67,21 @@ def test_json_of_a_commit(data, capsys):
     assert row["log_offset"] == 2
 
 
-def test_a_commit_names_its_last_log_offset(data, capsys):
+def test_a_commit_names_its_log_offsets(data, capsys):
     number = partition_for(b"billing", 4)
     one = call(capsys, "commit", data, "billing", "a:0=1")[1]
     assert one == f"committed 1 offset of billing (log partition {number}, log offset 2)\n"
     many = call(capsys, "commit", data, "billing", *(f"orders:{each}=0" for each in range(1000)))[1]
-    assert many == f"committed 1,000 offsets of billing (log partition {number}, up to log offset 1002)\n"
+    assert many == f"committed 1,000 offsets of billing (log partition {number}, log offsets 3 to 1002)\n"
+
+
+def test_a_commit_is_undone_at_the_log_offset_that_it_names(data, capsys):
+    before = fetched(capsys, data)
+    out = call(capsys, "commit", data, "billing", "orders:0=1", "orders:1=2", "orders:2=3", "--format=json")[1]
+    row = json.loads(out)
+    assert (row["log_offset"], row["undo_at"]) == (4, 2)
+    assert call(capsys, "restore", data, "billing", "--at", f"offset:{row['undo_at']}", "--yes")[0] == 0
+    assert fetched(capsys, data) == before
 
 
 @pytest.mark.parametrize(

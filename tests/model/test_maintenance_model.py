@@ -34,8 +34,8 @@ from model.test_store_model import (
     values,
 )
 from offsetlog import MaintenanceConfig, OffsetAndMetadata, errors, opening
+from offsetlog.history.restore import Undeletion
 from offsetlog.maintenance.retention import ClockGuard, Expirer, Retention, expire, expiring
-from offsetlog.types import Undeletion
 
 DAY = 86_400_000
 #: The time by the clock that decides what has expired, far from that of the machine: 2100.

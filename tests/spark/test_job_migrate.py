@@ -260,6 +260,26 @@ def test_the_command_asks_before_it_moves_back(spark, rewinding, capsys, monkeyp
     capsys.readouterr()
 
 
+def test_a_group_without_offsets_in_the_source_is_reported(spark, rewinding, zookeeper, capsys):
+    pytest.importorskip("typer")
+    from offsetlog.cli.app import run
+
+    path, dump = rewinding
+    given = ["spark", "migrate", str(path), "--dump", str(dump)]
+    assert run([*given, "--group", "new", "--group", "nwe"]) == 1
+    printed = capsys.readouterr()
+    assert printed.err == "offsetlog: group nwe has no offsets in the source\n"
+    with offsetlog.open(path, read_only=True) as store:
+        assert store.fetch_one("new", "t", 0).offset == 1
+    assert run([*given, "--group", "new"]) == 0
+    before = digest_of(path)
+    given[3:] = ["--zookeeper", f"{zookeeper}/kafka", "--dry-run"]
+    assert run([*given, "--group", "nobody"]) == 1
+    assert "group nobody has no offsets in the source" in capsys.readouterr().err
+    assert run([*given, "--group", "group-3"]) == 0
+    assert digest_of(path) == before
+
+
 def test_a_target_that_is_open_is_waited_for(spark, rewinding, capsys):
     pytest.importorskip("typer")
     from offsetlog.cli.app import run

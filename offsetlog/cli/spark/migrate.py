@@ -15,6 +15,7 @@ from offsetlog.cli.output import Format, Output, complain, count_text
 from offsetlog.cli.spark.options import DriverMemory, Master, Permissive, Settings
 from offsetlog.cli.spark.session import report_incomplete, spark_for
 from offsetlog.cli.stores import LOCKED_ADVICE, LockTimeout, NewPartitionCount
+from offsetlog.cli.text import name_text
 from offsetlog.errors import InvalidArgumentError, LockedError
 from offsetlog.spark.jobs.places import check_file, store_path
 
@@ -25,8 +26,8 @@ or CSV with a heading, of group, topic, partition and offset, or of path and val
 with --overwrite, and only after a question or with --yes. A row that is not a valid position is refused and reported
 with its line in the dump.
 
-Exit codes: 0 all rows were taken or needed nothing, 1 some rows were refused, or a move back was refused, or with
---permissive something is missing in TARGET, 2 refused, or could not be read or written.
+Exit codes: 0 all rows were taken or needed nothing, 1 some rows or a move back were refused, a group of --group has no
+offsets in the source, or with --permissive something is missing in TARGET, 2 refused, or could not be read or written.
 
 \b
 Examples:
@@ -94,11 +95,15 @@ def command(
                 agree=lambda counts, back: consent.ask(effect_of(target, counts, back, counts["back"])),
                 permissive=permissive,
                 lock_timeout=lock_timeout,
+                groups=group or (),
             )
         except LockedError as failure:
             raise failure.advise(LOCKED_ADVICE) from None
     output = Output(form)
-    output.result(columns("spark migrate"), asdict(done))
+    fields = asdict(done)
+    for name in fields.pop("unknown"):
+        complain(f"group {name_text(name)} has no offsets in the source")
+    output.result(columns("spark migrate"), fields)
     if output.is_text:
         for line in outcome_lines(done.committed, done.kept, dry_run=dry_run):
             output.line(line)
@@ -112,4 +117,4 @@ def command(
             line = f"{each['file']}:{each['line']}: " if each.get("line") is not None else ""
             place = f"{line}group {each['group']!r}, topic {each['topic']!r}, partition {each['partition']!r}"
             complain(f"  {place}, offset {each['offset']!r}: {each['reason']}")
-    return max(report_incomplete(done.incomplete), 1 if done.refused else 0)
+    return max(report_incomplete(done.incomplete), 1 if done.refused or done.unknown else 0)

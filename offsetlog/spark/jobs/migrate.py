@@ -53,6 +53,7 @@ class Migration:
             reason; for a dump also with the file and the line.
         dry_run: whether nothing was written.
         incomplete: losses and damage in the directory; only with `permissive`.
+        unknown: the groups of `run` that no row names.
     """
 
     committed: dict[str, int] = field(default_factory=dict)
@@ -61,6 +62,7 @@ class Migration:
     examples: list[dict[str, str | int | None]] = field(default_factory=list)
     dry_run: bool = False
     incomplete: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 def from_zookeeper(
@@ -247,6 +249,7 @@ def run(
     agree: Agree | None = None,
     permissive: bool = False,
     lock_timeout: float = 0.0,
+    groups: Sequence[str] = (),
 ) -> Migration:
     """Commits rows of `from_zookeeper` or `from_dump` into a log directory, each group completely or not at all.
 
@@ -267,6 +270,7 @@ def run(
         permissive: continues if something is missing in the directory.  Nothing is committed to a log partition with
             losses, since its lost positions would count as new.
         lock_timeout: how many seconds to wait for a process that has the directory open for writing.
+        groups: the groups that were asked for; the result names those that have no rows.
 
     Raises:
         DataLossError, PossibleLossError: something is missing in the directory; not with `permissive`.
@@ -284,6 +288,7 @@ def run(
             for row in refused.orderBy(*places, "group", "topic", "partition", "offset").limit(examples).collect()
         ]
         count = refused.count()
+        unknown = _without_rows(known, groups)
         good = known.where("reason is null")
         if dry_run:
             store = offsetlog.open(path, partitions, read_only=True) if _is_log(path) else None
@@ -306,7 +311,14 @@ def run(
                     _commit(chosen, store)
     finally:
         known.unpersist()
-    return Migration(committed, kept, count, shown_rows, dry_run, incomplete)
+    return Migration(committed, kept, count, shown_rows, dry_run, incomplete, unknown)
+
+
+def _without_rows(rows: DataFrame, groups: Sequence[str]) -> tuple[str, ...]:
+    if not groups:
+        return ()
+    named = rows.where(fn.col("group").isin(list(groups))).select("group").distinct().collect()
+    return tuple(sorted(set(groups) - {row["group"] for row in named}))
 
 
 def _lost_groups(chosen: DataFrame, store: offsetlog.OffsetStore, losses: Sequence[OffsetLogError]) -> list[str]:
