@@ -33,8 +33,8 @@ static int fence_locked(ol_partition *partition, ol_slice group, fence *all,
                               .key = ol_slice_of(all->key, key_size),
                               .value = ol_slice_of(all->value, size)};
     status = ol_partition_commit_locked(partition, all->items, all->count, -1, -1, result, error);
-    /* The caller's items begin after the group record. */
-    if (status != OL_OK && error->item > 0) error->item--;
+    /* The caller's items begin after the group record, which is none of them. */
+    if (status != OL_OK && error->item >= 0) error->item--;
     return status;
 }
 
