@@ -66,7 +66,7 @@ class StoreConfig:
             durability "process"; None or 0 for no such flushes.  A power loss can lose the commits of one interval and
             those made during a flush, no others.
         write_offset_value_v4: whether topic ids are written.  They need value version 4, which brokers before 4.1
-            refuse to load.  "auto" writes them where the log already holds values of version 4.
+            refuse to load.  "auto" writes them where the log already holds values of version 4, "never" not even there.
         append: how commits reach the file of the active segment: "mapped" stores them through a mapping of the file,
             which is fastest; "written" makes a system call for each.  "auto" chooses "mapped" on file systems that
             write the pages of a file in place (ext2, ext3, ext4, tmpfs, XFS without reflink), and "written" on all

@@ -43,6 +43,13 @@ typedef enum ol_role {
     OL_ROLE_FAILED,
 } ol_role;
 
+/* When an offset with a topic id is written as a value of version 4, which keeps the id. */
+typedef enum ol_value_v4 {
+    OL_VALUE_V4_AUTO,  /* if the log already has a value of version 4 */
+    OL_VALUE_V4_ALWAYS,
+    OL_VALUE_V4_NEVER,
+} ol_value_v4;
+
 #define OL_BATCH_BYTES_MAX_DEFAULT ((size_t)16 << 20)
 
 /* `log.directory` must outlive the partition. */
@@ -61,7 +68,7 @@ typedef struct ol_partition_options {
     int32_t leader_epoch;  /* epoch of the batches written; -1: newest in the log + 1 (lone only) */
     bool goes_on_from_snapshot; /* the partition will be loaded from its snapshot, if that can be
                                    used: the log below it need not be read (log/settled.c) */
-    bool write_value_v4;  /* write values with a topic id as v4; else only if the log has v4 */
+    ol_value_v4 value_v4;
     int64_t (*clock_ms)(void *context);     /* the wall clock; NULL: the system's; tests set it */
     int64_t (*steady_ms)(void *context);    /* the steady clock that clock_ms is checked against
                                                (ol_batch_clock); NULL: the system's, but if

@@ -106,11 +106,24 @@ cdef inline str text_of(const uint8_t *data, size_t size):
     return result
 
 
+cdef extern from *:
+    """
+    /* From CPython 3.14 on a tuple caches its hash.  tp_alloc leaves 0 there, which is a hash; -1 means that there is none yet. */
+    #if PY_VERSION_HEX >= 0x030E0000
+    #define OL_CLEAR_TUPLE_HASH(tuple) ((void)(((PyTupleObject *)(tuple))->ob_hash = -1))
+    #else
+    #define OL_CLEAR_TUPLE_HASH(tuple) ((void)(tuple))
+    #endif
+    """
+    void clear_tuple_hash "OL_CLEAR_TUPLE_HASH"(void *tuple) noexcept
+
+
 # Returns an instance of a NamedTuple class for `size` items, all of which the caller must set before anything else.
 cdef inline object new_named_tuple(type kind, Py_ssize_t size):
     cdef void *raw = (<tuple_type *>kind).tp_alloc(<tuple_type *>kind, size)
     if raw == NULL:
         raise MemoryError()
+    clear_tuple_hash(raw)
     result = <object>raw
     Py_DECREF(result)  # the reference that tp_alloc added
     return result

@@ -614,6 +614,11 @@ cdef extern from "partition/partition.h" nogil:
     size_t OL_BATCH_BYTES_MAX_DEFAULT
     int64_t OL_OWN_PRODUCER_ID_MIN
 
+    ctypedef enum ol_value_v4:
+        OL_VALUE_V4_AUTO
+        OL_VALUE_V4_ALWAYS
+        OL_VALUE_V4_NEVER
+
     ctypedef struct ol_partition_options:
         ol_log_options log
         size_t batch_bytes_max
@@ -623,7 +628,7 @@ cdef extern from "partition/partition.h" nogil:
         uint64_t term
         int32_t leader_epoch
         c_bool goes_on_from_snapshot
-        c_bool write_value_v4
+        ol_value_v4 value_v4
         int64_t (*clock_ms)(void *context) noexcept nogil
         void *clock_context
 

@@ -25,6 +25,9 @@ from offsetlog._native.csrc cimport (
     OL_ROLE_LOADING,
     OL_ROLE_UNLOADED,
     OL_TERM_NOW,
+    OL_VALUE_V4_ALWAYS,
+    OL_VALUE_V4_AUTO,
+    OL_VALUE_V4_NEVER,
     OL_WAIT_FLUSHED,
     OL_WAIT_WATERMARK,
     ol_commit_result,
@@ -88,6 +91,11 @@ from offsetlog._native.status cimport check
 
 from offsetlog.errors import ClosedError, GenerationError, InternalError, PartitionFailedError
 
+VALUE_V4 = {
+    "auto": OL_VALUE_V4_AUTO,
+    "always": OL_VALUE_V4_ALWAYS,
+    "never": OL_VALUE_V4_NEVER,
+}
 ROLES = {
     OL_ROLE_UNLOADED: "unloaded",
     OL_ROLE_LOADING: "loading",
@@ -194,7 +202,7 @@ cdef class Partition:
             options.clock_ms = read_manual_clock
             options.clock_context = <void *>clock
         self.clock = clock
-        options.write_value_v4 = config.write_offset_value_v4 == "always"
+        options.value_v4 = VALUE_V4[config.write_offset_value_v4]
         memset(&found, 0, sizeof(found))
         with nogil:
             check(ol_partition_open(&options, &handle, &found, &error), &error)

@@ -23,7 +23,7 @@ static ol_partition_options snapshot_options(const char *directory) {
     options.log.config.segment_bytes = 16 << 10;
     options.log.config.extend_bytes_min = 4096;
     options.log.config.extend_bytes_max = 8192;
-    options.write_value_v4 = true;
+    options.value_v4 = OL_VALUE_V4_ALWAYS;
     return options;
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,3 +112,17 @@ def test_a_store_of_ours_keeps_to_version_3_whatever_its_first_value_has(tmp_pat
     with offsetlog.open(tmp_path, config=StoreConfig(write_offset_value_v4="always")) as store:
         store.commit("g", {key: 3})
     assert [row["value_version"] for row in values(tmp_path / "__consumer_offsets-0")] == [1, 3, 3]
+
+
+@pytest.mark.parametrize(("setting", "version"), [("auto", 4), ("always", 4), ("never", 3)])
+def test_a_topic_id_is_written_as_the_setting_says(tmp_path: Path, setting: str, version: int) -> None:
+    key, topic_id = TopicPartition("t", 0), uuid.UUID(int=7)
+    with offsetlog.open(tmp_path, 1, "process", config=StoreConfig(write_offset_value_v4="always")) as store:
+        store.commit("g", {key: OffsetAndMetadata(1, topic_id=topic_id)})
+    # The log now has a value of version 4, so "auto" writes others.
+    with offsetlog.open(tmp_path, config=StoreConfig(write_offset_value_v4=setting)) as store:
+        store.commit("g", {key: OffsetAndMetadata(2, topic_id=topic_id)})
+        store.commit_one("g", "t", 1, 3)
+        found = store.fetch_one("g", key)
+        assert (found.offset, found.topic_id) == (2, topic_id if version == 4 else None)
+    assert [row["value_version"] for row in values(tmp_path / "__consumer_offsets-0")] == [4, version, 3]

@@ -85,7 +85,8 @@ void ol_commit_plan_headers(ol_commit *work);
  * that has a value of version 4.  In a log that this program alone wrote: 4 if it has such a value,
  * else 3.  In another: the highest of the values in the state and of those that this leader wrote
  * and that wait to be applied; without any, 3 if the state is that of the whole log, and 1, which
- * all read, if older values may not have been applied yet.  Under writer. */
+ * all read, if older values may not have been applied yet.  The option `value_v4` can set it to 4,
+ * or limit it to 3.  Under writer. */
 int16_t ol_commit_known_value_version(const ol_partition *partition);
 
 /* Returns the value of an item as it is written. */

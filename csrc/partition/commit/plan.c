@@ -81,8 +81,7 @@ static bool is_there(const ol_partition *partition, const ol_planned *planned) {
     return ol_pending_has(inflight->written.pending, &name, planned->item->partition);
 }
 
-int16_t ol_commit_known_value_version(const ol_partition *partition) {
-    if (partition->options.write_value_v4) return 4;
+static int16_t known_version_of_log(const ol_partition *partition) {
     /* A loader changes the state without a lock. */
     bool is_loaded = ol_partition_is_loaded(partition);
     int32_t seen = is_loaded ? partition->state.value_version_max : -1;
@@ -92,6 +91,12 @@ int16_t ol_commit_known_value_version(const ol_partition *partition) {
     if (seen >= 0) return seen == 0 ? 1 : (int16_t)seen;
     bool has_all = is_loaded && atomic_load(&partition->applied) == ol_log_end(partition->log);
     return has_all ? 3 : 1;
+}
+
+int16_t ol_commit_known_value_version(const ol_partition *partition) {
+    if (partition->options.value_v4 == OL_VALUE_V4_ALWAYS) return 4;
+    int16_t version = known_version_of_log(partition);
+    return version == 4 && partition->options.value_v4 == OL_VALUE_V4_NEVER ? 3 : version;
 }
 
 ol_offset_value ol_commit_encoded_value(const ol_commit *work, const ol_item *item) {

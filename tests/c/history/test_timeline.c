@@ -418,7 +418,7 @@ OL_TEST(a_copy_of_a_group_outlives_what_it_was_copied_from) {
 OL_TEST(a_copy_of_a_group_is_whole_or_refused) {
     static const uint8_t id[OL_TOPIC_ID_SIZE] = {1, 2, 3};
     ol_partition_options options = fixture_options(fresh_directory());
-    options.write_value_v4 = true;
+    options.value_v4 = OL_VALUE_V4_ALWAYS;
     ol_partition *partition = open_partition(&options, true);
     ol_item items[4];
     ol_commit_result result;

@@ -143,7 +143,7 @@ static void run(commit_way way, bool writes_topic_ids) {
     ol_partition_options options = fixture_options(fresh_directory());
     options.log.config.segment_bytes = 8 << 20;       /* no roll, and no flush that comes with it */
     options.batch_bytes_max = 8 << 20;
-    options.write_value_v4 = writes_topic_ids;
+    options.value_v4 = writes_topic_ids ? OL_VALUE_V4_ALWAYS : OL_VALUE_V4_AUTO;
     ol_partition *partition = open_partition(&options, true);
     int flushes = 0, notes;
     for (int i = 0; i < 1500; i++) {
