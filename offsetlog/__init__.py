@@ -1,6 +1,7 @@
 """offsetlog keeps the committed positions of consumer groups, in Kafka's own files.
 
-Names are imported on first use, because the readers on Spark's executors need no store and do not load one.
+The names are imported only when they are first used, because the readers on Spark's executors need no store and do not
+load one.
 """
 
 from importlib import import_module

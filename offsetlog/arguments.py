@@ -28,7 +28,7 @@ def _kind(value: object) -> str:
 
 
 def checked_number(name: str, value: int, low: int, high: int) -> int:
-    """Returns a number that must be from `low` to `high`."""
+    """Checks that a number is from `low` to `high`, and returns it."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ArgumentTypeError(f"{name} must be an int, not {_kind(value)}")
     if not low <= value <= high:
@@ -37,25 +37,28 @@ def checked_number(name: str, value: int, low: int, high: int) -> int:
 
 
 def checked_flag(name: str, value: bool) -> bool:
-    """Returns a value that is True or False; refuses any other, because a text such as "no" would count as true."""
+    """Checks that a value is True or False, and returns it.
+
+    A text such as "no" is refused, because it would count as true.
+    """
     if not isinstance(value, bool):
         raise ArgumentTypeError(f"{name} must be True or False, not {_kind(value)}")
     return value
 
 
 def checked_epoch(epoch: int, low: int = -1) -> int:
-    """Returns a leader epoch that must be from `low` to 2**31 - 1."""
+    """Checks that a leader epoch is from `low` to 2**31 - 1, and returns it."""
     return checked_number("the leader epoch", epoch, low, 2**31 - 1)
 
 
 def checked_place(epoch: int, offset: int, low: int = 0) -> None:
-    """Refuses a leader epoch or a log offset that is out of range or not an int."""
+    """Raises an error if a leader epoch or a log offset is out of range or not an int."""
     checked_epoch(epoch)
     checked_number("the log offset", offset, low, 2**63 - 1)
 
 
 def checked_buffer(buffer: Buffer, *, writable: bool = False) -> memoryview:
-    """Returns the bytes of a buffer, which must be contiguous."""
+    """Returns the bytes of a buffer; raises ArgumentTypeError unless the buffer is contiguous."""
     try:
         view = memoryview(buffer).cast("B")
     except (TypeError, ValueError, BufferError) as refused:
@@ -68,7 +71,7 @@ def checked_buffer(buffer: Buffer, *, writable: bool = False) -> memoryview:
 
 
 def checked_producer_id(producer_id: int) -> int:
-    """Returns a producer id that must be from 0 to 2**63 - 1."""
+    """Checks that a producer id is from 0 to 2**63 - 1, and returns it."""
     return checked_number("producer_id", producer_id, 0, 2**63 - 1)
 
 
@@ -82,19 +85,19 @@ def checked_path(path: str | os.PathLike[str]) -> Path:
             return Path(plain)
     raise ArgumentTypeError(
         f"the path must be a str or an os.PathLike of str, not {_kind(path)}"
-        + ("; os.fsdecode turns bytes into one" if isinstance(path, bytes) else "")
+        + ("; os.fsdecode converts bytes to a str" if isinstance(path, bytes) else "")
     )
 
 
 def checked_partitions(partitions: int | None) -> int | None:
-    """Returns the requested number of partitions, None if the caller gave none."""
+    """Returns the requested number of partitions; None if the caller requested none."""
     if partitions is None:
         return None
     return checked_number("partitions", partitions, 1, PARTITIONS_MAX)
 
 
 def checked_config(config: StoreConfig | None) -> StoreConfig:
-    """Returns the settings; the defaults for None."""
+    """Returns the given settings; the default settings if `config` is None."""
     if config is None:
         return StoreConfig()
     if not isinstance(config, StoreConfig):
@@ -103,7 +106,7 @@ def checked_config(config: StoreConfig | None) -> StoreConfig:
 
 
 def checked_maintenance(maintenance: MaintenanceConfig | None) -> MaintenanceConfig:
-    """Returns the settings of maintenance; the defaults for None."""
+    """Returns the given settings of maintenance; the default settings if `maintenance` is None."""
     if maintenance is None:
         return MaintenanceConfig()
     if not isinstance(maintenance, MaintenanceConfig):
@@ -114,7 +117,7 @@ def checked_maintenance(maintenance: MaintenanceConfig | None) -> MaintenanceCon
 
 
 def checked_topic_id(topic_id: UUID | None) -> bytes | None:
-    """Returns the bytes of a topic id, None for None."""
+    """Returns the bytes of a topic id; None if `topic_id` is None."""
     if topic_id is None:
         return None
     if not isinstance(topic_id, UUID):
@@ -123,7 +126,7 @@ def checked_topic_id(topic_id: UUID | None) -> bytes | None:
 
 
 def checked_cluster(cluster_id: str | None, node_id: int) -> tuple[str, int] | None:
-    """Returns the cluster's id and the broker's number in it; None without a cluster id."""
+    """Returns the cluster's id and the broker's number in the cluster; None if `cluster_id` is None."""
     checked_number("node_id", node_id, 0, 2**31 - 1)
     if cluster_id is None:
         return None
@@ -131,7 +134,7 @@ def checked_cluster(cluster_id: str | None, node_id: int) -> tuple[str, int] | N
         raise ArgumentTypeError(f"cluster_id must be a str or None, not {_kind(cluster_id)}")
     if not cluster_id or not cluster_id.isprintable() or cluster_id != cluster_id.strip():
         raise ConfigError(
-            f"cluster_id must be printable text without spaces at its ends, and not empty; it is {cluster_id!r}"
+            f"cluster_id must not be empty, and must be printable text without spaces at its ends, not {cluster_id!r}"
         )
     return cluster_id, node_id
 
@@ -140,7 +143,7 @@ def checked_lock_timeout(lock_timeout: float) -> float:
     """Returns the time to wait for a lock, in seconds."""
     if isinstance(lock_timeout, bool) or not isinstance(lock_timeout, int | float):
         raise ArgumentTypeError(
-            f"lock_timeout must be a number of seconds (0 does not wait), not {_kind(lock_timeout)}"
+            f"lock_timeout must be a number of seconds (0 to not wait), not {_kind(lock_timeout)}"
         )
     if not 0 <= lock_timeout <= _LOCK_TIMEOUT_MAX:
         raise ConfigError(
@@ -150,7 +153,7 @@ def checked_lock_timeout(lock_timeout: float) -> float:
 
 
 def checked_create(create: Create) -> Create:
-    """Returns the value of `create`, which says where a missing log may be made."""
+    """Checks and returns the value of `create`, which says where a missing log may be created."""
     wanted = 'create must be "never", "new" or "anywhere"'
     if not isinstance(create, str):
         raise ArgumentTypeError(f"{wanted}, not {_kind(create)}")
@@ -160,7 +163,7 @@ def checked_create(create: Create) -> Create:
 
 
 def listed_numbers(numbers: Iterable[int] | None) -> list[int] | None:
-    """Returns the numbers of log partitions as a list; None, which means all, stays None."""
+    """Returns the numbers of log partitions as a list.  Returns None, which means all log partitions, for None."""
     if numbers is None:
         return None
     listed = _listed(
@@ -173,7 +176,7 @@ def listed_numbers(numbers: Iterable[int] | None) -> list[int] | None:
 
 
 def checked_ratio(ratio: float) -> float:
-    """Returns a ratio, which must be from 0 to 1."""
+    """Checks that a ratio is from 0 to 1, and returns it."""
     if isinstance(ratio, bool) or not isinstance(ratio, int | float):
         raise ArgumentTypeError(f"ratio must be a number, not {_kind(ratio)}")
     if not 0 <= ratio <= 1:
@@ -182,7 +185,10 @@ def checked_ratio(ratio: float) -> float:
 
 
 def checked_retention_time(delete_retention_ms: int | None) -> int | None:
-    """Returns how long tombstones are kept, in milliseconds; None, which means the store's setting, stays None."""
+    """Returns how long tombstones are kept, in milliseconds.
+
+    Returns None, which means the store's setting, for None.
+    """
     return (
         None
         if delete_retention_ms is None
@@ -191,7 +197,7 @@ def checked_retention_time(delete_retention_ms: int | None) -> int | None:
 
 
 def checked_progress(progress: Any) -> Any:
-    """Returns the callable that is to receive progress, or None."""
+    """Returns the function that is called with the progress; None if there is none."""
     if progress is not None and not callable(progress):
         raise ArgumentTypeError(f"progress must be callable or None, not {_kind(progress)}")
     return progress
@@ -213,19 +219,19 @@ def checked_time(name: str, moment: datetime) -> int:
 
 
 def parsed_time(name: str, moment: datetime | str) -> datetime:
-    """Returns a time as a datetime; text is parsed as in a command (offsetlog/moments.py)."""
+    """Returns a time as a datetime.  Text is parsed as in commands (offsetlog/moments.py)."""
     return parse_time(moment, name) if isinstance(moment, str) else moment
 
 
 def parsed_moment(name: str, moment: datetime | int | str | None) -> datetime | int | None:
-    """Returns a moment as `checked_moment` does; returns None, which means now, for None and "now"."""
+    """Returns a moment as `checked_moment` does.  Returns None, which means now, for None and "now"."""
     if isinstance(moment, str):
         moment = parse_moment(moment, name)
     return None if moment is None else checked_moment(name, moment)
 
 
 def checked_moment(name: str, moment: datetime | int | str) -> datetime | int:
-    """Returns a moment: a time with its zone, or a log offset; text is parsed as in a command."""
+    """Checks and returns a moment: a time with its time zone, or a log offset.  Text is parsed as in commands."""
     if isinstance(moment, str):
         moment = parse_past_moment(moment, name)
     if isinstance(moment, int) and not isinstance(moment, bool):
@@ -239,7 +245,7 @@ def checked_moment(name: str, moment: datetime | int | str) -> datetime | int:
 
 
 def time_of(timestamp_ms: int) -> datetime | None:
-    """Returns milliseconds since 1970 as a time in UTC; None if a datetime cannot hold it."""
+    """Converts milliseconds since 1970 to a datetime in UTC; returns None if a datetime cannot hold the time."""
     try:
         return _EPOCH + timedelta(milliseconds=timestamp_ms)
     except OverflowError:
@@ -256,14 +262,17 @@ def _listed(values: Any, wanted: str, *, single: type | tuple[type, ...]) -> lis
 
 
 def listed_groups(groups: Iterable[str]) -> list[str]:
-    """Returns names of groups as a list; refuses a single name."""
+    """Returns names of groups as a list.  Raises ArgumentTypeError if a single name is passed."""
     return _listed(
         groups, 'the groups must be a list of str, such as ["group"]', single=(str, bytes, bytearray)
     )
 
 
 def listed_topics(topics: Iterable[str]) -> list[str]:
-    """Returns names of topics as a list; refuses a single name, and items that are not names."""
+    """Returns names of topics as a list.
+
+    Raises ArgumentTypeError if a single name is passed, or an item is not a name.
+    """
     wanted = 'the topics must be a list of str, such as ["topic"]'
     listed = _listed(topics, wanted, single=(str, bytes, bytearray))
     for topic in listed:
@@ -273,7 +282,10 @@ def listed_topics(topics: Iterable[str]) -> list[str]:
 
 
 def listed_keys(keys: Iterable[PartitionKey]) -> list[TopicPartition]:
-    """Returns topic partitions as a list; refuses a single one, and items that are not topic partitions."""
+    """Returns topic partitions as a list.
+
+    Raises ArgumentTypeError if a single one is passed, or an item is not one.
+    """
     wanted = 'the partitions must be a list of TopicPartition, such as [TopicPartition("topic", 0)]'
     listed = _listed(keys, wanted, single=(str, bytes, bytearray, TopicPartition))
     for index, key in enumerate(listed):
@@ -297,5 +309,5 @@ def _has_hash(key: TopicPartition) -> bool:
 
 
 def distinct_keys(keys: Iterable[PartitionKey]) -> list[TopicPartition]:
-    """Returns the list that `listed_keys` makes, without repetitions."""
+    """Returns the list that `listed_keys` returns, without repetitions."""
     return list(dict.fromkeys(listed_keys(keys)))

@@ -1,7 +1,7 @@
 """Long calls that stop when the caller is interrupted or the store is closed.
 
-Each call runs on its own thread.  Python delivers a signal only between two Python instructions, so
-a long call into C would delay it.
+Each call runs on a thread of its own, because Python delivers a signal only between two Python instructions.  A long
+call into C on the caller's thread would delay the signal.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Result = TypeVar("Result")
 
 
 class Control:
-    """Stops the work of one caller, and holds its progress.  Safe from any thread."""
+    """Stops the work of one caller, and holds the progress of the work.  Any thread may use the object."""
 
     def __init__(self) -> None:
         self.clean = CleanControl()
         self.flag = StopFlag()
 
     def renew(self) -> None:
-        """Sets the progress to zero for the next log; a stopped control stays stopped."""
+        """Sets the progress to zero for the next log.  If `stop` was called, the control stays stopped."""
         self.clean = CleanControl()
         # Checked after the assignment: `stop` sets the flag first and then reads `clean`, so one of the two sees the
         # other.
@@ -36,7 +36,7 @@ class Control:
             self.clean.stop()
 
     def stop(self) -> None:
-        """Asks the work to stop, without waiting for its end."""
+        """Asks the work to stop, and returns without waiting for its end."""
         self.flag.set()
         self.clean.stop()
 
@@ -56,13 +56,13 @@ def interruptibly(
 ) -> Result:
     """Runs work on another thread, and returns its result.
 
-    If the caller is interrupted, the work is asked to stop, and the interrupt is raised once the work
-    has ended.
+    If the caller is interrupted, the call asks the work to stop, waits until the work has ended, and then raises the
+    interrupt.
 
     Args:
-        work: receives the control, and must end soon after the control is stopped.
-        control: the control of this work alone.
-        report: called on the caller's thread ten times a second.
+        work: a function that gets the control as its argument.  It must end soon after the control is stopped.
+        control: the control that stops this work; no other work may use it.
+        report: a function that is called ten times a second on the caller's thread.
     """
     results: list[Result] = []
     failures: list[BaseException] = []
@@ -100,7 +100,7 @@ def interruptibly(
 
 
 class LongCalls:
-    """The long calls in progress in one store."""
+    """The long calls that are in progress in one store."""
 
     def __init__(self) -> None:
         self._controls: set[Control] = set()
@@ -109,7 +109,7 @@ class LongCalls:
     def run(
         self, work: Callable[[Control], Result], report: Callable[[Control], None] | None = None
     ) -> Result:
-        """Runs the work as `interruptibly` does; raises ClosedError once the close of the store has begun."""
+        """Runs the work as `interruptibly` does.  Raises ClosedError if `stop` was called."""
         control = Control()
         self._controls.add(control)
         try:
@@ -121,7 +121,7 @@ class LongCalls:
             self._controls.discard(control)
 
     def stop(self) -> None:
-        """Asks the calls in progress to stop, without waiting for them; later calls are refused."""
+        """Asks the calls in progress to stop, without waiting for them.  Later calls raise ClosedError."""
         self._stopped = True
         for control in list(self._controls):
             control.stop()

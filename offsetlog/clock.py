@@ -22,7 +22,7 @@ def is_ahead(timestamp_ms: int) -> bool:
 
 
 def future_error(name: str, timestamp_ms: int) -> InvalidArgumentError:
-    """Returns the error for a time in the future; the caller raises it.
+    """Returns the error for a time in the future, which the caller raises.
 
     Args:
         name: the name of the argument, as the caller knows it.

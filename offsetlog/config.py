@@ -50,27 +50,31 @@ class StoreConfig:
     """The settings of a store, each with the name of Kafka's setting if Kafka has the same one.
 
     Attributes:
-        segment_bytes: a segment is rolled before it grows over this (``offsets.topic.segment.bytes``).
-        segment_ms: a segment is rolled once its first record is older than this (``segment.ms``).
-        index_interval_bytes: bytes of log between two index entries (``index.interval.bytes``).
-        segment_index_bytes: the largest size of an index file (``segment.index.bytes``).
-        producer_id_expiration_ms: a producer without an open transaction is dropped once its last batch is this old
-            (``producer.id.expiration.ms``).
-        batch_bytes_max: the largest record batch, at most eleven twelfths of a segment.  A larger commit is written as
-            several batches in a transaction.
-        metadata_max_units: the longest metadata in UTF-16 units, as Kafka counts (``offset.metadata.max.bytes``).
-        decompressed_bytes_max: the largest size of one batch after decompression.
-        extend_bytes_min: how much space is first allocated ahead in a segment file; each later step is twice as large.
-        extend_bytes_max: the largest such step.
-        flush_interval_ms: milliseconds between two flushes of commits for which no caller waits, such as those with
-            durability "process"; None or 0 for no such flushes.  A power loss can lose the commits of one interval and
-            those made during a flush, no others.
-        write_offset_value_v4: whether topic ids are written.  They need value version 4, which brokers before 4.1
-            refuse to load.  "auto" writes them where the log already holds values of version 4, "never" not even there.
-        append: how commits reach the file of the active segment: "mapped" stores them through a mapping of the file,
-            which is fastest; "written" makes a system call for each.  "auto" chooses "mapped" on file systems that
-            write the pages of a file in place (ext2, ext3, ext4, tmpfs, XFS without reflink), and "written" on all
-            others.  If another program truncates that file while the store is open, commits fail.  With "mapped", a
+        segment_bytes: the largest size of a segment, in bytes; a segment is rolled before it grows beyond it
+            (``offsets.topic.segment.bytes``).
+        segment_ms: a segment is rolled once its first record is older than this, in milliseconds (``segment.ms``).
+        index_interval_bytes: how many bytes of the log lie between two entries of an index (``index.interval.bytes``).
+        segment_index_bytes: the largest size of an index file, in bytes (``segment.index.bytes``).
+        producer_id_expiration_ms: a producer that has no open transaction is forgotten once its last batch is older
+            than this, in milliseconds (``producer.id.expiration.ms``).
+        batch_bytes_max: the largest record batch, in bytes, at most eleven twelfths of a segment.  A larger commit is
+            written as several batches in a transaction.
+        metadata_max_units: the longest metadata, in UTF-16 units, which Kafka counts too
+            (``offset.metadata.max.bytes``).
+        decompressed_bytes_max: the largest size of one batch after decompression, in bytes.
+        extend_bytes_min: a segment file is allocated ahead in steps; this is the size of the first step, in bytes.
+            Each later step is twice as large as the one before.
+        extend_bytes_max: the largest size of such a step, in bytes.
+        flush_interval_ms: the interval between two flushes of the commits for which no caller waits, such as those with
+            durability "process", in milliseconds; None or 0 for no such flushes.  A power loss can lose only the
+            commits of one interval and those that were made during a flush.
+        write_offset_value_v4: whether topic ids are written.  Only values of version 4 contain topic ids, and brokers
+            before 4.1 refuse to load these values.  "auto" writes version 4 where the log already has such values,
+            and "never" does not write it there, either.
+        append: how commits reach the file of the active segment.  "mapped" stores them through a mapping of the file,
+            which is fastest.  "written" makes a system call for each commit.  "auto" chooses "mapped" on file systems
+            that write the pages of a file in place (ext2, ext3, ext4, tmpfs, XFS without reflink), and "written" on all
+            others.  If another program truncates the file while the store is open, commits fail.  With "mapped", a
             truncation in the same millisecond as a commit can kill the process.
 
     Raises:
@@ -152,47 +156,51 @@ def _check_group(name: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceConfig:
-    """Settings of an open store's maintenance, each with the name of Kafka's setting if Kafka has the same one.
+    """Settings of the maintenance of an open store, each with the name of Kafka's setting if Kafka has the same one.
 
-    A key of a mapping by group is the name of a group, or "prefix*" for every group whose name begins with the prefix.
+    The key of a mapping by group is the name of a group, or "prefix*" for every group whose name begins with the
+    prefix.
 
     Attributes:
-        enabled: whether the store maintains itself; `OffsetStore.compact` and similar calls work either way.
-        interval_ms: milliseconds between two checks of every log (``log.cleaner.backoff.ms``).
-        min_cleanable_dirty_ratio: a log is cleaned once more than this share of it, from 0 to 1, was written after its
-            last cleaning (``min.cleanable.dirty.ratio``).
-        min_cleanable_bytes: a log is not cleaned because of its dirty share while fewer bytes than this can be cleaned.
-        min_compaction_lag_ms: records younger than this are not cleaned (``min.compaction.lag.ms``).
-        max_compaction_lag_ms: a log that has uncleaned records older than this is cleaned, however small its dirty part
-            is (``max.compaction.lag.ms``).
-        delete_retention_ms: how long tombstones and transaction markers stay after their first cleaning
-            (``delete.retention.ms``).
-        cleaner_map_bytes: memory for the keys of one pass (``log.cleaner.dedupe.buffer.size``); a log with more keys
-            is cleaned in several passes.
-        cleaner_bytes_per_second: how many bytes the cleaner may read and write in a second, 0 for no limit
+        enabled: whether the store maintains itself.  `OffsetStore.compact` and similar calls work in either case.
+        interval_ms: the interval between two checks of every log, in milliseconds (``log.cleaner.backoff.ms``).
+        min_cleanable_dirty_ratio: a log is cleaned if its dirty ratio exceeds this number, from 0 to 1.  The dirty
+            ratio is the share of its bytes that was written since its last cleaning (``min.cleanable.dirty.ratio``).
+        min_cleanable_bytes: the smallest number of bytes that can be cleaned in a log for which its dirty ratio
+            leads to a cleaning.
+        min_compaction_lag_ms: records younger than this, in milliseconds, are not cleaned (``min.compaction.lag.ms``).
+        max_compaction_lag_ms: a log is cleaned, however low its dirty ratio is, if it has uncleaned records that are
+            older than this, in milliseconds (``max.compaction.lag.ms``).
+        delete_retention_ms: how long tombstones and transaction markers are kept after their first cleaning, in
+            milliseconds (``delete.retention.ms``).
+        cleaner_map_bytes: the memory for the keys of one pass, in bytes (``log.cleaner.dedupe.buffer.size``).  A log
+            with more keys is cleaned in several passes.
+        cleaner_bytes_per_second: how many bytes the cleaner may read and write in a second; 0 for no limit
             (``log.cleaner.io.max.bytes.per.second``).
-        idle_roll_ms: after this long without a commit, the active segment is closed if it is worth cleaning.  Kafka
-            never cleans an active segment.
+        idle_roll_ms: if a log has received no commit for this long, in milliseconds, its active segment is closed so
+            that it can be cleaned, provided that this is worthwhile.  Kafka never cleans an active segment.
         roll_bytes: the active segment is closed, even while commits continue, once it has at least this many bytes and
             more than twice the live bytes of the whole log.
-        min_history_ms: past states can be queried for at least this many milliseconds, because younger records are not
-            cleaned.
-        min_history: `min_history_ms` by group.  If `min_history_ms` and several entries apply to a group, the longest
-            counts.
-        retention_ms: positions of groups without members expire this long after the group became empty, or after
-            their commit if the log does not have that time (``offsets.retention.minutes``); None for never.
-        retention: `retention_ms` by group; None for never.  A group's own name takes precedence over a prefix, and a
-            longer prefix over a shorter one.
-        retention_check_interval_ms: milliseconds between two checks for expired positions
+        min_history_ms: for how many milliseconds past states can be queried at least; younger records are not cleaned.
+        min_history: `min_history_ms` by group.  If several entries apply to a group, or an entry and `min_history_ms`,
+            the longest time counts.
+        retention_ms: how long positions of a group without members are kept after the group became empty, in
+            milliseconds; None to keep them forever.  If the log does not have the time when the group became empty, a
+            position is kept this long after its commit (``offsets.retention.minutes``).
+        retention: `retention_ms` by group.  The name of a group takes precedence over a prefix, and a longer prefix
+            over a shorter one.
+        retention_check_interval_ms: the interval between two checks for expired positions, in milliseconds
             (``offsets.retention.check.interval.ms``).
-        snapshots: whether snapshots are written beside the logs, for a fast start.
-        snapshot_replay_ms: the replay time that the next open may need, in milliseconds of one core.  Snapshots are
-            written once a replay of the records after them, in all logs together, would take longer.  A log with many
-            entries gets a snapshot only when enough was written to it to justify the size of the snapshot.
-        snapshot_tail_bytes: replaces `snapshot_replay_ms`: a log gets a new snapshot once this many bytes follow its
-            last one.  None, the default, leaves the decision to `snapshot_replay_ms`.
-        stuck_transaction_ms: an open transaction older than this is reported, because no record after its first one can
-            be cleaned.  The default is twice the longest timeout that a broker allows (``transaction.max.timeout.ms``).
+        snapshots: whether snapshots are written beside the logs, so that the next open is fast.
+        snapshot_replay_ms: how long the next open may need to replay the records that follow the snapshots, in
+            milliseconds of one core.  If the replay of all logs together would take longer, snapshots are written.  A
+            log with many entries gets a snapshot only when enough was written to it to justify the size of the
+            snapshot.
+        snapshot_tail_bytes: if it is set, `snapshot_replay_ms` has no effect, and a log gets a new snapshot once this
+            many bytes follow its last one.  The default is None.
+        stuck_transaction_ms: a transaction that is open for longer than this, in milliseconds, is reported, because no
+            record after its first one can be cleaned.  The default is twice the longest timeout that a broker allows
+            (``transaction.max.timeout.ms``).
 
     Raises:
         ConfigError: a value is out of range, or two values contradict each other.

@@ -1,8 +1,8 @@
-"""The meaning of each error to a client of Kafka's protocol: its numeric code, and whether a retry helps.
+"""Maps each error to its meaning for a client of Kafka's protocol: the numeric code, and whether a retry can help.
 
 The codes are those that a group coordinator sends (docs/format/vectors.md, docs/format/coordinator.md §5.0).  For
-example, a commit that timed out gives COORDINATOR_NOT_AVAILABLE, not REQUEST_TIMED_OUT.  An exception class that is
-not listed has the entry of its nearest listed base class.
+example, a commit that timed out gives COORDINATOR_NOT_AVAILABLE, not REQUEST_TIMED_OUT.  If an exception class is not
+listed, the entry of its nearest listed base class applies.
 """
 
 from __future__ import annotations

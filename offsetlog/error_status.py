@@ -76,15 +76,15 @@ def from_status(
     errno: int | None = None,
     item: int | None = None,
 ) -> OffsetLogError:
-    """Makes the exception for a failure of the C code; the caller raises it.  Any thread may call it.
+    """Creates the exception for a failure of the C code, which the caller raises.  Any thread may call this function.
 
     Args:
-        status: an ol_status that is a failure; any other number is a bug in offsetlog and gives an InternalError.
-        reason: one sentence.
-        path: the file concerned.
-        position: the byte position in it.
-        offset: the log offset; for CONDITION and REWIND the committed offset that was found.
-        errno: the number of the failed system call's error.
+        status: an ol_status that is a failure.  Any other number is a bug in offsetlog, and gives an InternalError.
+        reason: the failure, in one sentence.
+        path: the path of the file concerned.
+        position: the byte position in the file.
+        offset: the log offset; for the statuses CONDITION and REWIND, the committed offset that was found.
+        errno: the errno of the system call that failed.
         item: the index of the refused item in the caller's array.
     """
     kind = STATUS_ERRORS.get(status)

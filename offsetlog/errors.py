@@ -1,4 +1,4 @@
-"""Every way in which a call of offsetlog can fail.
+"""Every error that a call of offsetlog can raise.
 
     OffsetLogError
     ├── InvalidArgumentError (ValueError)       an argument is not valid; nothing was done
@@ -56,8 +56,8 @@ class OffsetLogError(Exception):
         path: the file or directory concerned, or None.
         position: the byte position in that file, or None.
         log_offset: the offset in the log, or None.
-        item: the refused item of several: the key as the caller passed it, or the row of a batch; None if there is only
-            one.
+        item: the item that was refused, if the call has several: the key as the caller passed it, or the row of a
+            batch.  Otherwise None.
     """
 
     retriable: ClassVar[bool]
@@ -132,11 +132,11 @@ class ArgumentTypeError(InvalidArgumentError, TypeError):
 
 
 class GroupError(InvalidArgumentError):
-    """The name of the group cannot be used: UTF-8 cannot encode it, or the storage allows no such name."""
+    """The name of the group cannot be used, because UTF-8 cannot encode it or the storage does not allow it."""
 
 
 class TopicError(InvalidArgumentError):
-    """The topic is empty, or not a name that can be written."""
+    """The topic is empty, or is not a name that can be written."""
 
 
 class PartitionError(InvalidArgumentError):
@@ -160,11 +160,11 @@ class DuplicateKeyError(InvalidArgumentError):
 
 
 class InsideCommitError(InvalidArgumentError):
-    """The log offset is inside a commit; a commit takes effect as a whole, so no state ends there.
+    """The log offset is inside a commit.  A commit takes effect as a whole, so the log has no state at this offset.
 
     Attributes:
         before: the log offset of the state before this commit.
-        after: the log offset of the state after it.
+        after: the log offset of the state after this commit.
     """
 
     def __init__(self, message: str = "", *, before: int | None = None, after: int | None = None, **place: Any) -> None:
@@ -178,12 +178,12 @@ class ConfigError(InvalidArgumentError):
 
 
 class PartitionCountError(ConfigError):
-    """The directory has another number of partitions than requested; groups would be looked up in the wrong partition.
+    """The directory has another number of partitions than requested, so groups would be looked up in wrong partitions.
 
-    Without arguments, the message says that the number is required but was not given.
+    Without arguments, the message says that the caller must pass the number.
 
     Attributes:
-        asked: the requested number.
+        asked: the number that the caller requested.
         actual: the number that the directory has.
     """
 
@@ -219,7 +219,7 @@ _BAD_DISK = frozenset({EIO, EBADMSG, EUCLEAN})
 
 
 class StorageError(OffsetLogError, OSError):
-    """A system call failed, or a file or a lock has an unusable state; `errno` is the call's error, otherwise None."""
+    """A system call failed, or a file or lock cannot be used.  `errno` is that of the system call, or None."""
 
     status = Status.IO
 
@@ -231,7 +231,7 @@ class StorageError(OffsetLogError, OSError):
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether bytes of one file could not be read; other files may be sound."""
+        """Whether some bytes of a file could not be read.  Other files may still be readable."""
         return type(self) is StorageError and (self.position is not None or self.errno in _BAD_DISK)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -241,7 +241,7 @@ class StorageError(OffsetLogError, OSError):
 
 
 class DiskFullError(StorageError):
-    """The disk or the quota is full; nothing was changed, but a commit remains if only its flush failed."""
+    """The disk or the quota is full.  Nothing was changed, but a commit remains written if only its flush failed."""
 
     status = Status.DISK_FULL
 
@@ -253,24 +253,24 @@ class MissingFileError(StorageError, FileNotFoundError):
 
 
 class LockedError(StorageError, BlockingIOError):
-    """Another process, or another store of this process, holds the directory's lock."""
+    """Another process, or another store in this process, holds the lock of the directory."""
 
     status = Status.LOCKED
 
     def advise(self, advice: str) -> LockedError:
-        """Returns this error with `advice` for the reader, in place of any earlier advice."""
+        """Returns this error with `advice` to the reader, which replaces any earlier advice."""
         reason = self.message.partition("; ")[0]
         return LockedError(f"{reason}; {advice}", errno=self.errno, path=self.path)
 
 
 class ChangedFileError(StorageError):
-    """Another process replaced or truncated a file while it was read; nothing is damaged, and a retry may succeed."""
+    """Another process replaced or truncated a file during the read.  Nothing is damaged; a retry may succeed."""
 
     status = Status.CHANGED
 
 
 class CapacityError(OffsetLogError, MemoryError):
-    """Memory ran out; nothing was changed, but a commit remains if only its flush failed."""
+    """Memory ran out.  Nothing was changed, except that a commit remains written if only its flush failed."""
 
     status = Status.NO_MEMORY
 
@@ -279,14 +279,14 @@ class CapacityError(OffsetLogError, MemoryError):
 
 
 class CorruptionError(OffsetLogError):
-    """Bytes on the disk are no longer those that were written; offsetlog reports them, and does not repair by guessing.
+    """Bytes on the disk are not those that were written.  offsetlog reports them, and does not repair by guessing.
 
     Attributes:
         log_partition: the partition of the offsets topic; None if the error is not about one.
         lost_from: the first log offset that cannot be read; None if the error is not about log offsets.
         lost_below: the log offset after the last one that cannot be read; None if it is unknown.
-        keys: the positions whose newest known commits were in the lost range, as (group, topic, partition); empty if no
-            snapshot shows them.
+        keys: the positions, as (group, topic, partition), whose newest known commits were in the lost range; empty if
+            no snapshot shows them.
     """
 
     status = Status.CORRUPT
@@ -312,25 +312,25 @@ class CorruptionError(OffsetLogError):
 
 
 class DataLossError(CorruptionError):
-    """Acknowledged commits are gone: a file that records the log's extent lists more than the log holds.
+    """Acknowledged commits are missing: a file that records how far the log extends lists more than the log contains.
 
-    The log partition is read-only until the loss is accepted (docs/repair.md).
+    The log partition is read-only until somebody accepts the loss (docs/repair.md).
     """
 
 
 class PossibleLossError(CorruptionError):
-    """Records may be missing: a file that would prove the log complete is gone, or another program wrote to the log.
+    """Records may be missing: the file that would prove the log complete is gone, or another program wrote to the log.
 
-    The log partition still takes commits.  The problem is reported until the owner accepts it (docs/repair.md).
+    The log partition still accepts commits.  The problem is reported until somebody accepts it (docs/repair.md).
     """
 
 
 class CorruptionWarning(UserWarning):
-    """Opening a store found damaged or incomplete logs; a damaged log is read-only, and its sound part is served."""
+    """Opening a store found damaged or incomplete logs.  Damaged logs are read-only; their sound part is served."""
 
 
 class TornTailError(CorruptionError):
-    """The bytes end in the middle of a record or a file, as after a crash during the write."""
+    """The bytes end in the middle of a record or a file, for example after a crash during the write."""
 
     status = Status.TORN
 
@@ -342,7 +342,7 @@ class UnsupportedVersionError(CorruptionError):
 
 
 class LimitError(CorruptionError):
-    """A size in the bytes is over its limit, as in a decompression bomb."""
+    """A size that the bytes state is over its limit, as in a decompression bomb."""
 
     status = Status.LIMIT
 
@@ -354,7 +354,7 @@ class StateError(OffsetLogError):
     """The store or the partition cannot answer the call in its present state.
 
     Attributes:
-        rests_on: set if the error depends on a record that is not replicated yet.  It has the log offset that the high
+        rests_on: set if the error depends on a record that is not replicated yet.  It is the log offset that the high
             watermark must pass before the error is certain, and the term of the leadership that wrote the record.
     """
 
@@ -363,7 +363,7 @@ class StateError(OffsetLogError):
 
 
 class ClosedError(StateError):
-    """The store, or the object taken from it, is closed; or this process is a child made by fork."""
+    """The store, or an object of it, is closed, or this process was forked from the one that opened the store."""
 
     status = Status.CLOSED
 
@@ -375,9 +375,9 @@ class ReadOnlyError(StateError):
 
 
 class PartitionFailedError(StateError):
-    """After a failure, such as one of a flush, the state of the log is unknown; the partition must be opened again.
+    """After a failure, for example of a flush, the state of the log is unknown.  The partition must be opened again.
 
-    A store must be closed and opened again.  The manager of a broker opens the partition at the next election.
+    The caller closes the store and opens it again.  The manager of a broker opens the partition at the next election.
     """
 
     status = Status.FAILED
@@ -390,9 +390,9 @@ class CoordinatorLoadingError(StateError):
 
 
 class NotCoordinatorError(StateError):
-    """This process does not lead the partition, or no longer does; send the call to the broker that leads it.
+    """This process does not, or no longer, lead the partition.  Send the call to the broker that leads it.
 
-    A write that had begun when the leadership ended may still take effect.
+    A write that had begun before the leadership ended may still take effect.
     """
 
     status = Status.NOT_COORDINATOR
@@ -424,10 +424,10 @@ class ConditionError(StateError):
 
 
 class ExpectedOffsetError(ConditionError):
-    """The condition `expected=` failed: the committed offset differs from it.
+    """The committed offset is not the one that the caller passed in `expected=`.
 
     Attributes:
-        expected: the expected offset, None for no position.
+        expected: the offset that the caller expected; None if the caller expected no position.
     """
 
     status = Status.CONDITION
@@ -438,13 +438,13 @@ class ExpectedOffsetError(ConditionError):
 
     @classmethod
     def found(cls, group: str, topic: str, partition: int, *, expected: int | None, actual: int | None) -> Self:
-        """Makes the error with its message."""
+        """Creates the error and its message."""
         text = f"group {group!r} at {topic}:{partition}: expected {cls._told(expected)}, found {cls._told(actual)}"
         return cls(text, group=group, topic=topic, partition=partition, expected=expected, actual=actual)
 
 
 class RewindError(ConditionError):
-    """`monotonic=True` refused a commit below the committed offset.
+    """A commit with `monotonic=True` was refused, because its offset is below the committed offset.
 
     Attributes:
         asked: the offset of the refused commit.
@@ -458,17 +458,17 @@ class RewindError(ConditionError):
 
     @classmethod
     def found(cls, group: str, topic: str, partition: int, *, asked: int, actual: int) -> Self:
-        """Makes the error with its message."""
+        """Creates the error and its message."""
         text = f"group {group!r} at {topic}:{partition}: {asked} is below the committed offset {actual}"
         return cls(text, group=group, topic=topic, partition=partition, asked=asked, actual=actual)
 
 
 class HistoryError(StateError):
-    """The requested moment is older than the history in the log, which later cleaning removed.
+    """The requested moment is before the history that the log still has; cleaning has removed what was earlier.
 
     Attributes:
         floor: the first log offset whose state is known; None if only the present state is known.
-        oldest: the oldest time that can be queried; None if only the present state can be.
+        oldest: the oldest time that can be queried; None if only the present state can be queried.
         log_partition: the partition of the offsets topic.
     """
 
@@ -483,34 +483,34 @@ class HistoryError(StateError):
 
 
 class DeletesGroupError(StateError):
-    """A restore was refused because it would delete all offsets of the group; `delete_all` permits it."""
+    """A restore was refused, because it would delete all offsets of the group; `delete_all` permits this."""
 
 
 class FencedError(StateError):
-    """The call has a producer epoch or leader epoch that is older than the newest one known."""
+    """The producer epoch or leader epoch of the call is older than the newest one known."""
 
     status = Status.FENCED
 
 
 class FencedLeaderEpochError(FencedError):
-    """The call's leader epoch is too old for this replica, or the call is for followers and this replica leads."""
+    """The leader epoch of the call is too old, or the call is only for followers and this replica leads."""
 
     status = Status.FENCED_LEADER_EPOCH
 
 
 class UnknownLeaderEpochError(StateError):
-    """The call has a leader epoch that this replica has not learned yet; try again later."""
+    """The leader epoch of the call is newer than the newest one that this replica knows; try again later."""
 
     status = Status.UNKNOWN_LEADER_EPOCH
 
 
 class GenerationError(StateError):
-    """The group has another generation than the caller, or has members where none are allowed; nothing was written.
+    """The caller's generation is not the group's, or the group has members but must have none; nothing was written.
 
     Attributes:
         group: the consumer group.
-        asked: the caller's generation, -1 for none.
-        actual: the group's generation, None if it has none.
+        asked: the generation that the caller passed; -1 for none.
+        actual: the generation of the group; None if the group has none.
     """
 
     status = Status.GENERATION
@@ -525,7 +525,7 @@ class GenerationError(StateError):
 
 
 class GroupNotEmptyError(GenerationError):
-    """The group has members, and only a group without members can be deleted; nothing was written."""
+    """The group has members, but only a group without members can be deleted; nothing was written."""
 
 
 class NotEnoughReplicasError(StateError):
@@ -537,7 +537,7 @@ class CapabilityError(StateError):
 
 
 class DifferenceError(StateError):
-    """A change was made in ZooKeeper, but perhaps not in the log that keeps the same positions; make the call again."""
+    """A change was made in ZooKeeper, but perhaps not in the log that has the same positions.  Make the call again."""
 
 
 class ThrottledError(StateError):
@@ -553,16 +553,16 @@ class ThrottledError(StateError):
 
 
 class TransactionError(StateError):
-    """The transaction is not open, another one is open where none is allowed, or the producer id is reserved."""
+    """The transaction is not open, or another one is open where none may be, or the producer id is reserved."""
 
     status = Status.TRANSACTION
 
 
 class ClockError(StateError):
-    """The clock is before the newest record, or has jumped: nothing of that log, or group in ZooKeeper, expired.
+    """The clock is before the newest record, or has jumped.  No position of that log or ZooKeeper group has expired.
 
     Attributes:
-        now: the time of this machine's clock, in milliseconds since 1970.
+        now: the time that this machine's clock shows, in milliseconds since 1970.
         newest: the time of the newest record, in milliseconds since 1970.
     """
 
@@ -573,7 +573,7 @@ class ClockError(StateError):
 
 
 class CommitTimeoutError(StateError, TimeoutError):
-    """The awaited event, such as a flush or a replication, did not happen within the timeout, but may still happen."""
+    """The awaited event, such as a flush or a replication, did not happen within the timeout; it may still happen."""
 
     status = Status.TIMED_OUT
 
@@ -610,7 +610,7 @@ class ZooKeeperError(OffsetLogError):
     """ZooKeeper refused a request; nothing was changed.
 
     Attributes:
-        node: the path of the node concerned, below the root of the connection; None if the error is not about one.
+        node: the path of the node concerned, below the root of the connection; None if there is no such node.
     """
 
     def __init__(self, message: str = "", *, node: str | None = None, **place: Any) -> None:
@@ -619,7 +619,7 @@ class ZooKeeperError(OffsetLogError):
 
 
 class NoNodeError(ZooKeeperError):
-    """The node does not exist, or its parent does not."""
+    """The node, or its parent, does not exist."""
 
 
 class NodeExistsError(ZooKeeperError):
@@ -627,10 +627,10 @@ class NodeExistsError(ZooKeeperError):
 
 
 class BrokerIdTakenError(NodeExistsError):
-    """Another broker is registered under this id; the message names that broker.
+    """Another broker is registered with this broker id.  The message names that broker.
 
     Attributes:
-        broker_id: the id.
+        broker_id: the broker id.
         holder: the first address of the other broker, such as "kafka1:9092"; None if its node cannot be read.
         session: the ZooKeeper session that keeps the other broker's node.
         since_ms: when the other broker registered, in ms since 1970.
@@ -664,7 +664,7 @@ class ControllerMovedError(ZooKeeperError):
 
 
 class NodeVersionError(ZooKeeperError):
-    """The node has changed: its version differs from the one in the request."""
+    """The node has changed, so its version is not the one in the request."""
 
 
 class NodeNotEmptyError(ZooKeeperError):
@@ -676,11 +676,11 @@ class ZooKeeperUnavailableError(ZooKeeperError):
 
 
 class SessionExpiredError(ZooKeeperUnavailableError):
-    """The session ended; its ephemeral nodes are gone, and a new session begins."""
+    """The session has ended.  Its ephemeral nodes have been deleted, and a new session begins."""
 
 
 class UnknownOutcomeError(CommitTimeoutError):
-    """The connection to ZooKeeper broke or timed out after a write was sent: either all of the write was made, or none.
+    """The connection to ZooKeeper ended after a write was sent.  Either all of the write was made, or none of it.
 
     Attributes:
         node: the path of the first node of the write.
@@ -695,6 +695,6 @@ class UnknownOutcomeError(CommitTimeoutError):
 
 
 class InternalError(OffsetLogError):
-    """An invariant of offsetlog's code does not hold; this is a bug, please report it."""
+    """An invariant of offsetlog's code does not hold.  This is a bug; please report it."""
 
     status = -1

@@ -1,7 +1,7 @@
-"""Says which library a part of offsetlog lacks, and what to install: the only place that names packages.
+"""Says which library a feature of offsetlog lacks, and what to install.  No other module names packages.
 
-The message names the library and never an extra of offsetlog.  pip resolves `offsetlog[...]` only from a package index
-that offers offsetlog, and a user who installed a wheel or a source tree may not have such an index.
+The message names the library, but never an extra of offsetlog.  pip finds `offsetlog[...]` only if a package index
+offers offsetlog.  A user who installed a wheel or a source tree may not have such an index.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ REQUIREMENTS = {
 
 
 def missing_library(user: str, *modules: str) -> ConfigError:
-    """Makes the error of a feature whose library is not installed.
+    """Creates the error for a feature whose library is not installed.
 
     Any thread may call this function.  It does not import the modules.
 
     Args:
-        user: the feature, as the subject of the message, such as "the command line".
+        user: the name of the feature, as the subject of the message, such as "the command line".
         modules: the modules of REQUIREMENTS that the feature imports.  The message names those that are not installed.
-            If all are installed, it names all of them, because one of them lacks a library of its own.
+            If all are installed, one of them lacks a library of its own, so the message names all of them.
 
     Returns:
-        The error; the caller raises it.
+        The error, which the caller raises.
     """
     missing = [name for name in modules if find_spec(name) is None] or modules
     requirements = [REQUIREMENTS[name] for name in missing]

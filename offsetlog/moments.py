@@ -1,4 +1,4 @@
-"""Parses moments and durations as people write them, for every command, option and call that takes one.
+"""Parses moments and durations as people write them.  Every command, option and call that takes one uses this module.
 
 A moment is a time, an age, or a log offset:
 
@@ -39,7 +39,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_duration(text: str) -> int:
-    """Returns a duration such as 90s, 1.5h or 7d in milliseconds; 0 needs no unit.  `M`, a month elsewhere, is refused.
+    """Returns the milliseconds of a duration such as 90s, 1.5h or 7d; 0 needs no unit.
+
+    The unit `M` is refused, because elsewhere it means a month.
 
     Raises:
         InvalidArgumentError: the text is not a duration.
@@ -55,7 +57,7 @@ def parse_duration(text: str) -> int:
 
 
 def duration_text(ms: int) -> str:
-    """Returns a duration as text that `parse_duration` accepts, in the largest unit that divides it."""
+    """Returns a duration as text that `parse_duration` accepts, in the largest unit of which it is a multiple."""
     for unit in ("w", "d", "h", "m", "s"):
         if ms >= _MS[unit] and ms % _MS[unit] == 0:
             return f"{ms // _MS[unit]}{unit}"
@@ -63,14 +65,14 @@ def duration_text(ms: int) -> str:
 
 
 def parse_moment(text: str, name: str | None = None) -> datetime | int | None:
-    """Returns the moment that a text names: a time with its zone, or a log offset; None for "now".
+    """Returns the moment that a text names: a time with its time zone, or a log offset; None for "now".
 
     Args:
         text: the moment as a person wrote it.
-        name: the argument's name, for the error.
+        name: the name of the argument, which the error shows.
 
     Raises:
-        InvalidArgumentError: the text is not a moment.
+        InvalidArgumentError: the text does not name a moment.
     """
     plain = text.strip()
     if plain == "now":
@@ -81,7 +83,7 @@ def parse_moment(text: str, name: str | None = None) -> datetime | int | None:
 
 
 def parse_past_moment(text: str, name: str | None = None) -> datetime | int:
-    """Returns the moment as `parse_moment` does, but refuses "now"."""
+    """Returns the moment that a text names, as `parse_moment` does.  Raises InvalidArgumentError for "now"."""
     moment = parse_moment(text, name)
     if moment is None:
         raise InvalidArgumentError(f"{_shown(text, name)} is not in the past; name a time or a log offset")
@@ -94,7 +96,7 @@ def is_relative(text: str) -> bool:
 
 
 def parse_time(text: str, name: str | None = None) -> datetime:
-    """Returns the time that a text names, with its zone; as `parse_moment`, but accepts "now", not a log offset."""
+    """Returns the time that a text names, with its zone; like `parse_moment`, but accepts "now" and no log offset."""
     if text.strip() == "now":
         return datetime.now(UTC)
     return _time(text, name, "a time", " or now")

@@ -1,4 +1,4 @@
-"""Blocking calls for an event loop: each runs on a thread of its own, and always to its end."""
+"""Runs blocking calls for an event loop.  Each call runs on a thread of its own, and always to its end."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ Result = TypeVar("Result")
 
 
 async def on_thread(call: Callable[[], Result], stop: Callable[[], object] | None = None) -> Result:
-    """Makes a call on a thread of its own, and waits for its end without blocking the loop.
+    """Runs a call on a thread of its own, and waits for its end without blocking the loop.
 
-    The thread pool of the loop is not used, because it may be shut down or have no idle thread.
+    The thread pool of the loop is not used, because it may have been shut down or may have no idle thread.
 
-    If the task is cancelled, it still waits for the end of the call, so that the call never runs concurrently with the
-    caller's next line.
+    If the task is cancelled, it still waits until the call has ended.  The call therefore never runs concurrently with
+    the caller's next line.
 
-    If the system refuses to start a thread, a call without `stop` runs on the thread of the loop and blocks it until
-    its end.  A call with `stop` may take long, and is refused.
+    If the system refuses to start a thread, a call without `stop` runs on the thread of the loop, and blocks the loop
+    until it ends.  A call with `stop` can take long, so it raises RuntimeError instead.
 
     Args:
         call: the function to call.
-        stop: called on another thread when the task is cancelled, to make the call end soon.
+        stop: a function that makes the call end soon.  It is called on another thread when the task is cancelled.
 
     Raises:
-        asyncio.CancelledError: the task was cancelled; the call has ended, and its result or exception is dropped.
-        RuntimeError: the system refused a thread for a call with `stop`; nothing was called.
+        asyncio.CancelledError: the task was cancelled.  The call has ended, and its result or exception is dropped.
+        RuntimeError: the system refused to start a thread for a call with `stop`.  Nothing was called.
         BaseException: the exception of the call.
     """
     # Imported here because commands do not need it and start faster without it; code that awaits has it already.

@@ -1,4 +1,4 @@
-"""The calls of a store about one position, named by topic and partition or by a key."""
+"""The calls of a store that concern one position.  The position is named by topic and partition, or by a key."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class OnePosition(ABC):
     @property
     @abstractmethod
     def _open_core(self) -> StoreCore:
-        """The core of the open store; raises ClosedError if the store is closed."""
+        """The core of the open store.  Raises ClosedError if the store is closed."""
 
     @property
     @abstractmethod
     def _timeline(self) -> Timeline:
-        """The past of the store; raises ClosedError."""
+        """The past of the store.  Raises ClosedError if the store is closed."""
 
     @overload
     def commit_one(
@@ -73,25 +73,25 @@ class OnePosition(ABC):
         monotonic: bool = False,
         durability: Durability | None = None,
     ) -> int:
-        """Commits one position by the fast path, without containers; raises the errors of `commit`.
+        """Commits one position on the fast path, which creates no container.  Raises the errors of `commit`.
 
         The call is `commit_one(group, "orders", 0, 42)`, or `commit_one(group, key, 42)` with a key such as a
-        TopicPartition.  The second form costs as much as `commit`.  The offset may be an OffsetAndMetadata.
+        TopicPartition.  The second form takes as long as `commit`.  The offset may be an OffsetAndMetadata.
 
         Args:
             group: the consumer group.
-            topic: the topic, not empty; or a key, followed by the offset.
-            partition: the partition, from 0.
-            offset: the next offset that the group will read, from 0.
+            topic: the topic, which must not be empty; or a key, after which the offset is passed.
+            partition: the partition, at least 0.
+            offset: the next offset that the group will read, at least 0.
             metadata: free text, at most 4096 UTF-16 units unless the store was configured
                 otherwise.
-            leader_epoch: the epoch of the last record read, -1 for unknown.
-            monotonic: if the offset is lower than the committed one, raises RewindError and writes nothing.
-            durability: overrides the store's durability for this call.
+            leader_epoch: the leader epoch of the last record that was read; -1 if it is unknown.
+            monotonic: if it is true and the offset is lower than the committed offset, the call raises RewindError and
+                writes nothing.
+            durability: the durability of this call, instead of the store's.
 
         Returns:
-            The log offset of the record, an int, which is the `log_offset` of the Position that
-            `commit` returns.
+            The log offset of the record, as an int.  It is the `log_offset` of the Position that `commit` would return.
         """
         return self._open_core.commit_one(
             group,
@@ -109,7 +109,7 @@ class OnePosition(ABC):
     @overload
     def fetch_one(self, group: str, topic: PartitionKey) -> OffsetAndMetadata | None: ...
     def fetch_one(self, group: str, topic: Any, partition: Any = None) -> OffsetAndMetadata | None:
-        """Returns one committed position, None if none is committed; accepts a key, or a topic and a partition."""
+        """Returns one committed position, or None if there is none.  Accepts a key, or a topic and a partition."""
         return self._open_core.fetch_one(group, topic, partition)
 
     @overload
@@ -117,9 +117,9 @@ class OnePosition(ABC):
     @overload
     def history(self, group: str, topic: PartitionKey) -> History: ...
     def history(self, group: str, topic: Any, partition: Any = None) -> History:
-        """Returns the records of one position, oldest first, and the point from which they are complete.
+        """Returns the records of one position, oldest first, and the point from which on they are complete.
 
-        A group or topic that does not exist has no records.  See `fetch_one` for the arguments.
+        If the group or the topic does not exist, there are no records.  See `fetch_one` for the arguments.
 
         Raises:
             InvalidArgumentError, StateError, StorageError: see `offsetlog.errors`.

@@ -1,4 +1,4 @@
-"""`offsetlog.open`: checks the arguments, opens a directory, and returns the store of it.
+"""Implements `offsetlog.open`: checks the arguments, opens a directory, and returns its store.
 
 `offsetlog.open_async` opens a store in a coroutine, without blocking the event loop.
 """
@@ -36,53 +36,51 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
     lock_timeout: float = 0.0,
     create: Create = "new",
 ) -> OffsetStore:
-    """Opens the store in a directory, which by default is created if it does not exist.
+    """Opens the store in a directory.  By default, a directory that does not exist is created.
 
     Args:
         path: a log directory, of offsetlog or of a Kafka broker.
-        partitions: the number of partitions of the offsets topic.  It never changes in a directory
-            of offsetlog: None means the directory's number (4 in a new directory), and a different
-            number is refused.  A Kafka directory needs the number when it is opened for writing for
-            the first time.
-        durability: the failure that a commit survives once its call returns: "disk" for a loss of power, "process" for
-            the end of the process.
-        read_only: changes nothing and takes no lock; works beside a running broker.  The store
-            shows the contents of the log at the time of opening; `OffsetStore.refresh` reads it
+        partitions: the number of partitions of the offsets topic.  In a directory of offsetlog it never changes: None
+            means the number that the directory has (4 in a new directory), and a different number is refused.  A Kafka
+            directory needs the number when it is first opened for writing.
+        durability: the failure that a commit survives once its call has returned: "disk" for a loss of power, "process"
+            for the end of the process.
+        read_only: whether the call changes nothing and takes no lock, so that it can be used beside a running broker.
+            The store shows the contents of the log at the time of the opening; `OffsetStore.refresh` reads the log
             again.
         config: the settings; None for the defaults.
-        maintenance: settings of the automatic work that keeps the store small; None for the defaults.
-        topic_id: the topic's id in the cluster that the directory is to join.
-        cluster_id: that cluster's id; `meta.properties` is written if it is missing.
-        node_id: the broker's number in that file.
-        wait: whether to wait until everything is loaded.  With False, the call only opens the logs;
-            they are then loaded in the background.  A call about one group waits only for its log
-            partition, which is loaded next; see `OffsetStore.progress` and
-            `OffsetStore.wait_loaded`.
-        lock_timeout: how many seconds to wait for a process that has the directory open for
-            writing, as in a rolling restart; 0 does not wait.  An interrupt ends the wait in the
-            main thread; a coroutine calls `open_async`, whose wait ends with its task.
-        create: where a missing log may be made: "new" in a directory that is missing or empty,
-            "anywhere" also in a directory with other files, "never" nowhere.  A broker's directory
-            is opened with each of the three.  With "never", a directory of offsetlog whose creation
-            was interrupted is refused.  A read-only store makes nothing.
+        maintenance: the settings of the automatic work that keeps the store small; None for the defaults.
+        topic_id: the id of the topic in the cluster that the directory is to join.
+        cluster_id: the id of that cluster.  The file `meta.properties` is written if it is missing.
+        node_id: the broker's number in `meta.properties`.
+        wait: whether the call waits until everything is loaded.  If False, the call only opens the logs, which are then
+            loaded in the background.  A call about one group waits only for its log partition, which is loaded next;
+            see `OffsetStore.progress` and `OffsetStore.wait_loaded`.
+        lock_timeout: how many seconds to wait until a process that has the directory open for writing closes it, as in
+            a rolling restart; 0 to not wait.  In the main thread, an interrupt ends the wait.  A coroutine calls
+            `open_async`, whose wait ends when its task is cancelled.
+        create: where a missing log may be created: with "new" in a directory that is missing or empty, with "anywhere"
+            also in a directory that has other files, with "never" nowhere.  A broker's directory is opened with each of
+            the three.  With "never", a directory of offsetlog whose creation was interrupted is refused.  A read-only
+            store creates nothing.
 
     Raises:
-        LockedError: a process, possibly this one, still has the directory open for writing after
-            `lock_timeout`; the message names the process if the system shows it.  The sink on Spark
-            keeps a directory open between batches, and releases it when another process asks.  The
-            call waits for that release while the sink reports that it is working.
+        LockedError: after `lock_timeout`, a process, which can be this one, still has the directory open for writing;
+            the message names the process if the system shows it.  The sink on Spark keeps a directory open between
+            batches, and releases it when another process requests it.  The call waits for that release as long as the
+            sink reports that it is working.
         PartitionCountError: the directory has another number of partitions; nothing was changed.
-        MissingFileError: the call is read-only or has create="never", and the directory does not
-            exist or has no log of the offsets topic.
-        InvalidArgumentError: an argument is not valid (also ArgumentTypeError, ConfigError), or the
-            directory holds other files and no log; no directory was made.
+        MissingFileError: the directory does not exist or has no log of the offsets topic, and the call must not create
+            one because of `read_only` or create="never".
+        InvalidArgumentError: an argument is not valid (also ArgumentTypeError, ConfigError), or the directory has other
+            files and no log; no directory was created.
         StorageError, CorruptionError, CapacityError: the directory cannot be read or trusted.
 
     Warns:
-        CorruptionWarning: once, if a log is damaged or the disk cannot read part of it.  The sound part is served, but
-            it is unknown which records are missing, and commits to that log partition are refused.  If the state of a
-            partition depends on bytes that the disk cannot read, calls about it raise StorageError.
-            `OffsetStore.problems` lists everything found.
+        CorruptionWarning: once, if a log is damaged or the disk cannot read a part of it.  The undamaged part is
+            served, but it is unknown which records are missing, and commits to that log partition are refused.  If the
+            state of a partition depends on bytes that the disk cannot read, calls about the partition raise
+            StorageError.  `OffsetStore.problems` lists everything that was found.
     """
     return open_with(
         path,
@@ -119,15 +117,15 @@ async def open_async(
     """Opens the store in a directory as `open` does, without blocking the event loop.
 
     The usual form is `async with await offsetlog.open_async(path, lock_timeout=30) as store:`.  The arguments are those
-    of `open`.  Tasks of any event loop can call this function, also concurrently.
+    of `open`.  Tasks of any event loop may call this function, even concurrently.
 
-    If the task is cancelled, also by a timeout or an interrupt, the call stops waiting for the lock,
-    or waits at most a second for a holder that is releasing it.  A log partition that is being read
-    is read to its end.  Then the directory is closed and its lock released.
+    A timeout or an interrupt cancels the task too.  If the task is cancelled, the call stops waiting for the lock; if
+    the holder of the lock is already releasing it, the call waits for at most a second.  A log partition that is being
+    read is read to its end.  Then the call closes the directory and releases its lock.
 
     Raises:
-        asyncio.CancelledError: the task was cancelled; nothing is open.
-        RuntimeError: the system refused to start a thread; nothing is open.
+        asyncio.CancelledError: the task was cancelled.  Nothing is open.
+        RuntimeError: the system refused to start a thread.  Nothing is open.
         OffsetLogError: see `open`.
 
     Warns:
@@ -186,9 +184,9 @@ def open_with(
     lock_seconds: float | None = None,
     stacklevel: int = 3,
 ) -> OffsetStore:
-    """Opens a store as `open` does; only for offsetlog's own commands, its sink on Spark and its tests.
+    """Opens a store as `open` does.  Only offsetlog's own commands, its sink on Spark and its tests call this function.
 
-    `fs` is the FileSystem to use, None for the real one.  `stop`, `background`, `by_partition` and `lock_seconds` are
+    `fs` is the FileSystem to use; None means the real one.  `stop`, `background`, `by_partition` and `lock_seconds` are
     fields of OpenArguments.  `stacklevel` is the stack level of warnings, counted from this function.
     """
     # Wrong arguments are refused before a directory is created.

@@ -1,4 +1,4 @@
-"""The rows of `OffsetStore.expiring` as objects, for callers of a store (docs/retention.md)."""
+"""Returns the rows of `OffsetStore.expiring` as objects, for callers of a store (docs/retention.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def listed(table: pyarrow.Table) -> list[Expiring]:
-    """Returns the rows of `OffsetStore.expiring` as objects, the soonest to expire first."""
+    """Returns the rows of `OffsetStore.expiring` as objects.  The first row is the one that expires soonest."""
     columns = [table[name].to_pylist() for name in Expiring._fields]
     rows = [Expiring(*row) for row in zip(*columns, strict=True)]
     # The row of a whole group must follow the row of its last position.

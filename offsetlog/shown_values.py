@@ -1,4 +1,7 @@
-"""Values of a caller as messages show them: of bounded length, and never a whole object, which may hold a secret."""
+"""Shows a caller's values in messages.
+
+The text has a limited length, and never shows a whole object, which may hold a secret.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,14 @@ _NUMBER_MAX = 10**40
 
 
 def shown(value: object) -> str:
-    """Returns a number, a text or a tuple of two as a message shows it; returns the type of any other value."""
+    """Returns a number, a text or a tuple of two values as a message shows it; the type of any other value."""
     if isinstance(value, tuple) and len(value) == 2:
         return f"({_part(value[0])}, {_part(value[1])})"
     return _part(value)
 
 
 def shown_key(topic: object, partition: object) -> str:
-    """Returns a topic and its partition as a message shows them: `orders:3`."""
+    """Returns a topic and its partition in the form in which messages show them: `orders:3`."""
     return f"{_name(topic)}:{_name(partition)}"
 
 

@@ -1,4 +1,4 @@
-"""The numeric results of the C code; `offsetlog.error_status` maps each failure to its exception."""
+"""The numeric results of the C code.  `offsetlog.error_status` maps each failure to its exception."""
 
 from __future__ import annotations
 

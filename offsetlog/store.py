@@ -1,4 +1,4 @@
-"""The store: committed positions of consumer groups in one directory."""
+"""The store: the committed positions of consumer groups in one directory."""
 
 from __future__ import annotations
 
@@ -52,27 +52,27 @@ if TYPE_CHECKING:
 
 
 class OffsetStore(OnePosition, StoreContext):
-    """An open directory of committed positions, from `offsetlog.open`.  A context manager.
+    """An open directory of committed positions, which `offsetlog.open` returns.  It is a context manager.
 
-    Most programs need two calls; both take a key such as ("orders", 0) in place of topic and partition:
+    Most programs need two calls.  Both calls accept a key such as ("orders", 0) in place of topic and partition:
 
         fetch_one(group, topic, partition) -> OffsetAndMetadata, or None
         commit_one(group, topic, partition, offset, metadata="") -> the log offset of the record
 
-    `async with` waits until the store is loaded and later closes it, without blocking the event loop.
+    `async with` waits until the store is loaded, and closes it at the end, without blocking the event loop.
 
     Any thread may call any method.  Commits of groups in different log partitions do not wait for each other.  No call
-    holds the GIL while it waits for the disk, and one flush serves all waiting callers.  In a child process made by
-    fork the store is closed, and the child cannot damage the parent's store.  A store that is garbage collected without
-    `close` is closed with a ResourceWarning; a method taken from it (`commit = store.commit_one`) keeps it alive.
+    holds the GIL while it waits for the disk, and one flush serves all waiting callers.  In a forked child process, the
+    store is closed, and the child cannot damage the parent's store.  If a store is garbage collected without `close`,
+    it is closed with a ResourceWarning.  A method taken from it (`commit = store.commit_one`) keeps it alive.
 
     A read-only store shows the state at the time when it was opened or last refreshed.
 
-    Calls about the past take moments.  A moment is a datetime with its time zone, a log offset, or text as in a
-    command: "2h ago", "2026-03-01T02:30" (UTC without a zone), "offset:12345" (offsetlog/moments.py).  A time means the
-    longest prefix of the log without a later timestamp; a log offset means the records below it.  A clock can be set
-    back, but a log offset always means the same records.  A time more than a minute ahead of both the clock and the log
-    is an InvalidArgumentError.
+    Calls about the past accept moments.  A moment is a datetime with a time zone, a log offset, or text as in commands:
+    "2h ago", "2026-03-01T02:30" (UTC if no zone is named), "offset:12345" (offsetlog/moments.py).  A time means the
+    longest prefix of the log that has no later timestamp.  A log offset means the records below it.  A clock can be set
+    back, but a log offset always means the same records.  A time that is more than a minute ahead of both the clock and
+    the log raises InvalidArgumentError.
     """
 
     def __init__(self) -> None:
@@ -102,15 +102,15 @@ class OffsetStore(OnePosition, StoreContext):
     # -------------------------------------------------------------------------------------- loading
 
     def progress(self) -> LoadProgress:
-        """Returns the progress of loading, also after its end: partitions ready, bytes read, seconds."""
+        """Returns the progress of the loading, even after its end: partitions ready, bytes read, seconds."""
         _ = self._open_core  # a closed store is refused
         return self._open_partitions.progress()
 
     def wait_loaded(self, timeout: float | None = None) -> bool:
-        """Waits up to `timeout` seconds until everything is loaded; returns whether it is.
+        """Waits at most `timeout` seconds until everything is loaded; returns whether it is loaded.
 
-        If a log partition could not be loaded, raises its error, as calls about its groups do.  Bytes that the disk
-        cannot read raise nothing here: the call warns of them and of damage, as `offsetlog.open` does.
+        If a log partition could not be loaded, the call raises its error.  If the disk cannot read some bytes, the call
+        only issues a warning about them and about damage, as `offsetlog.open` does.
         """
         core = self._open_core
         if not self._open_partitions.wait_loaded(timeout):
@@ -144,7 +144,7 @@ class OffsetStore(OnePosition, StoreContext):
 
     @property
     def partitions(self) -> int:
-        """The number of partitions of the directory, which never changes."""
+        """The number of partitions of the offsets topic, which never changes."""
         return self._open_core.count
 
     @property
@@ -154,15 +154,15 @@ class OffsetStore(OnePosition, StoreContext):
 
     @property
     def closed(self) -> bool:
-        """Whether the store is closed, or belongs to the parent of this process."""
+        """Whether the store is closed, or this process is a forked child of the one that opened it."""
         return self._core is None or self._core.closed
 
     def problems(self) -> list[OffsetLogError]:
         """Returns the problems that opening and loading found, as errors that were not raised.
 
-        DataLossError and other CorruptionErrors name a log partition that is now read-only and the
-        log offsets that cannot be read.  PossibleLossError names log offsets that may be missing.
-        StorageError names a log partition that the disk cannot read; calls about it raise the same.
+        A DataLossError, or another CorruptionError, names a log partition that is now read-only, and the log offsets
+        that cannot be read.  A PossibleLossError names log offsets that may be missing.  A StorageError names a log
+        partition that the disk cannot read; calls about this log partition raise the same error.
         """
         core = self._open_core
         self._open_partitions.wait_loaded()
@@ -171,17 +171,17 @@ class OffsetStore(OnePosition, StoreContext):
     def health(self) -> StoreHealth:
         """Returns the faults of the log partitions and of the directory.
 
-        The result covers the log partitions that are loaded now; the call does not wait for the others.
+        The result covers the log partitions that are loaded now.  The call does not wait for the others.
         """
         reports = self._maintenance.status().reports
         left = {number: report.quarantine for number, report in reports.items()}
         return inspection.health(self._open_core, self._open_partitions, left)
 
     def recoveries(self) -> dict[int, dict[str, Any]]:
-        """Returns by log partition the results of its recovery: truncated tails, completed segment swaps, corruption.
+        """Returns the results of each log partition's recovery: truncated tails, completed segment swaps, corruption.
 
-        "snapshot" is the log offset of the snapshot that was loaded, or None; "snapshot_discarded" is the reason why an
-        existing snapshot could not be used.
+        "snapshot" is the log offset of the snapshot that was loaded; None if no snapshot was loaded.
+        "snapshot_discarded" is the reason why an existing snapshot could not be used.
         """
         return inspection.recoveries(self._open_core)
 
@@ -196,26 +196,27 @@ class OffsetStore(OnePosition, StoreContext):
         monotonic: bool = False,
         durability: Durability | None = None,
     ) -> Position:
-        """Commits positions of one group: all or none of them, however many, also after a crash.
+        """Commits positions of one group, either all of them or none, even if there are many, even after a crash.
 
         Args:
             group: the consumer group; "" is a valid name.
-            offsets: maps each key to the next offset that the group will read, alone or with metadata and epoch.  A key
-                is a TopicPartition, a tuple (topic, partition), or another client's object with the attributes `topic`
-                and `partition`, whose offset is ignored.  For a type checker, all keys have one type, or the mapping is
-                a `dict[PartitionKey, ...]`.  A topic id is written only as `StoreConfig.write_offset_value_v4` allows.
-            expected: maps any of the keys to the offset that must be committed now: an int, a position as `fetch`
-                returns it, or None for no position.  If a committed offset differs, nothing is written.
-            monotonic: if any offset is lower than the committed one, nothing is written.
+            offsets: maps each key to the next offset that the group will read, alone or with metadata and leader epoch.
+                A key is a TopicPartition, a tuple (topic, partition), or another client's object with the attributes
+                `topic` and `partition`, whose offset is ignored.  For a type checker, all keys must have one type, or
+                the mapping must be a `dict[PartitionKey, ...]`.  A topic id is written only as
+                `StoreConfig.write_offset_value_v4` allows.
+            expected: maps any of these keys to the offset that must be committed now: an int, a position that `fetch`
+                returned, or None for no position.  If a committed offset is another one, nothing is written.
+            monotonic: if it is true and any offset is lower than the committed offset, nothing is written.
             durability: overrides the store's durability for this call.
 
         Returns:
-            The position of the commit in the log (`commit_one` returns only the log offset).
+            The position of the commit in the log.  (`commit_one` returns only its log offset.)
 
         Raises:
             InvalidArgumentError: an argument is not valid (GroupError, TopicError, PartitionError, OffsetError,
                 MetadataTooLargeError, StringTooLongError, ArgumentTypeError, ConfigError); nothing was written.
-            ExpectedOffsetError, RewindError: a condition does not hold; the error names the
+            ExpectedOffsetError, RewindError: the condition `expected` or `monotonic` is not met.  The error names the
                 partition and both offsets.
             StateError: the store is closed or read-only, or the log partition has failed.
             StorageError, TooLargeError, CapacityError: see `offsetlog.errors`.
@@ -233,10 +234,10 @@ class OffsetStore(OnePosition, StoreContext):
         monotonic: bool = False,
         durability: Durability | None = None,
     ) -> Ticket:
-        """Commits without waiting for the disk; `ticket.result(timeout)` or `await ticket` waits.
+        """Commits without waiting for the disk.  `ticket.result(timeout)` or `await ticket` waits for the disk.
 
-        Until the ticket is done, the commit survives the end of the process but not a loss of power.  A wait for the
-        ticket flushes the commit at once, as `flush` does.  Otherwise it is flushed within
+        Until the ticket is done, the commit survives the end of the process, but not a loss of power.  If a caller
+        waits for the ticket, the commit is flushed at once.  If no caller waits, it is flushed within
         `StoreConfig.flush_interval_ms`, by default one second; if that is None or 0, when the store is closed.
         """
         return self._open_core.commit_async(
@@ -246,19 +247,19 @@ class OffsetStore(OnePosition, StoreContext):
     def commit_arrow(self, batch: Any, *, durability: Durability | None = None) -> int:
         """Commits the rows of an Arrow record batch or table, and returns their number.
 
-        All rows of a group are committed, or none.
+        Either all rows of a group are committed or none.
 
         Required columns: group and topic (string, large_string, or dictionaries of them), partition and offset
-        (integers of any width).  Optional columns: leader_epoch (integers; null is -1), commit_timestamp (integers in
-        milliseconds, or timestamps of any unit; null is the store's clock), metadata (string; null is "").
-        expire_timestamp, topic_id, log_partition and log_offset, which `to_arrow` returns, are ignored.  Any other
-        column is refused.  If several rows have the same key, the last one counts.
+        (integers of any width).  Optional columns: leader_epoch (integers; null means -1), commit_timestamp (integers
+        in milliseconds, or timestamps of any unit; null means the time of the store's clock), metadata (string; null
+        means "").  The columns expire_timestamp, topic_id, log_partition and log_offset, which `to_arrow` returns, are
+        ignored.  Any other column is refused.  If several rows have the same key, the last one counts.
 
         Raises:
-            InvalidArgumentError: a column is missing, has another type or nulls, or holds a value
-                that `commit` would refuse (`item` is its row); nothing was written.
-            StateError, StorageError: a log partition failed; the rows already written to other log partitions stay
-                committed.
+            InvalidArgumentError: a column is missing, or has another type or nulls, or has a value that `commit` would
+                refuse (`item` is its row); nothing was written.
+            StateError, StorageError: a log partition failed.  The rows that were already written to other log
+                partitions stay committed.
         """
         return commit_columns.commit_arrow(self._open_core, batch, durability=durability)
 
@@ -269,12 +270,12 @@ class OffsetStore(OnePosition, StoreContext):
         *,
         durability: Durability | None = None,
     ) -> int:
-        """Deletes `partitions` of a group, or by default the whole group; returns the number of deleted records.
+        """Deletes `partitions` of a group, by default the whole group; returns the number of deleted records.
 
-        The store does not know members, so a group with members is deleted too.
+        A store does not know the members of groups, so even a group that has members is deleted.
 
         Raises:
-            TooLargeError: the tombstones do not fit one batch; several batches would not be atomic.
+            TooLargeError: the tombstones do not fit into one batch; several batches would not be atomic.
             InvalidArgumentError, StateError, StorageError: see `offsetlog.errors`.
         """
         core = self._open_core
@@ -290,28 +291,28 @@ class OffsetStore(OnePosition, StoreContext):
         trust_clock: bool = False,
         durability: Durability | None = None,
     ) -> ExpiryReport:
-        """Deletes expired positions, and groups that have nothing left.
+        """Deletes expired positions, and the groups that then have nothing left.
 
-        A position does not expire while its group has members or an open transaction has a value for it.  Positions
-        committed during the call survive.  An open store can expire positions by itself (`MaintenanceConfig`); by
-        default it does not.
+        A position does not expire while its group has members, or while an open transaction has a value for it.
+        Positions that are committed during the call are kept.  An open store can expire positions by itself
+        (`MaintenanceConfig`), but by default it does not.
 
         Args:
-            retention_ms: milliseconds for every group that `retention` does not name, None for
-                never.
-            retention: milliseconds by group or "prefix*".  If neither argument is given, the settings of the store
-                apply.
-            dry_run: deletes nothing; the report counts the positions that would be deleted.
-            trust_clock: uses this machine's clock even if it was set while the store was open, or the log has a record
-                with a later time.
+            retention_ms: the retention of every group that `retention` does not name, in milliseconds; None to keep
+                positions forever.
+            retention: the retention by group or "prefix*", in milliseconds.  If neither argument is passed, the
+                settings of the store apply.
+            dry_run: whether nothing is deleted; the report then counts the positions that would be deleted.
+            trust_clock: whether this machine's clock is used even if it was set while the store was open, or if the log
+                has a record with a later time.
             durability: overrides the store's durability for this call.
 
         Raises:
-            ClockError: the clock cannot be trusted, because the newest record has a later time or the clock was set far
-                forward or back while the store was open; nothing was deleted.
+            ClockError: the clock cannot be trusted, because the newest record has a later time, or because the clock
+                was set far forward or back while the store was open.  Nothing was deleted.
             InvalidArgumentError: an argument is not valid; nothing was deleted.
-            StateError, StorageError: a log partition failed or is read-only because it is damaged; the expired
-                positions of all others were deleted.
+            StateError, StorageError: a log partition failed, or is read-only because it is damaged.  The expired
+                positions of all other log partitions were deleted.
         """
         chosen = _retention.checked_retention(retention_ms, retention)
         return _retention.expire(
@@ -331,33 +332,33 @@ class OffsetStore(OnePosition, StoreContext):
         *,
         durability: Durability | None = None,
     ) -> Transaction:
-        """Begins a transaction of one group, for a `with` statement; the first commit writes to it.
+        """Begins a transaction of one group, for use in a `with` statement.  The first commit writes to the log.
 
         Raises:
             InvalidArgumentError: the producer id or epoch is out of range.
-            TransactionError, FencedError (at the first commit): the producer id has an open
-                transaction or is in the range reserved for offsetlog, or its epoch is out of date.
+            TransactionError, FencedError (at the first commit): the producer id has an open transaction, or is in the
+                range reserved for offsetlog, or its epoch is too old.
         """
         return transaction.begin(self._open_core, group, producer_id, producer_epoch, durability)
 
     def transactions(self) -> list[OpenTransaction]:
-        """Returns the open transactions, sorted by log partition and then by age, oldest first.
+        """Returns the open transactions, sorted by log partition and then by age, the oldest first.
 
-        To end a transaction that a crash left open, call `abort_transaction`.
+        `abort_transaction` ends a transaction that a crash left open.
         """
         return transaction.open_transactions(self._open_core)
 
     def abort_transaction(self, producer_id: int) -> int:
-        """Aborts the transactions that a producer left open; returns the number of log partitions that had one.
+        """Aborts the open transactions of a producer.
 
-        `transactions` lists the open transactions.  Do not abort those of a running producer, because its next commit
-        would fail.
+        Returns the number of log partitions that had such a transaction.  `transactions` lists the open transactions.
+        Do not abort the transaction of a running producer, because its next commit would fail.
 
         Raises:
             TransactionError: the producer has no open transaction in any partition.
             InvalidArgumentError: the producer id is out of range.
-            StateError, StorageError: a log partition failed or is read-only because it is damaged;
-                the transaction was aborted in all others.
+            StateError, StorageError: a log partition failed, or is read-only because it is damaged.  The transaction
+                was aborted in all other log partitions.
         """
         return transaction.abort_everywhere(self._open_core, producer_id)
 
@@ -376,7 +377,7 @@ class OffsetStore(OnePosition, StoreContext):
 
         Args:
             group: the consumer group.
-            partitions: the partitions to return; all by default.
+            partitions: the topic partitions whose positions are returned; by default all.
             at: the moment of the state to read; None for now.
 
         Raises:
@@ -394,17 +395,16 @@ class OffsetStore(OnePosition, StoreContext):
         return fetch_columns.fetch_keys(core, group, arguments.listed_keys(partitions))
 
     def fetch_arrow(self, groups: Iterable[str]) -> pyarrow.Table:
-        """Returns the committed positions of many groups as an Arrow table with `to_arrow`'s columns."""
+        """Returns the committed positions of many groups as an Arrow table that has the columns of `to_arrow`."""
         return fetch_columns.fetch_arrow(self._open_core, arguments.listed_groups(groups))
 
     def to_arrow(self, *, at: Moment | None = None) -> pyarrow.Table:
-        """Returns every committed position as an Arrow table; with `at`, sorted and as of that moment.
+        """Returns every committed position as an Arrow table; with `at`, the sorted state at that moment.
 
-        Columns: group, topic (dictionary of string), partition int32, offset int64, leader_epoch
-        int32 (-1 if unknown), metadata string, commit_timestamp int64 (ms), expire_timestamp int64
-        (ms, -1 if the record has none), topic_id fixed_size_binary(16) or null, log_partition
-        int32, log_offset int64.  Each log partition is read as one consistent state; commits to it
-        wait meanwhile.  A missing log partition has no rows.
+        Columns: group, topic (dictionary of string), partition int32, offset int64, leader_epoch int32 (-1 if unknown),
+        metadata string, commit_timestamp int64 (ms), expire_timestamp int64 (ms, -1 if the record has none), topic_id
+        fixed_size_binary(16) or null, log_partition int32, log_offset int64.  Each log partition is read in one
+        consistent state, and commits to it wait during that read.  A log partition that does not exist has no rows.
         """
         core = self._open_core
         return fetch_columns.to_arrow(core) if at is None else self._timeline.to_arrow(at)
@@ -416,10 +416,10 @@ class OffsetStore(OnePosition, StoreContext):
         retention_ms: int | None = None,
         retention: Mapping[str, int | None] | None = None,
     ) -> pyarrow.Table:
-        """Returns the positions that have expired, or will expire before `within` has passed unless committed again.
+        """Returns the positions that have expired, or will expire within the time `within` unless committed again.
 
         Nothing is written.  The table has one row for each position, and one for each group that will have no positions
-        left; its columns are the fields of `types.Expiring`, and `offsetlog.retention.listed` turns the rows into such
+        left.  Its columns are the fields of `types.Expiring`; `offsetlog.retention.listed` converts the rows to such
         objects.  A commit waits at most while one topic of a group is read.  The other arguments are those of `expire`.
         """
         chosen = _retention.checked_retention(retention_ms, retention)
@@ -432,17 +432,17 @@ class OffsetStore(OnePosition, StoreContext):
         return inspection.groups(self._open_core)
 
     def digest(self, *, physical: bool = False) -> Digest:
-        """Returns the digest of the committed state; logs with equal states have equal digests.
+        """Returns the digest of the committed state.  Logs that have equal states have equal digests.
 
         Args:
-            physical: includes log offsets, so that equal digests also mean equal log offsets.
+            physical: whether the digest includes log offsets, so that equal digests also mean equal log offsets.
         """
         return inspection.digest(self._open_core, physical=physical)
 
     def verify(self) -> StoreVerification:
-        """Reads every log again, compares it with the state, and returns a list of the problems, empty if sound.
+        """Reads every log again, compares it with the state, and returns a list of the problems, empty if none.
 
-        Commits continue during the call.  `findings` and `ways` of the result hold the details (docs/verify.md).
+        Commits continue during the call.  `findings` and `ways` of the result have the details (docs/verify.md).
         """
         from offsetlog.verify.store import verify_store  # its imports take long
         core, gone = self._open_core, self._open_partitions.missing().values()
@@ -450,10 +450,10 @@ class OffsetStore(OnePosition, StoreContext):
         return self._maintenance.calls.run(lambda control: verify_store(*given, control))
 
     def memory(self) -> dict[str, int]:
-        """Returns the bytes of memory by component, over all partitions, and their `total`.
+        """Returns the bytes of memory that each component uses, over all partitions, and their `total`.
 
-        `string_bytes` (the distinct strings) and `free` (allocated but unused) are included in other components.
-        `snapshot` estimates the memory of a snapshot that is being written.
+        Other components include `string_bytes` (the distinct strings) and `free` (allocated but unused bytes).
+        `snapshot` is an estimate of the memory of a snapshot that is being written.
         """
         return inspection.memory(self._open_core, self._maintenance.snapshot_bytes)
 
@@ -470,24 +470,24 @@ class OffsetStore(OnePosition, StoreContext):
     def group_history(self, group: str) -> dict[TopicPartition, History]:
         """Returns the history of each position of a group, sorted by position.
 
-        `problems` is the same in each of them: the number of unreadable batches in the log partition and of unreadable
-        records of the group.  Raises the errors of `history`.
+        Each history has the same number of `problems`: the unreadable batches in the log partition, and the unreadable
+        records of the group.  The call raises the errors of `history`.
         """
         return self._timeline.group_history(group)
 
     def diff(
         self, a: Moment | None, b: Moment | None = None, group: str | None = None
     ) -> list[Change]:
-        """Returns what changed between two moments.
+        """Returns the positions that changed between two moments.
 
-        A position that was committed again with the same offset, leader epoch and metadata has not
-        changed, unless it has another topic id.
+        A position has not changed if it was committed again with the same offset, leader epoch and metadata, unless its
+        topic id is another one.
 
         Args:
             a: the moment of `Change.before`; None for now.
             b: the moment of `Change.after`, which may be earlier than `a`; None for now.
-            group: the group to compare; all by default.  Required with log offsets, because each log partition has its
-                own.
+            group: the group to compare; by default all.  It is required if a moment is a log offset, because each log
+                partition has its own log offsets.
 
         Raises:
             HistoryError, OffsetOutOfRangeError, InsideCommitError: as in `fetch`, for either moment.
@@ -504,30 +504,32 @@ class OffsetStore(OnePosition, StoreContext):
         dry_run: bool = False,
         delete_all: bool = False,
     ) -> Restoration:
-        """Commits again the positions that a group had at a moment; returns the changes.
+        """Commits again the positions that a group had at a moment.  Returns the changes.
 
-        The restore is one new commit, all or nothing; existing records stay.  The commit is written only if no position
-        of the group has changed since the call read the group; otherwise the call tries again.  Positions that did not
-        exist at that moment are deleted.  The group's members and open transactions stay unchanged.
+        The restore is one new commit, of which either all is written or nothing.  Existing records stay.  The commit is
+        written only if no position of the group has changed since the call read the group; if one has, the call tries
+        again.  Positions that did not exist at that moment are deleted.  The members and the open transactions of the
+        group stay unchanged.
 
         Args:
-            group: the consumer group.  Stop its consumers first: their next commits would override
+            group: the consumer group.  Its consumers should be stopped first, because their next commits would override
                 the restored positions.
             at: the moment.
-            partitions: the partitions to restore; all by default.
-            dry_run: writes nothing; returns the changes that would be made.
-            delete_all: permits a restore that deletes all offsets of the group, or to a moment at which it had none.
+            partitions: the topic partitions to restore; by default all.
+            dry_run: whether nothing is written; the call then returns the changes that it would make.
+            delete_all: whether the restore may delete all offsets of the group, as it does if the group had none at
+                that moment.
 
         Returns:
-            The changes; empty if nothing differs, as for a group that never existed.  Their `undo_at` is the moment
-            that undoes the restore.
+            The changes; empty if nothing differs, as in a group that never existed.  A restore to the moment `undo_at`
+            of the result undoes this restore.
 
         Raises:
             HistoryError, OffsetOutOfRangeError, InsideCommitError: see `fetch`.
-            DeletesGroupError: the restore needs `delete_all`, which is False.
-            ReadOnlyError: the store is read-only, or the log partition is damaged (not with `dry_run`).
-            ConditionError: the group committed between the read and the write of every attempt.
-            TooLargeError: the changes include deletions and do not fit one batch.
+            DeletesGroupError: the restore would delete all offsets of the group, but `delete_all` is False.
+            ReadOnlyError: the store is read-only, or the log partition is damaged; not raised with `dry_run`.
+            ConditionError: in every attempt, the group committed between the read and the write.
+            TooLargeError: the changes include deletions, and do not fit into one batch.
             InvalidArgumentError, StateError, StorageError: see `offsetlog.errors`.
         """
         return self._restorer.restore(
@@ -535,13 +537,13 @@ class OffsetStore(OnePosition, StoreContext):
         )
 
     def deletions(self, group: str | None = None, since: datetime | str | None = None) -> list[Deletion]:
-        """Returns the deleted positions whose tombstones the log still holds.
+        """Returns the deleted positions whose tombstones are still in the log.
 
         A tombstone does not say whether the position was deleted or expired.
 
         Args:
-            group: only this group.
-            since: only those deleted at this time or later.
+            group: the group whose deletions are returned; by default all groups.
+            since: a time; only positions that were deleted at this time or later are returned.
 
         Raises:
             InvalidArgumentError, StateError, StorageError: see `offsetlog.errors`.
@@ -549,14 +551,14 @@ class OffsetStore(OnePosition, StoreContext):
         return self._timeline.deletions(group, since)
 
     def rewinds(self, since: datetime | str | None = None, group: str | None = None) -> Rewinds:
-        """Returns each committed offset that is lower than the one committed before it, oldest first.
+        """Returns each committed offset that is lower than the committed offset before it, oldest first.
 
-        Offsets of open and aborted transactions do not count.  `gaps` of the result lists the ranges of the log that
-        were cleaned or cannot be read.
+        Offsets of open and aborted transactions are not considered.  `gaps` of the result lists the ranges of the log
+        that were cleaned or cannot be read.
 
         Args:
-            since: returns only rewinds at this time or later, and those whose time is unknown.
-            group: only this group.
+            since: a time; only rewinds at this time or later are returned, and those whose time is unknown.
+            group: the group whose rewinds are returned; by default all groups.
 
         Raises:
             InvalidArgumentError, StateError, StorageError: see `offsetlog.errors`.
@@ -572,16 +574,16 @@ class OffsetStore(OnePosition, StoreContext):
         since: datetime | str | None = None,
         dry_run: bool = False,
     ) -> Undeletion:
-        """Commits deleted positions of a group again, with their last values or those of a moment.
+        """Commits deleted positions of a group again, with their last values or with their values at a moment.
 
-        Existing positions stay unchanged.  The deleted positions are written in one commit, as in `restore`.
+        Existing positions stay unchanged.  The deleted positions are written in one commit, as by `restore`.
 
         Args:
             group: the consumer group.
-            partitions: the partitions to restore; all deleted ones by default.
-            at: a moment at which the positions existed; None for the last value of each.
-            since: without `at`, only those deleted at this time or later.
-            dry_run: writes nothing; returns the positions that would be restored.
+            partitions: the topic partitions to restore; by default all that were deleted.
+            at: a moment, whose values are committed; None for the last value of each position.
+            since: a time; without `at`, only positions that were deleted at this time or later are restored.
+            dry_run: whether nothing is written; the call then returns the positions that it would restore.
 
         Raises:
             OffsetLogError: see `restore`.
@@ -592,7 +594,7 @@ class OffsetStore(OnePosition, StoreContext):
 
     @property
     def maintenance(self) -> Maintenance:
-        """The store's own maintenance: its settings, decisions and results, and the transactions that block it."""
+        """The maintenance of the store: its settings, decisions and results, and the transactions that block it."""
         return self._maintenance
 
     def compact(
@@ -605,23 +607,24 @@ class OffsetStore(OnePosition, StoreContext):
         delete_retention_ms: int | None = None,
         progress: Progress | None = None,
     ) -> list[CleaningReport]:
-        """Cleans logs now, whatever their size; commits and reads continue.  An interrupt stops the cleaning.
+        """Cleans logs now, whatever their size.  Commits and reads continue.  An interrupt stops the cleaning.
 
         Args:
-            log_partitions: numbers of log partitions, None for all.
-            roll: whether to close active segments so that they can be cleaned.
-            ratio: cleans only logs with more than this share written after their last cleaning.
-            again: also cleans segments that were cleaned before, which drops tombstones past their retention.
+            log_partitions: the numbers of log partitions; None for all.
+            roll: whether active segments are closed, so that they can be cleaned.
+            ratio: a log is cleaned only if its dirty ratio, the share of it that was written after its last cleaning,
+                exceeds this number (0 to 1).
+            again: whether segments that were cleaned before are cleaned again, which drops expired tombstones.
             delete_retention_ms: overrides `MaintenanceConfig.delete_retention_ms`.
-            progress: called ten times a second with log partition, bytes read and bytes to read.
+            progress: a function that is called ten times a second with log partition, bytes read and bytes to read.
 
         Returns:
-            A report for each log: its cleaning, or the reason why it was not cleaned.
+            A report for each log, which describes its cleaning or gives the reason why it was not cleaned.
 
         Raises:
             InvalidArgumentError: a log partition does not exist.
             ReadOnlyError, ClosedError: see `offsetlog.errors`.
-            StateError, StorageError, CapacityError: a log failed; the others were cleaned.
+            StateError, StorageError, CapacityError: a log failed.  The other logs were cleaned.
         """
         _ = self._open_core  # a closed store is refused before anything else
         return self._maintenance.compact(
@@ -636,15 +639,14 @@ class OffsetStore(OnePosition, StoreContext):
     # ------------------------------------------------------------------------ refresh, flush, close
 
     def refresh(self) -> None:
-        """Reads the logs of a read-only store again, so that it shows later commits too.
+        """Reads the logs of a read-only store again, so that the store also shows later commits.
 
-        A concurrent read sees either the old state or the new one.  The refresh takes as long as opening, and needs
-        memory for both states.  In a store that is open for writing, which is always up to date, it does nothing.
+        A concurrent read sees either the old state or the new one.  The refresh takes as long as an open, and needs
+        memory for both states.  If the store is open for writing, it is always up to date, and the call does nothing.
 
         Raises:
-            PartitionCountError: the directory now has another number of partitions; open it again.
-            ClosedError, StorageError, CorruptionError, CapacityError: the store still shows the old
-                state.
+            PartitionCountError: the directory now has another number of partitions.  The store must be opened again.
+            ClosedError, StorageError, CorruptionError, CapacityError: the store still shows the old state.
 
         Warns:
             CorruptionWarning: see `offsetlog.open`.
@@ -655,31 +657,31 @@ class OffsetStore(OnePosition, StoreContext):
             self._warn_of_damage()
 
     def snapshot(self, log_partitions: Iterable[int] | None = None) -> list[SnapshotReport]:
-        """Writes snapshots of log partitions, which make the next open fast; commits continue.
+        """Writes snapshots of log partitions, which make the next open fast.  Commits continue.
 
-        The call flushes first, and needs memory for one more log partition while it runs.  A snapshot is a cache and
-        can be deleted at any time.  The report of a log shows its new snapshot, or the existing one if that has the
-        same log offset.
+        The call first flushes the logs.  While it runs, it needs memory for one more log partition.  A snapshot is a
+        cache, and can be deleted at any time.  The report of a log shows the new snapshot, or the existing snapshot if
+        that has the same log offset.
 
         Raises:
-            CorruptionError: a log is damaged or incomplete, which a snapshot would hide; the other
-                snapshots were written.
+            CorruptionError: a log is damaged or incomplete, which a snapshot would hide.  The other snapshots were
+                written.
             InvalidArgumentError, StateError, StorageError, CapacityError: see `offsetlog.errors`.
         """
         _ = self._open_core  # a closed store is refused before anything else
         return self._maintenance.snapshot(arguments.listed_numbers(log_partitions))
 
     def flush(self) -> None:
-        """Waits until all earlier commits are on disk; raises PartitionFailedError or StorageError."""
+        """Waits until all earlier commits are on disk.  Raises PartitionFailedError or StorageError."""
         self._open_core.flush()
 
     def close(self) -> None:
-        """Closes cleanly: waits for calls, flushes, writes checkpoints, releases the lock.
+        """Closes the store cleanly: waits for calls in progress, flushes, writes checkpoints, and releases the lock.
 
         A second call does nothing.
 
         Raises:
-            OffsetLogError: a file could not be written; the store is closed nevertheless, and the next open recovers
+            OffsetLogError: a file could not be written.  The store is closed nevertheless, and the next open recovers
                 it.
         """
         core, self._core = self._core, None

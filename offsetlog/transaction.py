@@ -1,4 +1,4 @@
-"""A transaction of one group: several commits take effect together or not at all."""
+"""A transaction of one group, in which several commits take effect together or not at all."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 class Transaction:
-    """A transaction as a context manager: commits at the end of the block, or aborts on an exception.
+    """A transaction as a context manager.  The end of the block commits it; an exception aborts it.
 
-    Positions written in the transaction are invisible until it is committed.  Only one thread may use it at a time.
+    Positions that were written in the transaction are invisible until it is committed.  Only one thread at a time may
+    use it.
     """
 
     def __init__(
@@ -40,14 +41,14 @@ class Transaction:
         self._ended = False
 
     def commit(self, offsets: Mapping[Key, Committed]) -> Position:
-        """Writes positions into the transaction; they take effect when the transaction is committed.
+        """Writes positions into the transaction.  They take effect when the transaction is committed.
 
         Raises:
-            InvalidArgumentError: an argument was refused; nothing was written.
+            InvalidArgumentError: an argument is not valid; nothing was written.
             TransactionError: the transaction has ended.
-            DiskFullError: nothing of this call was written, unless the call was larger than a
-                segment.  A transaction begins only after the space for its end is reserved.
-            StateError, StorageError: nothing of this call was written, or the partition failed.
+            DiskFullError: this call wrote nothing, unless it was larger than a segment.  A transaction begins only
+                after the space for its end has been reserved.
+            StateError, StorageError: this call wrote nothing, or the partition has failed.
         """
         if self._ended:
             raise TransactionError("the transaction has ended")
@@ -93,12 +94,13 @@ class Transaction:
             self._core.wait_durable(partition.number, end_offset, term, self._durability)
 
     def abort(self) -> None:
-        """Drops the positions written in the transaction; the end of the `with` block then does nothing.
+        """Aborts the transaction, so that its positions never take effect.
+
+        The end of the `with` block then does nothing.
 
         Raises:
-            DiskFullError: the end of the transaction could not be written, because the disk was
-                full when the store was opened, or too many transactions are open.  The transaction
-                stays open, and can be ended later.
+            DiskFullError: the end of the transaction could not be written, because the disk was full when the store was
+                opened, or because too many transactions are open.  The transaction stays open, and can be ended later.
             StateError, StorageError: the partition failed.
         """
         self._end(commit=False)
@@ -130,7 +132,7 @@ class Transaction:
         failure: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Ends the transaction on a thread; if the task is cancelled, it still waits for the end."""
+        """Ends the transaction on a thread.  If the task is cancelled, it still waits for the end."""
         await on_thread(lambda: self._end(commit=kind is None))
 
 
@@ -148,7 +150,7 @@ def begin(
 
 
 def open_transactions(core: StoreCore) -> list[OpenTransaction]:
-    """Returns the open transactions, sorted by log partition and then by age, oldest first."""
+    """Returns the open transactions, sorted by log partition and then by age, the oldest first."""
     return [
         OpenTransaction(known[0], known[1], partition.number, *known[2:])
         for partition in core.attached()

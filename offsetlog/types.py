@@ -1,4 +1,4 @@
-"""The values that calls take and return."""
+"""The values that calls accept and return."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TopicPartition(NamedTuple):
 
 
 class NamesPartition(Protocol):
-    """An object that names a topic and a partition, as the TopicPartition of confluent-kafka does."""
+    """An object that names a topic and a partition, such as the TopicPartition of confluent-kafka."""
 
     @property
     def topic(self) -> str:
@@ -43,11 +43,11 @@ OtherKey = TypeVar("OtherKey", bound=PartitionKey)
 
 
 def key_of(named: Any) -> TopicPartition | None:
-    """Returns the topic and the partition that a caller named, None if the object names none.
+    """Returns the topic and the partition that the caller's object names; None if it names none.
 
-    A tuple of two names them, and so does any object, such as a longer tuple of another library, with the attributes
-    `topic`, a str, and `partition`.  Other attributes, such as an offset, are ignored.  An integer of any type becomes
-    a plain int; any other partition is returned as given, for the caller to check.
+    A tuple of two names them.  So does any object that has the attributes `topic`, a str, and `partition`, even a
+    longer tuple of another library.  Other attributes, such as an offset, are ignored.  An integer of any type is
+    converted to an int.  Any other partition is returned as it is, so that the caller can check it.
     """
     if isinstance(named, tuple) and len(named) == 2:
         topic, partition = named
@@ -70,17 +70,17 @@ def _plain(number: Any) -> Any:
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed position; the first three fields are in the order of kafka-python.
+    """A committed position.  The first three fields are in the order of kafka-python.
 
     Attributes:
         offset: the next offset that the group will read.
-        metadata: free text of the committer, at most 4096 UTF-16 units by default.
-        leader_epoch: the epoch of the last record read, -1 for unknown.
-        commit_timestamp: when it was committed, in milliseconds since 1970; -1 to use the store's clock.
-        expire_timestamp: when it expires, in milliseconds since 1970; -1 if the record does not say.
-        topic_id: Kafka's id of the topic, or None.  A commit writes it only in values of version 4, and silently omits
-            it otherwise.  `StoreConfig(write_offset_value_v4="always")` writes version 4; "auto", the default, writes
-            it if the log partition already holds such values.
+        metadata: free text of the client that committed, at most 4096 UTF-16 units by default.
+        leader_epoch: the leader epoch of the last record that was read; -1 if it is unknown.
+        commit_timestamp: the time of the commit, in milliseconds since 1970; -1 to use the store's clock.
+        expire_timestamp: the time when the position expires, in milliseconds since 1970; -1 if the record has none.
+        topic_id: Kafka's id of the topic, or None.  Only values of version 4 contain it; a commit that writes another
+            version silently omits it.  `StoreConfig(write_offset_value_v4="always")` writes version 4; "auto", the
+            default, writes it if the log partition already has such values.
     """
 
     offset: int
@@ -107,10 +107,10 @@ Create = Literal["never", "new", "anywhere"]
 
 
 class Position(NamedTuple):
-    """The position of a commit in the log, which a commit returns.
+    """The position of a commit in the log, which the commit returns.
 
     Attributes:
-        log_partition: the partition of the offsets topic, chosen by the group's name.
+        log_partition: the partition of the offsets topic, which the name of the group determines.
         log_offset: the offset of the commit's last record in that partition.
     """
 
@@ -122,14 +122,14 @@ class OpenTransaction(NamedTuple):
     """An open transaction; its positions take effect only if it is committed.
 
     Attributes:
-        producer_id: the id of its producer, which `OffsetStore.abort_transaction` takes.
+        producer_id: the id of its producer, which `OffsetStore.abort_transaction` accepts.
         producer_epoch: the producer's epoch.
         log_partition: the partition of the offsets topic.
         start_offset: the log offset of its first record.
         last_timestamp: the time of its last batch, in milliseconds since 1970.
         groups: the groups of its positions.
-        positions: how many positions a COMMIT would change now.
-        own: whether offsetlog began it itself, for one large commit, and will end it.
+        positions: the number of positions that a COMMIT would change now.
+        own: whether offsetlog itself began the transaction for one large commit, and will end it.
     """
 
     producer_id: int
@@ -147,10 +147,10 @@ class QuarantinedSegment(NamedTuple):
 
     Attributes:
         base_offset: the base offset of the segment.
-        path: the file.
-        position: the byte position of the first bad batch in it, -1 if unknown.
-        log_offset: the log offset of that batch, -1 if unknown.
-        reason: one sentence.
+        path: the path of the segment's file.
+        position: the byte position of the first bad batch in the file; -1 if it is unknown.
+        log_offset: the log offset of that batch; -1 if it is unknown.
+        reason: the damage, in one sentence.
     """
 
     base_offset: int
@@ -165,11 +165,12 @@ class PartitionHealth(NamedTuple):
 
     Attributes:
         log_partition: the number of the log partition.
-        state: "missing" (it has no directory), "unreadable" (the disk cannot read its bytes), "failed" (refuses calls
-            until the store is opened again), "read-only" (commits are missing, or bytes are damaged), "in doubt"
-            (records may be missing; accepts commits) or "quarantined" (the cleaner skips segments; accepts commits).
-        problems: the reasons, as errors that were not raised.
-        quarantined: segments that the last cleaning left unchanged.
+        state: "missing" (without a directory), "unreadable" (the disk cannot read its bytes), "failed" (it refuses
+            calls until the store is opened again), "read-only" (commits are missing, or bytes are damaged), "in doubt"
+            (records may be missing, but it accepts commits) or "quarantined" (it accepts commits, but the cleaner skips
+            segments).
+        problems: the reasons for this state, as errors that were not raised.
+        quarantined: the segments that the last cleaning left unchanged.
     """
 
     log_partition: int
@@ -183,7 +184,7 @@ class StoreHealth(NamedTuple):
 
     Attributes:
         sound: whether the store has no faults.
-        partitions: the log partitions with faults, by number.
+        partitions: the log partitions that have faults, by number.
         directory: problems outside the log partitions, such as a damaged checkpoint, as errors that were not raised.
     """
 
@@ -193,15 +194,15 @@ class StoreHealth(NamedTuple):
 
 
 class CleanShare(NamedTuple):
-    """The records of one group in a log partition, and the effect that a clean would have on them.
+    """The records of one group in a log partition, and the effect that a clean would have on these records.
 
-    Numbers count records unless stated otherwise.  The bytes of a batch, and those of them that a clean frees, are
-    divided among its records.
+    All numbers count records, unless stated otherwise.  The bytes of a batch, and the bytes that a clean frees in it,
+    are divided among the records of the batch.
 
     Attributes:
         group: the name of the group; None for transaction markers and for records whose key names no group.
         records: all records of the group.
-        live_records: the records that make up the present state, and all markers.
+        live_records: the records that make up the present state, and all transaction markers.
         superseded: records that a clean drops because a later record has the same key.
         aborted: records that a clean drops because their transaction was aborted.
         expired_tombstones: tombstones that a clean drops because their retention is over.
@@ -211,7 +212,7 @@ class CleanShare(NamedTuple):
         markers: markers that a clean keeps; a later clean drops them once their retention is over.
         bytes: the bytes of all records.
         live_bytes: the bytes of the live records.
-        freed_bytes: the bytes that the clean frees; negative if a batch grows because it gains a delete horizon.
+        freed_bytes: the bytes that the clean frees; negative if a batch grows because it gets a delete horizon.
     """
 
     group: str | None
@@ -242,17 +243,17 @@ class CleanSurvey(NamedTuple):
 
 
 class CleaningReport(NamedTuple):
-    """The result of one cleaning of one log; numbers count records unless stated otherwise.
+    """The result of one cleaning of one log.  All numbers count records, unless stated otherwise.
 
     Attributes:
         log_partition: the number of the log partition.
         reason: why the log was cleaned, or why it was not, in one sentence.
         cleaned: whether the log was cleaned; if not, the sizes before and after are equal, and nothing was read.
-        complete: whether everything cleanable was cleaned; if not, the next cleaning does the rest.
+        complete: whether everything that could be cleaned was cleaned; if not, the next cleaning cleans the rest.
         stopped: whether `close`, an interrupt, or a load or truncation of the log stopped the cleaning.
         rolled: whether the active segment was closed for the cleaning.
-        checkpoint: the first log offset that is not cleaned yet; can be -1 if no part of the log was ever cleaned.
-        floor: the log offset below which states of the log can no longer be queried, -1 if all can.
+        checkpoint: the first log offset that is not cleaned yet; it can be -1 if no part of the log was ever cleaned.
+        floor: the log offset below which states of the log can no longer be queried; -1 if all states can be queried.
         bytes_before: the bytes of the log before the cleaning.
         bytes_after: the bytes of the log after the cleaning.
         segments_before: the number of segments before the cleaning.
@@ -266,10 +267,10 @@ class CleaningReport(NamedTuple):
         aborted_dropped: records dropped because their transaction was aborted.
         markers_dropped: markers dropped because no other record of their transaction was left.
         keyless_dropped: records dropped because they have no key; Kafka's cleaner drops them too.
-        passes: how often the log was read; more than once if the keys did not fit in memory.
+        passes: the number of times that the log was read; more than one if the keys did not fit in memory.
         quarantined: segments left unchanged because part of them is damaged.
         quarantine: the quarantined segments, at most the first 16.
-        seconds: how long the cleaning took.
+        seconds: the time that the cleaning took.
     """
 
     log_partition: int
@@ -300,18 +301,18 @@ class CleaningReport(NamedTuple):
 
 
 class Expiring(NamedTuple):
-    """A position that will expire, or a group that will have no position left; times are in ms since 1970.
+    """A position that will expire, or a group that will have no position left.  Times are in ms since 1970.
 
     Attributes:
         group: the consumer group.
-        topic: the topic; None if the row is about the group's own records, which are deleted with its last position.
+        topic: the topic; None if the row is about the group's own records, which are deleted when its last position is.
         partition: the partition of the topic; None if `topic` is None.
-        expires_at: when it expires; None for a group whose last position was deleted at an unknown time.
-        reason: the event that starts the retention: "commit" for the position's commit, "empty" if the group became
-            empty; "expire_timestamp" if the record itself says when it expires; "group" for a group's own records.
-        counted_from: the time of that event; with "expire_timestamp" it equals `expires_at`.
-        retention_ms: the retention in force for the group.
-        rule: the group or "prefix*" that set this retention, None for the default.
+        expires_at: the time when it expires; None for a group whose last position was deleted at an unknown time.
+        reason: the start of the retention: "commit" (the position's commit), "empty" (the group became empty),
+            "expire_timestamp" (the record says when it expires) or "group" (a group's own records).
+        counted_from: the time of this event; for "expire_timestamp" it equals `expires_at`.
+        retention_ms: the retention that applies to the group.
+        rule: the group or "prefix*" whose rule sets this retention; None for the default.
         offset: the committed offset; None if `topic` is None.
         log_partition: the partition of the offsets topic.
         log_offset: the log offset of the commit; None if `topic` is None.
@@ -335,15 +336,15 @@ class ExpiryReport(NamedTuple):
 
     Attributes:
         timestamp: the time for which the check was made, in milliseconds since 1970.
-        dry_run: whether nothing was deleted, and the numbers count what would have been.
-        partitions: how many log partitions were checked.
-        groups: groups that were checked, which have positions or records of their own.
-        groups_never: checked groups whose positions never expire.
-        groups_held: checked groups whose positions do not expire now, because they have members or unreadable records.
-        groups_removed: groups with nothing left.
-        positions_expired: positions deleted.
-        positions_pending: positions that did not expire only because an open transaction has a value for them.
-        seconds: how long the check took.
+        dry_run: whether nothing was deleted; the numbers then count what would have been deleted.
+        partitions: the number of log partitions that were checked.
+        groups: the number of groups that were checked, which have positions or records of their own.
+        groups_never: the number of checked groups whose positions never expire.
+        groups_held: the number of checked groups that keep positions because they have members or unreadable records.
+        groups_removed: the number of groups that were removed because nothing was left of them.
+        positions_expired: the number of positions that were deleted.
+        positions_pending: the number of positions kept only because an open transaction has a value for them.
+        seconds: the time that the check took.
     """
 
     timestamp: int
@@ -376,16 +377,16 @@ class Digest(NamedTuple):
 
 
 class Way(NamedTuple):
-    """One method by which a verification computes the state of a log partition.
+    """A method by which a verification computes the state of a log partition, and its result.
 
     Attributes:
         log_partition: the number of the log partition; None for files outside every partition's directory.
-        name: "live": the state in memory, made by commits in an open store; "loaded": the state that opening the
-            directory gives; "replay": a plain replay of its files; "cleaned": a replay of the records that the cleaner
-            would keep; "snapshot": the snapshot and the log after it.
-        end: the log offset at which the state ends; -1 if this method was not used.
-        digest: the digest of the state with log offsets (docs/digest.md); None if this method was not used.
-        note: why this method was not used; "" if it was.
+        name: "live" for the state in memory, which commits in an open store have made; "loaded" for the state after
+            opening the directory; "replay" for a plain replay of its files; "cleaned" for a replay of the records that
+            the cleaner would keep; "snapshot" for the snapshot and the log after it.
+        end: the log offset at which the state ends; -1 if the method was not used.
+        digest: the digest of the state, which includes log offsets (docs/digest.md); None if the method was not used.
+        note: the reason why the method was not used; "" if it was used.
     """
 
     log_partition: int | None
@@ -403,13 +404,13 @@ class HistoryEntry(NamedTuple):
         timestamp: the record's time, in milliseconds since 1970; -1 if its format is too old to hold one.
         kind: "commit", or "delete" for a tombstone, which both a deletion and an expiry write.
         value: the committed position, None in a tombstone.
-        outcome: "plain" outside transactions; in a transaction "committed", "aborted", or "open" until it ends.
+        outcome: "plain" outside transactions; in a transaction "committed", "aborted" or, until it ends, "open".
         marker_offset: the log offset of the record that ended the transaction, None if none did.
-        effective_at: the log offset at which it took effect: its own, or the marker's if a transaction committed it.
-            None if it took no effect: the transaction was aborted or is open, or a newer record came before the marker.
+        effective_at: the log offset at which the record took effect: its own, or that of the marker if a transaction
+            committed it.  None if the transaction was aborted or is open, or if a newer record came before the marker.
             A tombstone takes effect at once, even in a transaction.
-        producer_id: the producer of its transaction, -1 outside one.
-        producer_epoch: the producer's epoch, -1 outside one.
+        producer_id: the producer of its transaction; -1 outside transactions.
+        producer_epoch: the epoch of this producer; -1 outside transactions.
     """
 
     log_offset: int
@@ -425,15 +426,15 @@ class HistoryEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History(Sequence[HistoryEntry]):
-    """The records of one position that the log still holds, oldest first.
+    """The records of one position that are still in the log, oldest first.
 
     Attributes:
         entries: the records.
         log_partition: the partition of the offsets topic.
         end: the log offset up to which the log was read.
-        complete_from: the log offset from which no record is missing, 0 if nothing was cleaned; older records may have
-            been cleaned away.
-        complete_since: the time from which no record is missing; None if nothing was cleaned, or if only the present
+        complete_from: the log offset from which on no record is missing, 0 if nothing was cleaned.  Older records may
+            have been cleaned away.
+        complete_since: the time from which on no record is missing; None if nothing was cleaned, or if only the present
             state is known.
         problems: the number of records and batches that could not be read.
     """
@@ -475,7 +476,7 @@ class Change(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """The end of a leader epoch in a log (docs/format/leader-epochs.md §12); both fields are -1 if unknown.
+    """The end of a leader epoch in a log (docs/format/leader-epochs.md §12).  Both fields are -1 if it is unknown.
 
     Attributes:
         epoch: the leader epoch.
@@ -487,16 +488,16 @@ class EpochEnd(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """The answer of a topic's log to a producer's batch.
+    """The answer of a topic's log to the batch of a producer.
 
     Attributes:
         base_offset: the base offset of the batch, -1 if it was refused.
-        next_offset: the log offset after the batch; once it is flushed up to here, the batch survives a power loss.
-        log_append_time: in ms since 1970, if the topic uses it or the batch was in the log already; otherwise -1.
-        is_duplicate: whether the batch was in the log already, because the producer sent it again.
-        refusal: why it was refused, one of `_native.topic_log.REFUSALS`; "" if it was accepted.
+        next_offset: the log offset after the batch; once the log is flushed up to it, the batch survives a power loss.
+        log_append_time: in ms since 1970, if the topic uses it or the batch was already in the log; otherwise -1.
+        is_duplicate: whether the batch was already in the log, because the producer sent it twice.
+        refusal: the kind of the refusal, from `_native.topic_log.REFUSALS`; "" if the batch was accepted.
         refused_records: the indexes of the first 1000 records that caused the refusal; empty if the whole batch did.
-        reason: the refusal in words.
+        reason: the reason for the refusal, as text.
     """
 
     base_offset: int
@@ -509,7 +510,7 @@ class Appended(NamedTuple):
 
 
 class TimedRecord(NamedTuple):
-    """A record found by its time.
+    """A record that was found by its time.
 
     Attributes:
         offset: the record's offset.
@@ -523,14 +524,14 @@ class TimedRecord(NamedTuple):
 
 
 class LogPositions(NamedTuple):
-    """The bounds of one log; log_start <= applied <= watermark <= log_end, flushed <= log_end.
+    """The bounds of one log: log_start <= applied <= watermark <= log_end, and flushed <= log_end.
 
     Attributes:
         log_start: the first log offset.
         log_end: the log offset after the last record.
         flushed: records below it survive a loss of power.
-        watermark: W: records below it are committed.
-        applied: records below it are in the table.
+        watermark: the high watermark W; records below it are committed.
+        applied: records below it have been applied to the table.
     """
 
     log_start: int
@@ -541,12 +542,12 @@ class LogPositions(NamedTuple):
 
 
 class FileRange(NamedTuple):
-    """A range of a segment's file, for sendfile.
+    """A range of the bytes of a segment's file, for sendfile.
 
     Attributes:
-        path: the file, which the cleaner may replace at any time; see `open`.
-        position: the byte position of its start, where a batch begins.
-        size: the size of the range in bytes; 0 if it is empty.
+        path: the path of the file, which the cleaner may replace at any time (see `open`).
+        position: the byte position at which the range begins; a batch begins there.
+        size: the size of the range in bytes, which can be 0.
     """
 
     path: str
@@ -554,14 +555,14 @@ class FileRange(NamedTuple):
     size: int
 
     def open(self, offset: int) -> FileIO | None:
-        """Opens the file, unless it was replaced or deleted.
+        """Opens the file, unless the file was replaced or deleted.
 
         Args:
             offset: the log offset for which the range was requested.
 
         Returns:
-            The file, for the caller to close; it keeps the range even if the log is cleaned later.
-            None if the file was replaced or deleted: request the range again.
+            The file, which the caller must close; it keeps the range even if the log is cleaned later.  None if the
+            file was replaced or deleted; the caller must then request the range again.
 
         Raises:
             OSError: the file cannot be opened or read.
@@ -590,21 +591,20 @@ class FileRange(NamedTuple):
 
 
 class PositionChange(NamedTuple):
-    """A change of a committed position that took effect, or its deletion.
+    """A change or a deletion of a committed position, which has taken effect.
 
     Attributes:
         log_partition: the partition of the offsets topic.
         log_offset: the log offset of the record.
-        effective_at: the log offset at which it took effect: its own, or that of the marker if a
+        effective_at: the log offset at which the change took effect: that of the record, or that of the marker if a
             transaction committed it.
-        epoch: the leader epoch of that log offset, -1 if unknown; (epoch, effective_at + 1) is the
+        epoch: the leader epoch of the record at `effective_at`, -1 if it is unknown; (epoch, effective_at + 1) is the
             position in the log after the change.
-        timestamp: the time of the record at that log offset, in milliseconds since 1970, -1 if it
-            has none.
+        timestamp: the time of the record at `effective_at`, in milliseconds since 1970; -1 if it has none.
         group: the consumer group.
         topic: the topic.
         partition: the partition of the topic.
-        value: the position after the change; None if it was deleted or expired.
+        value: the position after the change; None if the position was deleted or expired.
     """
 
     log_partition: int
@@ -619,18 +619,17 @@ class PositionChange(NamedTuple):
 
 
 class LogGap(NamedTuple):
-    """A range of a log whose changes a watch cannot report, or has reported and now retracts.
+    """A range of a log whose changes a watch cannot report, or whose reported changes it retracts.
 
     Attributes:
         log_partition: the partition of the offsets topic.
         start: the first log offset of the range.
-        end: the log offset after its last one.
-        reason: "cleaned": records in it are gone, because later records have their keys, or because
-            they were tombstones past their retention or below the start of the log; the remaining
-            records follow.  The range may begin below the position of the watch, at the first
-            record of a transaction that ends above it.  "damaged": batches in it cannot be read.
-            "truncated": changes reported at and above `start` are no longer in the log, and other
-            changes may follow at the same log offsets.
+        end: the log offset after the last one of the range.
+        reason: "cleaned" if records of the range are gone, because later records have their keys, because they were
+            tombstones whose retention was over, or because they were below the start of the log; the remaining records
+            follow.  Such a range may begin below the position of the watch, at the first record of a transaction that
+            ends above it.  "damaged" if batches of the range cannot be read.  "truncated" if the changes reported at
+            and above `start` are no longer in the log; other changes may follow at the same log offsets.
     """
 
     log_partition: int
@@ -640,15 +639,15 @@ class LogGap(NamedTuple):
 
 
 class Leadership(NamedTuple):
-    """The leader of a replicated partition, as far as one replica knows it.
+    """The leadership of a replicated partition, as far as one replica knows it.
 
     Attributes:
-        epoch: the newest leader epoch that the replica was given or has in its log, -1 if none.
+        epoch: the newest leader epoch that the replica was given or has in its log; -1 if there is none.
         leads: whether this replica is the leader in that epoch.
         alone: whether this replica leads without other replicas.
-        term: a counter that grows whenever this replica stops leading or its log is truncated.  A wait for a record
-            fails if the term has changed since the record was written, because another may have its offset now.
-        elected_end: the log end offset when this leader was elected.
+        term: a counter that grows whenever this replica stops leading or its log is truncated.  If the term has changed
+            since a record was written, another record may have its log offset, so a wait for the record fails.
+        elected_end: the log end offset at the time when this leader was elected.
     """
 
     epoch: int
@@ -659,18 +658,17 @@ class Leadership(NamedTuple):
 
 
 class Deletion(NamedTuple):
-    """A deleted position whose tombstone the log still holds.
+    """A deleted position whose tombstone is still in the log.
 
     Attributes:
         group: the consumer group.
         topic: the topic.
         partition: the partition of the topic.
-        timestamp: the time of the tombstone, in milliseconds since 1970.  It does not say whether the position was
-            deleted or expired.
-        last: the value that was deleted; None if the log no longer holds it, or may hold only an older one.
+        timestamp: the time of the tombstone, in ms since 1970; it can be the tombstone of a deletion or of an expiry.
+        last: the value that was deleted; None if the log no longer has it, or may have only an older one.
         log_partition: the partition of the offsets topic.
         log_offset: the log offset of the tombstone.
-        last_log_offset: the log offset of the value's record, None if there is none.
+        last_log_offset: the log offset of the record of that value; None if there is none.
     """
 
     group: str

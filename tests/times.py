@@ -19,14 +19,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 HEADING = """# The cost of each file of tests
 
-The times are seconds for each file: the sum over its tests, fixtures included, as pytest reports them. "Before" is
-the suite without tiers, in two processes on two cores. The other columns are the tiers
-([CONTRIBUTING.md](../CONTRIBUTING.md)), with the number of tests in brackets; "-" means that the file has no test in
-that tier. Two processes of the first tier, or three of the second, share two cores, so a test that waits for a broker
-or for Spark takes longer there than alone. The last column shows the values that are different at full depth
-(`make test-long`).
+The times are seconds for each file. A time is the sum over the tests of the file, including their fixtures, as pytest
+reports it. "Before" is the suite before it was divided into tiers, in two processes on two cores. The other columns
+are the tiers ([CONTRIBUTING.md](../CONTRIBUTING.md)), with the number of tests in brackets; "-" means that the file
+has no test in that tier. In the first tier, two processes share two cores, and in the second tier, three processes. A
+test that waits for a broker or for Spark therefore takes longer there than alone. The last column shows the values
+that are different at full depth (`make test-long`).
 
-`make test-times BEFORE=before.xml` writes this page, with `before.xml` from
+This page is written by `make test-times BEFORE=before.xml`. The file `before.xml` is written by
 `pytest -n 2 --dist loadfile --junitxml=before.xml`.
 """
 

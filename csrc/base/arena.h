@@ -3,10 +3,12 @@
  * An arena of up to 16 KiB is a block of the heap, so that a store with many small tables stays
  * small.  A larger arena is a mapping of its own.  It grows by at least an eighth at a time; the
  * kernel grows it in place or moves it without copying (mremap).  Its unused part is address space,
- * not memory.  From 2 MiB on it is aligned to huge pages, and from 64 MiB on it asks for them.
+ * not memory.  A mapping of at least 2 MiB is aligned to huge pages, and a mapping of at least 64
+ * MiB requests them.
  *
  * Ownership: the arena owns its memory; zeroed memory is an empty arena.  Growth may move the
- * memory, so a pointer into it is valid only until the next ol_arena_extend.  Locks: none.
+ * memory, so a pointer into it is valid only until the next ol_arena_extend.  The arena takes no
+ * locks.
  */
 #ifndef OL_BASE_ARENA_H
 #define OL_BASE_ARENA_H
@@ -25,7 +27,7 @@ typedef struct ol_arena {
 int ol_arena_extend(ol_arena *arena, size_t size, ol_error *error) OL_NODISCARD;
 void ol_arena_free(ol_arena *arena);
 
-/* Returns how many bytes of memory the arena takes, without its unused address space. */
+/* Returns the bytes of memory that the arena takes.  Its unused address space does not count. */
 uint64_t ol_arena_resident(const ol_arena *arena);
 
 /* For tests: lets `calls` more calls of ol_arena_extend in this process succeed and makes every

@@ -1,7 +1,7 @@
 /* base/base: included by every other header: integer types, assertions, compiler hints.
  *
- * Assertions (OL_ASSERT) state invariants of our own code, never properties of input.  They stay on
- * in every build, because a store that continues after a broken invariant writes wrong bytes.
+ * Assertions (OL_ASSERT) check invariants of our own code.  They never check the input.  They stay
+ * on in every build, because a store that continues after a broken invariant writes wrong bytes.
  * Checks that cost more than O(1) use OL_VERIFY, which only the test builds switch on.
  */
 #ifndef OL_BASE_BASE_H
@@ -36,8 +36,8 @@ _Noreturn void ol_assert_failed(const char *condition, const char *file, int lin
 #define OL_VERIFY(condition) ((void)0)
 #endif
 
-/* A borrowed run of bytes.  data == NULL means "null" (Kafka's length -1), which differs from a run
- * of length 0. */
+/* A run of bytes that belong to someone else.  If `data` is NULL, the value is null, which Kafka
+ * writes as the length -1.  Null differs from a run of length 0. */
 typedef struct ol_slice {
     const uint8_t *data;
     size_t size;

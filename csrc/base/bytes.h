@@ -1,9 +1,10 @@
 /* base/bytes: the one place where integers become bytes and back (docs/format/conventions.md §0).
  *
- * Everything is big-endian.  Loads and stores do not check bounds: they are for bytes whose extent
- * was checked before.  The varint decoders take (cursor, limit) and never read at or past the
- * limit; they are for bytes from outside.  A length is compared with the difference of two pointers
- * into the buffer, so a hostile length cannot make a sum overflow.
+ * All integers are big-endian.  The loads and stores do not check bounds, so the caller must have
+ * checked that the bytes are in its buffer.  The varint decoders are for bytes that are not
+ * trusted: they take a limit and never read at or past it.  Code that reads a length compares it
+ * with the difference of two pointers into the buffer, so a hostile length cannot make a sum
+ * overflow.
  */
 #ifndef OL_BASE_BYTES_H
 #define OL_BASE_BYTES_H
@@ -58,7 +59,8 @@ static inline int64_t ol_unzigzag64(uint64_t v) { return (int64_t)((v >> 1) ^ (~
 #define OL_UVARINT_MAX 5
 #define OL_UVARLONG_MAX 10
 
-/* Return the size of the value as unsigned LEB128: 1 to 5 bytes for 32 bits, 1 to 10 for 64. */
+/* Return the size of the value as a varint, in bytes: 1 to 5 for a value of 32 bits, 1 to 10 for
+ * one of 64 bits. */
 static inline size_t ol_uvarint_size(uint32_t v) {
     return (size_t)((38 - __builtin_clz(v | 1)) / 7);
 }
@@ -68,8 +70,8 @@ static inline size_t ol_uvarlong_size(uint64_t v) {
 static inline size_t ol_varint_size(int32_t v) { return ol_uvarint_size(ol_zigzag32(v)); }
 static inline size_t ol_varlong_size(int64_t v) { return ol_uvarlong_size(ol_zigzag64(v)); }
 
-/* Store the value and return the position after its last byte.  The caller has checked that the
- * size returned by the functions above fits. */
+/* Store the value as a varint and return the position after its last byte.  The caller has checked
+ * that the buffer has space for it. */
 static inline uint8_t *ol_store_uvarlong(uint8_t *p, uint64_t v) {
     while (v >= 0x80) {
         *p++ = (uint8_t)(v | 0x80);
@@ -86,9 +88,10 @@ static inline uint8_t *ol_store_varlong(uint8_t *p, int64_t v) {
     return ol_store_uvarlong(p, ol_zigzag64(v));
 }
 
-/* Read an unsigned varint at `p`, without reading a byte at or past `limit`.  Return the position
- * after it.  Return NULL if the bytes end before the varint does, or if the varint has more than 5
- * bytes or 32 bits (ol_read_uvarlong: 10 bytes or 64 bits).  *v is set only on success. */
+/* Read a varint at `p`, without reading a byte at or past `limit`, and return the position after
+ * it.  Return NULL if the varint does not end before `limit`, or if it is too long.  A varint has
+ * at most 5 bytes and 32 bits, and a varlong at most 10 bytes and 64 bits.  *v is set only on
+ * success. */
 static inline const uint8_t *ol_read_uvarlong(const uint8_t *p, const uint8_t *limit, uint64_t *v) {
     uint64_t result = 0;
     for (unsigned shift = 0; shift < 70 && p != limit; shift += 7) {
@@ -128,9 +131,9 @@ static inline const uint8_t *ol_read_varlong(const uint8_t *p, const uint8_t *li
     return p;
 }
 
-/* Compares 8 to 64 bytes in words of eight bytes; the last word may overlap the one before it.
- * Names usually have such lengths, and comparing names is most of the cost of finding records with
- * equal names. */
+/* Returns whether two runs of `size` bytes are equal.  Runs of 8 to 64 bytes are compared in words
+ * of eight bytes; the last word may overlap the one before it.  Most names have such lengths, and
+ * the comparison of names is most of the cost of finding records with equal names. */
 static inline bool ol_bytes_equal(const uint8_t *a, const uint8_t *b, size_t size) {
     if (size < 8 || size > 64) return size == 0 || memcmp(a, b, size) == 0;
     uint64_t different = 0, x, y;

@@ -1,8 +1,9 @@
 /* base/hash: the hashes of the project.
  *
- * XXH3-128 (seed 0) as the xxHash project specifies it, for digests; and a fast 64-bit hash for
- * tables in memory, seeded per table, whose values never leave the process.  Java's hash of a
- * string is in base/java_string.h.  Locks: none; safe from any thread.
+ * Digests use XXH3-128 with seed 0, as the xxHash project specifies it.  Tables in memory use a
+ * fast 64-bit hash with a seed for each table; its values never leave the process.  Java's hash of
+ * a string is in base/java_string.h.  The functions take no locks and may be called from any
+ * thread.
  */
 #ifndef OL_BASE_HASH_H
 #define OL_BASE_HASH_H
@@ -29,12 +30,14 @@ static inline ol_hash128 ol_hash128_subtract(ol_hash128 a, ol_hash128 b) {
     return difference;
 }
 
-/* Returns a 64-bit hash for tables in memory: good in all bits, but not stable across versions, so
- * not for files.  An adversary who knows the seed can make collisions.  So tables compare the key
- * itself, and take the seed from the operating system. */
+/* Returns a 64-bit hash for tables in memory.  All of its bits are well mixed.  It is not for
+ * files, because another version of the library may compute another value.  An adversary who knows
+ * the seed can make collisions; a table therefore takes its seed from the operating system and
+ * compares the keys themselves. */
 uint64_t ol_hash64(const void *data, size_t size, uint64_t seed);
 
-/* Mixes two 64-bit values into one (for the hash of a pair from the hashes of its parts). */
+/* Mixes two 64-bit values into one.  The hash of a pair is made from the hashes of its parts with
+ * it. */
 static inline uint64_t ol_hash64_mix(uint64_t a, uint64_t b) {
     __uint128_t product = (__uint128_t)(a ^ 0x9e3779b97f4a7c15u) * (b ^ 0xe7037ed1a0b428dbu);
     return (uint64_t)product ^ (uint64_t)(product >> 64);

@@ -1,11 +1,11 @@
 /* base/int64_map: a small map from 64-bit keys to 64-bit values that are not 0.
  *
  * The map is for side structures of a few thousand entries.  It uses open addressing with backward
- * shift, so a removal leaves no marker.  When it grows, it moves all entries in one step; the
- * structures of the table become large and use ol_hash_index instead.
+ * shift, so a removal leaves no marker.  When it grows, it moves all entries in one step, which
+ * would take too long for the large structures of table/; they use ol_hash_index instead.
  *
  * Ownership: the map owns its entries; zeroed memory is an empty map.  The caller reserves memory
- * in advance, so that setting cannot fail.  Locks: none.
+ * in advance, so that setting a value cannot fail.  The map takes no locks.
  */
 #ifndef OL_BASE_INT64_MAP_H
 #define OL_BASE_INT64_MAP_H
@@ -31,7 +31,7 @@ void ol_int64_map_set(ol_int64_map *map, uint64_t key, uint64_t value); /* value
 /* Sets a value other than 0 and returns the previous one, or 0. */
 uint64_t ol_int64_map_exchange(ol_int64_map *map, uint64_t key, uint64_t value);
 /* Removes every key.  If the map is large, its memory is freed, and the next ol_int64_map_reserve
- * allocates again. */
+ * allocates memory again. */
 void ol_int64_map_clear(ol_int64_map *map);
 /* Prefetches the entry of a key that one of the next calls will need. */
 void ol_int64_map_prefetch(const ol_int64_map *map, uint64_t key);

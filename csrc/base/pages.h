@@ -1,8 +1,8 @@
 /* base/pages: short-lived large buffers, in pages of their own.
  *
- * Buffers of the C library's allocator could leave holes in its heap for the life of the process;
- * these pages return to the system when they are freed.  Ownership: the caller owns the memory.
- * Locks: none.
+ * A large buffer from the C library's allocator could leave a hole in its heap for the life of the
+ * process.  These pages return to the operating system when they are freed.  Ownership: the caller
+ * owns the memory.  The functions take no locks.
  */
 #ifndef OL_BASE_PAGES_H
 #define OL_BASE_PAGES_H
@@ -11,8 +11,8 @@
 
 #include "base/base.h"
 
-/* Faults pages in without changing their content.  Older headers lack the name; older kernels
- * return EINVAL. */
+/* An madvise that faults pages in without changing their content.  Older headers do not define the
+ * constant, and older kernels return EINVAL for it. */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -20,12 +20,12 @@
 /* Returns zeroed memory for at least `size` bytes, or NULL. */
 void *ol_pages_allocate(size_t size) OL_NODISCARD;
 
-/* Like ol_pages_allocate, for memory that is mostly unused at any one time.  A forked child does
- * not inherit it. */
+/* Like ol_pages_allocate, but for memory most of which is unused at any one time.  A forked child
+ * process does not inherit the memory. */
 void *ol_pages_reserve(size_t size) OL_NODISCARD;
 
-/* Gives the whole pages of [memory, memory + size) back to the system and returns their size in
- * bytes.  `memory` is page-aligned.  The pages read as zeros afterwards. */
+/* Returns the whole pages in [memory, memory + size) to the operating system.  `memory` is
+ * page-aligned.  Afterwards these pages read as zeros.  Returns their size in bytes. */
 size_t ol_pages_give_back(void *memory, size_t size);
 
 /* Frees pages; `size` is the size that was requested, and `memory` may be NULL. */

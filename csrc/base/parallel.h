@@ -1,7 +1,7 @@
-/* base/parallel: runs one job in pieces on a few threads, which end with the job.
+/* base/parallel: runs the pieces of one job on a few threads.  The threads end when the job ends.
  *
- * The job works on memory that does not change meanwhile, such as a snapshot that is validated.
- * Locks: none; the pieces share only `context`.
+ * The job works on memory that nobody changes while it runs, such as a snapshot that is being
+ * validated.  The functions take no locks, and the pieces share only `context`.
  */
 #ifndef OL_BASE_PARALLEL_H
 #define OL_BASE_PARALLEL_H
@@ -10,9 +10,9 @@
 
 enum { OL_PARALLEL_WORKERS_MAX = 16 };
 
-/* Calls `piece` once for each index below `count`; `worker` is below `workers`, and pieces of one
- * worker do not overlap in time.  The calling thread is worker 0.  If a thread cannot be started,
- * the others do its work. */
+/* Calls `piece` once for each index from 0 to count - 1.  The argument `worker` is the number of
+ * the thread that makes the call, from 0 to workers - 1; a thread runs one piece at a time.  The
+ * calling thread is worker 0.  If a thread cannot be started, the other threads do its work. */
 void ol_parallel_run(unsigned workers, size_t count,
                      void (*piece)(void *context, unsigned worker, size_t index), void *context);
 

@@ -1,8 +1,8 @@
 /* base/string_dictionary: distinct byte strings, numbered from 0 in the order of their first use.
  *
- * Bulk reads and writes turn a column of strings into a column of numbers with it.  Ownership: the
- * strings are copied, one after the other in Arrow's layout of a column (end positions and bytes).
- * Locks: none.
+ * Bulk reads and writes use a dictionary to turn a column of strings into a column of numbers.
+ * Ownership: the dictionary copies the strings, one after the other, in Arrow's layout of a column:
+ * an array of end positions and an array of bytes.  The dictionary takes no locks.
  */
 #ifndef OL_BASE_STRING_DICTIONARY_H
 #define OL_BASE_STRING_DICTIONARY_H
@@ -16,17 +16,19 @@ typedef struct ol_string_dictionary {
     size_t count;
     size_t capacity;
     size_t bytes_capacity;
-    uint32_t *slots;            /* string number + 1, or 0 in a free slot; at most half full */
+    uint32_t *slots;            /* a string's number + 1, or 0: a free slot; at most half full */
     uint32_t *hashes;           /* of each string */
     size_t slot_count;          /* a power of two */
     uint64_t seed;
 } ol_string_dictionary;
 
-/* Zeroed memory is an empty dictionary with seed 0; use a random seed for names from outside. */
+/* Zeroed memory is an empty dictionary with seed 0.  If the strings come from outside the process,
+ * use a random seed. */
 void ol_string_dictionary_free(ol_string_dictionary *dictionary);
 
 /* Sets *number to the number of a string and adds the string if it is new.  Fails with
- * OL_NO_MEMORY, or with OL_LIMIT above 2^31 - 1 strings; nothing has changed then. */
+ * OL_NO_MEMORY, or with OL_LIMIT if the dictionary would have more than 2^31 - 1 strings.  After a
+ * failure the dictionary is unchanged. */
 int ol_string_dictionary_number(ol_string_dictionary *dictionary, ol_slice string, int32_t *number,
                                 ol_error *error) OL_NODISCARD;
 

@@ -5,13 +5,13 @@
  * and the record of one of them would be lost.  That does not happen by chance.  A client that
  * chooses group names cannot cause it either, because every run draws its own secrets for the hash.
  *
- * The entries, 24 bytes each, are in one array in the order of their hashes.  Each is at or after
- * the slot that its hash names.  A search therefore ends at the first greater hash, whether it
- * found the key or not, and stays cheap until the map is nine tenths full.  Only ol_key_map_clear
- * removes entries.
+ * The map is one array of entries of 24 bytes, in ascending order of the hashes.  The hash of a key
+ * names a slot, and the entry of the key is in that slot or after it.  A search therefore ends at
+ * the first greater hash, whether or not the key is in the map.  Searches stay cheap until the map
+ * is nine tenths full.  Only ol_key_map_clear removes entries.
  *
- * The map and the bits take memory up to a given limit.  The caller owns them; one thread uses
- * them. */
+ * The map and the bits about superseded records each take at most the memory that the caller
+ * allows.  The caller owns both.  Only one thread may use them. */
 #ifndef OL_CLEANER_KEY_MAP_H
 #define OL_CLEANER_KEY_MAP_H
 
@@ -30,8 +30,8 @@ typedef struct ol_key_hasher {
     uint64_t last[2];
 } ol_key_hasher;
 
-/* Takes the secrets from the operating system or, in tests, from a `seed` that is not 0.  If the
- * system has no randomness yet, they come from an address in memory. */
+/* Takes the secrets from the operating system.  In tests, a `seed` other than 0 replaces them.  If
+ * the system has no randomness yet, the secrets are derived from the address of `hasher`. */
 void ol_key_hasher_init(ol_key_hasher *hasher, uint64_t seed);
 
 static inline uint64_t ol_key_read64(const uint8_t *p) {
@@ -45,10 +45,11 @@ static inline uint64_t ol_key_fold(uint64_t a, uint64_t b) {
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Hashes a key in two independent lanes of 64 bits.  Each multiplication takes 16 bytes; the last
- * one takes the last 16, which may overlap those before.  Every factor depends on a secret: with
- * known factors a client could choose eight bytes that make a product zero.  `kind` separates keys
- * whose bytes are the same but mean different things. */
+/* Computes the 128-bit hash of a key from two independent products of 64 bits.  Each multiplication
+ * consumes 16 bytes of the key.  The last one consumes the last 16 bytes, which may overlap the
+ * bytes before.  Every factor depends on a secret, because a client that knew the factors could
+ * choose eight bytes that make a product zero.  `kind` separates keys that have the same bytes but
+ * different meanings. */
 static inline ol_hash128 ol_key_hash(const ol_key_hasher *hasher, const uint8_t *p, size_t size,
                                      uint64_t kind) {
     uint64_t a = 0, b = 0;
@@ -89,15 +90,17 @@ _Static_assert(sizeof(ol_key_entry) == 24, "the number of keys in map_bytes depe
 typedef struct ol_key_map {
     ol_key_entry *entries;
     uint64_t slots;             /* entries that a hash can name */
-    uint64_t capacity;          /* number of entries, a few of which are after the last slot */
+    uint64_t capacity;          /* number of entries; a few of them are after the last slot and take
+                                   what overflows */
     uint64_t count;
-    uint64_t count_max;  /* the map grows at 3/4 of the slots; at full size it is full at 9/10 */
+    uint64_t count_max;  /* Number of keys at which the map is full: 3/4 of the slots while the map
+                            can still grow, and 9/10 of the slots once it has its full size. */
     size_t bytes_max;
 } ol_key_map;
 
-/* Creates a map of at most `bytes_max` bytes (rounded down to whole entries) that begins with space
- * for about `expected` keys.  While it grows to its full size, it briefly takes up to half as much
- * in addition.  Fails with OL_NO_MEMORY. */
+/* Creates a map that takes at most `bytes_max` bytes (rounded down to whole entries).  At first it
+ * has space for about `expected` keys.  While the map grows to its full size, it briefly takes up
+ * to half as much memory in addition.  Fails with OL_NO_MEMORY. */
 int ol_key_map_create(ol_key_map *map, size_t bytes_max, uint64_t expected, ol_error *error)
     OL_NODISCARD;
 void ol_key_map_free(ol_key_map *map);      /* a zeroed map is fine */
@@ -107,24 +110,24 @@ static inline uint64_t ol_key_map_slot(const ol_key_map *map, ol_hash128 key) {
     return (uint64_t)((__uint128_t)key.low * map->slots >> 64);
 }
 
-/* Prefetches a key's entry, some keys ahead of ol_key_map_put or ol_key_map_get.  An entry may span
- * two cache lines. */
+/* Prefetches the entry of a key.  Call it for a key some keys before ol_key_map_put or
+ * ol_key_map_get.  An entry may span two cache lines. */
 static inline void ol_key_map_prefetch(const ol_key_map *map, ol_hash128 key) {
     const char *entry = (const char *)(map->entries + ol_key_map_slot(map, key));
     __builtin_prefetch(entry);
     __builtin_prefetch(entry + sizeof(ol_key_entry) - 1);
 }
 
-/* Raises the key's offset to `offset`, which is not negative, and sets *previous to the offset that
- * the key had, or -1.  Returns false, with nothing changed, if the key is new and the map is
- * full. */
+/* Puts a key with the offset of a record, which must not be negative.  Sets *previous to the offset
+ * that the map had for the key, or to -1 if the key is new.  The greater of the two offsets is
+ * kept.  Returns false and changes nothing if the key is new and the map is full. */
 bool ol_key_map_put(ol_key_map *map, ol_hash128 key, int64_t offset, int64_t *previous)
     OL_NODISCARD;
 
 /* Returns the key's offset, or -1. */
 static inline int64_t ol_key_map_get(const ol_key_map *map, ol_hash128 key) {
     const ol_key_entry *entry = map->entries + ol_key_map_slot(map, key);
-    /* The last entry of all stays empty, so that every search ends. */
+    /* The last entry of the array stays empty, so that every search ends. */
     while (entry->next_offset != 0 && entry->low <= key.low) {
         if (entry->low == key.low && entry->high == key.high) return entry->next_offset - 1;
         entry++;
@@ -134,24 +137,26 @@ static inline int64_t ol_key_map_get(const ol_key_map *map, ol_hash128 key) {
 
 /* ------------------------------------------------------------------------------ superseded records
  *
- * Nearly every batch of a log of commits is one plain record that a later one supersedes.  When
- * pass A puts a key for the second time, it learns the offset of the key's previous record and sets
- * one bit for that offset.  Pass B then need not verify the checksum, read the record or search the
- * map.  An offset without the bit is undecided: pass B reads it.
+ * In a log of commits, nearly every batch consists of one plain record that a later record
+ * supersedes.  When pass A puts a key for the second time, it learns the offset of the key's
+ * previous record and sets one bit for that offset.  If the bit is set, pass B drops the record
+ * without verifying the checksum, reading the record or searching the map.  If the bit is not set,
+ * pass B reads the record and decides.
  *
- * Two bits are kept for each offset of a range that begins with the dirty part.  Their memory is
- * limited, however large the gaps between offsets are. */
+ * There are two bits for each offset of a range that begins where the dirty part begins.  The size
+ * of the range is limited, so that large gaps between offsets cannot make the bits take more memory
+ * than allowed. */
 
 typedef struct ol_clean_superseded {
-    uint64_t *plain;            /* records whose fate depends only on their offset and their key */
-    uint64_t *gone;             /* records that a later one of the same key follows */
+    uint64_t *plain;  /* records about which nothing matters except their offset and their key */
+    uint64_t *gone;             /* records after which a record with the same key follows */
     int64_t from;
     uint64_t count;             /* number of offsets that are covered, from `from` on */
     uint64_t capacity;
 } ol_clean_superseded;
 
-/* Clears the bits, and covers [from, end), or as much of this range as fits `bytes_max`.  Covers
- * nothing if memory is short. */
+/* Clears the bits.  They then cover the offsets [from, end), or the first part of this range if the
+ * bits for all of it would exceed `bytes_max`.  If memory is short, they cover no offset. */
 static inline void ol_clean_superseded_start(ol_clean_superseded *bits, int64_t from, int64_t end,
                                              size_t bytes_max) {
     uint64_t words = ((uint64_t)(end - from) + 63) / 64,
@@ -174,8 +179,9 @@ static inline void ol_clean_superseded_free(ol_clean_superseded *bits) {
     *bits = (ol_clean_superseded){0};
 }
 
-/* Called when the record at `offset` replaced the one at `previous` in the map (-1: the key was
- * new). */
+/* Called after a record was put into the map.  `offset` is the offset of this record, and
+ * `previous` is the offset of the last record with the same key before it, or -1 if the key was
+ * new. */
 static inline void ol_clean_superseded_put(ol_clean_superseded *bits, int64_t offset, bool is_plain,
                                            int64_t previous) {
     uint64_t at = (uint64_t)offset - (uint64_t)bits->from,
@@ -186,7 +192,7 @@ static inline void ol_clean_superseded_put(ol_clean_superseded *bits, int64_t of
     }
 }
 
-/* Makes the record at `offset` undecided again. */
+/* Clears the bit of the record at `offset`, so that pass B reads the record. */
 static inline void ol_clean_superseded_undo(ol_clean_superseded *bits, int64_t offset) {
     uint64_t at = (uint64_t)offset - (uint64_t)bits->from;
     if (at < bits->count) bits->gone[at / 64] &= ~(UINT64_C(1) << (at % 64));

@@ -1,13 +1,15 @@
-/* cleaner/retain: finds the slot of a record (in a slot, a later record supersedes an earlier one),
- * and decides whether the record stays (docs/format/cleaner.md §8.3, docs/maintenance.md).
+/* cleaner/retain: finds the slot of a record and decides whether the record stays
+ * (docs/format/cleaner.md §8.3, docs/maintenance.md).  A record supersedes the earlier records in
+ * the same slot.
  *
- * The slot of an offset record is the bytes of (group, topic, partition), whatever the type of its
- * key is and whatever bytes follow in the key.  The slot of any other record, and of every record
- * of a topic, is its whole key.  A record that apply would refuse supersedes nothing.
+ * The slot of an offset record is the bytes of (group, topic, partition).  It does not depend on
+ * the type of the key or on bytes that follow the partition in the key.  The slot of any other
+ * record is its whole key.  In the log of a topic, this is so for every record.  A record that the
+ * state would refuse to apply supersedes no other record.
  *
  * Passes A and B read records into rows, OL_CLEAN_ROWS at a time, and decide about all of them
- * together, so that the cache misses of the key map overlap.  No locks, except where
- * ol_clean_ask_table takes the partition's table lock. */
+ * together, so that the cache misses of the key map overlap.  The functions take no lock, except
+ * that ol_clean_ask_table takes the partition's table lock. */
 #ifndef OL_CLEANER_RETAIN_H
 #define OL_CLEANER_RETAIN_H
 
@@ -16,20 +18,22 @@
 #include "cleaner/key_map.h"
 #include "format/offset_record.h"
 
-enum { OL_CLEAN_ROWS = 128 };   /* 128 rows, and all that they use, fit the first-level cache */
+enum { OL_CLEAN_ROWS = 128 };   /* With 128 rows, all memory that a decision needs fits the
+                                   first-level cache of the processor. */
 
 enum {
     OL_CLEAN_POSITION = 1,              /* an offset record; the row's name is set */
     OL_CLEAN_TOMBSTONE = 2,
     OL_CLEAN_KEYLESS = 4,
-    OL_CLEAN_UNREADABLE = 8,            /* the key ends early, so the record's slot is unknown */
+    OL_CLEAN_UNREADABLE = 8,            /* the key ends too early, so that the slot of the record is
+                                           unknown */
     OL_CLEAN_HELD = 16,
-    OL_CLEAN_OF_ABORTED = 32,  /* a value of an aborted transaction; in the log of a topic also a
-                                  tombstone */
+    OL_CLEAN_OF_ABORTED = 32,  /* a record with a value that an aborted transaction wrote; in the
+                                  log of a topic also a tombstone that it wrote */
     OL_CLEAN_OF_UNCERTAIN = 64,
     OL_CLEAN_MAY_GO = 128,              /* a tombstone whose retention time has passed */
-    OL_CLEAN_WATCHED = 256,  /* the record's group has a hold, but the record is below the end of
-                                the hold */
+    OL_CLEAN_WATCHED = 256,  /* the record's group has a hold, but the record is below the offset
+                                where the hold begins to keep records (`end`) */
 };
 
 typedef struct ol_clean_row {
@@ -48,7 +52,8 @@ typedef enum ol_clean_outcome {
     OL_CLEAN_KEYLESS_GOES,
 } ol_clean_outcome;
 
-/* The name of an offset record, for the table; borrows from the record. */
+/* The name of an offset record, with which the partition's table is asked.  Its slices point into
+ * the record. */
 typedef struct ol_clean_name {
     ol_slice group;
     ol_slice topic;
@@ -59,13 +64,14 @@ typedef struct ol_clean_name {
 typedef struct ol_clean_rows {
     size_t count;
     ol_clean_row row[OL_CLEAN_ROWS];
-    /* The names of positions; filled only if the table is asked, or in a survey. */
+    /* The names of the rows that are positions.  Filled only if the table is asked, or in a
+     * survey. */
     ol_clean_name name[OL_CLEAN_ROWS];
     uint8_t outcome[OL_CLEAN_ROWS];     /* an ol_clean_outcome; set by ol_clean_retain */
 } ol_clean_rows;
 
-/* Flags that all rows of a batch share: for its values (aborted, uncertain) and for its tombstones
- * (may go). */
+/* The flags that all rows of a batch share.  value_flags are for rows with a value (aborted or
+ * uncertain), and tombstone_flags are for tombstones (may be dropped). */
 typedef struct ol_clean_verdict {
     uint32_t value_flags;
     uint32_t tombstone_flags;
@@ -73,19 +79,21 @@ typedef struct ol_clean_verdict {
 
 /* ----------------------------------------------------------------------------- reading a record */
 
-/* Returns the lowest end of the holds that match a group, INT64_MAX for none. */
+/* Returns the lowest `end` of all holds that match a group, or INT64_MAX if no hold matches. */
 int64_t ol_clean_hold_end(const ol_clean_hold *holds, size_t count, ol_slice group);
 
-/* Returns OL_CLEAN_HELD, OL_CLEAN_WATCHED or 0 for a record in a batch that ends at `last_offset`;
- * a batch is held as a whole. */
+/* Returns OL_CLEAN_HELD, OL_CLEAN_WATCHED or 0 for a record.  `last_offset` is the last offset of
+ * the record's batch.  A hold keeps whole batches: if it keeps the last record of a batch, it keeps
+ * all records of the batch. */
 uint32_t ol_clean_hold_flags(const ol_clean_options *options, ol_slice group, int64_t last_offset);
 
-/* Completes ol_clean_read_row for keys that end early and for keys of other types.  Sets the row's
- * key and returns further flags. */
+/* The part of ol_clean_read_row for keys that end too early and for keys that are not offset keys.
+ * Sets the key of the row and returns the flags to be added to it. */
 uint32_t ol_clean_read_other(const ol_key_hasher *hasher, const ol_clean_options *options,
                              const ol_record *record, int64_t last_offset, ol_clean_row *row);
 
-/* Decodes the value and returns whether that succeeds: the slow part of ol_clean_is_accepted. */
+/* Decodes the value and returns whether it can be decoded.  This is the slow part of
+ * ol_clean_is_accepted. */
 bool ol_clean_can_decode(const ol_record *record);
 
 /* Fills *row and, for an offset record, *name. */
@@ -124,8 +132,9 @@ static inline void ol_clean_mark_row(ol_clean_row *row, ol_clean_verdict verdict
     }
 }
 
-/* Fills *row for a log whose keys are any bytes: the slot is the key, and tombstones of aborted
- * transactions have no effect (in the log of a partition they have one). */
+/* Fills *row for the log of a topic, whose keys may be any bytes.  The slot is the whole key.  A
+ * tombstone of an aborted transaction has no effect in such a log, but it has one in the log of a
+ * partition. */
 static inline void ol_clean_read_bytes_row(const ol_key_hasher *hasher, const ol_record *record,
                                            ol_clean_verdict verdict, ol_clean_row *row) {
     row->offset = record->offset;
@@ -139,8 +148,8 @@ static inline void ol_clean_read_bytes_row(const ol_key_hasher *hasher, const ol
     row->key = ol_key_hash(hasher, record->key.data, record->key.size, 1);
 }
 
-/* Returns whether apply accepts the value of an offset record (docs/format/records.md §3.2,
- * docs/format/brokers.md §15.1). */
+/* Returns whether the value of an offset record can be applied to the state (docs/format/records.md
+ * §3.2, docs/format/brokers.md §15.1). */
 static inline bool ol_clean_is_accepted(const ol_record *record) {
     const uint8_t *value = record->value.data;
     /* Nearly every commit is of type 1 with version 3. */
@@ -157,9 +166,10 @@ static inline bool ol_clean_is_accepted(const ol_record *record) {
 /* Returns whether the partition's role allows reads of its table now. */
 bool ol_clean_can_ask_table(ol_partition *partition);
 
-/* Asks the table for every row that is a position.  answers[i] is the offset of the last record
- * below `limit` in the row's slot, or -1 if the map must be asked.  Takes the table lock for at
- * most 128 rows at a time. */
+/* Asks the partition's table about every row that is a position.  Sets answers[i] to the offset of
+ * the last record in the slot of row i.  The answer is -1 if the table does not know this offset,
+ * or if the offset is not below `limit`; the key map must then be asked.  Takes the table lock for
+ * at most 128 rows at a time. */
 void ol_clean_ask_table(ol_partition *partition, const ol_clean_rows *rows, int64_t limit,
                         int64_t answers[OL_CLEAN_ROWS]);
 

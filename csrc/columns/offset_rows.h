@@ -1,7 +1,8 @@
-/* columns/offset_rows: offset commits, and the positions of a table, as rows of a block.
+/* columns/offset_rows: puts offset commits and the positions of a table into the rows of a block.
  *
- * Strings are copied, so a row borrows nothing.  A function that fails returns OL_NO_MEMORY, or
- * OL_LIMIT if the strings do not fit the block (columns/record_block).  Locks: none.
+ * The functions copy strings into the block, so a row does not point into the memory of its record.
+ * A function that fails returns OL_NO_MEMORY, or OL_LIMIT if the strings do not fit the block
+ * (columns/record_block).  The functions take no locks.
  */
 #ifndef OL_COLUMNS_OFFSET_ROWS_H
 #define OL_COLUMNS_OFFSET_ROWS_H
@@ -14,17 +15,20 @@
 int ol_record_block_put_offset_key(ol_record_block *block, const ol_key *key, ol_error *error)
     OL_NODISCARD;
 
-/* Puts the fields of a commit and the version of its value into the current row.  If `value` is
- * NULL, for a tombstone or a record that is not a position, they become null. */
+/* Puts the fields of a commit and the version of its value into the current row.  For a tombstone,
+ * and for a record that is not a position, `value` is NULL; these columns of the row are then
+ * null. */
 int ol_record_block_put_offset_value(ol_record_block *block, const ol_offset_value *value,
                                      ol_error *error) OL_NODISCARD;
 
-/* Puts a whole row: a position, and the log partition and log offset of its record. */
+/* Puts a whole row into the block: a position, with the log partition and the log offset of its
+ * record. */
 int ol_record_block_put_position(ol_record_block *block, int32_t log_partition,
                                  const ol_table_row *row, ol_error *error) OL_NODISCARD;
 
-/* Puts rows of a table, beginning at a cursor that is zeroed at first.  Returns OL_OK when the next
- * row may not fit the block, OL_END after the last row. */
+/* Puts rows of a table into the block, beginning at the cursor.  The caller zeroes the cursor
+ * before the first call.  Returns OL_OK when the next row may not fit the block, and OL_END after
+ * the last row of the table. */
 int ol_record_block_put_table(ol_record_block *block, int32_t log_partition, const ol_table *table,
                               ol_table_cursor *cursor, ol_error *error) OL_NODISCARD;
 

@@ -1,11 +1,12 @@
 /* columns/record_block: records of a log as columns in Arrow's layout, one block of rows at a time.
  *
- * A block has only the columns that were asked for; nothing else is copied or decoded.  Strings are
- * UTF-8 whatever the log holds: malformed bytes become U+FFFD as Java decodes them
- * (docs/format/partitioning.md §4).
+ * A block has only the columns that the caller requested; nothing else is copied or decoded.  Every
+ * string in a block is valid UTF-8.  If the bytes in the log are malformed, they become U+FFFD, as
+ * Java decodes them (docs/format/partitioning.md §4).
  *
- * Ownership: memory belongs to the block until ol_record_block_free; ol_record_block_clear keeps it
- * for the next rows.  Locks: none; one thread fills a block, any number read it afterwards.
+ * Ownership: the block owns its memory until ol_record_block_free; ol_record_block_clear keeps the
+ * memory for the next rows.  The functions take no locks.  One thread fills a block; any number of
+ * threads may read it afterwards.
  */
 #ifndef OL_COLUMNS_RECORD_BLOCK_H
 #define OL_COLUMNS_RECORD_BLOCK_H
@@ -63,15 +64,15 @@ typedef enum ol_column_kind {
     OL_COLUMN_BOOLEAN,          /* a bitmap */
     OL_COLUMN_INT32,
     OL_COLUMN_INT64,
-    OL_COLUMN_STRING,           /* end positions and bytes; keys and values, too */
+    OL_COLUMN_STRING,           /* end positions and bytes; the raw keys and values, too */
     OL_COLUMN_STRINGS,          /* a list of strings */
 } ol_column_kind;
 
 const char *ol_column_name(ol_column column);
 ol_column_kind ol_column_kind_of(ol_column column);
 
-/* The most bytes that all strings of one column of a block may have, because end positions have 32
- * bits. */
+/* The most bytes that the strings of one column of a block may have together.  There is a limit
+ * because end positions have 32 bits. */
 #define OL_RECORD_BLOCK_BYTES_MAX ((size_t)1 << 30)
 
 typedef struct ol_row_array {
@@ -79,12 +80,12 @@ typedef struct ol_row_array {
     ol_column_kind kind;
     uint8_t *data;              /* strings: their bytes; otherwise `capacity` values */
     size_t data_capacity;       /* strings: bytes */
-    /* where each string ends, the first is 0; capacity + 1 of them, for lists list_capacity + 1 */
+    /* strings: 0, then the end of each string in `data`; lists: also, for each string of a list */
     int32_t *ends;
-    int32_t *list_ends;         /* lists: the end of each row's strings, the first is 0 */
+    int32_t *list_ends;         /* lists: 0, then the end of each row's strings in `ends` */
     size_t list_capacity;
     uint8_t *valid;  /* a bitmap of `capacity` bits, lowest first; used only if has_nulls */
-    bool has_nulls;             /* may be true although the row with the null was dropped */
+    bool has_nulls;             /* may also be true if the row with the null was dropped */
 } ol_row_array;
 
 typedef struct ol_record_block {
@@ -101,26 +102,30 @@ int ol_record_block_create(ol_record_block *block, const ol_column *columns, siz
 void ol_record_block_free(ol_record_block *block);       /* zeroed memory is fine */
 void ol_record_block_clear(ol_record_block *block);
 
-/* The caller fills a row column by column, every wanted column once, and ends it with
- * ol_record_block_end; only then does the row count.  A row that cannot be filled is dropped.
- * Calls for an unwanted column do nothing.  The caller ensures that one more row fits. */
+/* The caller fills every wanted column of a row once and then calls ol_record_block_end, which adds
+ * the row to the block.  If the row cannot be filled, the caller calls ol_record_block_drop
+ * instead.  A call for an unwanted column does nothing.  The caller ensures that the block has
+ * space for the row. */
 void ol_record_block_put_boolean(ol_record_block *block, ol_column column, bool value);
-/* For wanted columns only; the inline functions below check that first. */
+/* The caller may call these functions for wanted columns only.  The inline functions below check
+ * that. */
 void ol_record_block_set_null(ol_record_block *block, ol_column column);
 int ol_record_block_append_string(ol_record_block *block, ol_column column, ol_slice value,
                                   ol_error *error) OL_NODISCARD;
 /* Fill one wanted column of `count` rows at once, beginning with the current row.
- * ol_record_block_append_strings appends strings, none of them null, and fails as
+ * ol_record_block_append_strings appends strings that are not null, and fails as
  * ol_record_block_put_string does.  The caller writes values of fixed width straight into the
- * array.  ol_record_block_mark then marks the rows as having values, or as null. */
+ * array.  ol_record_block_mark then marks these rows as having values, or as null. */
 int ol_record_block_append_strings(ol_record_block *block, ol_column column,
                                    const ol_slice *values, size_t count,
                                    ol_error *error) OL_NODISCARD;
 void ol_record_block_mark(ol_record_block *block, ol_column column, size_t count, bool has_values);
-/* Puts the bytes unchanged; a slice with data NULL becomes a null. */
+/* Puts bytes into the current row without changing them.  A slice whose data is NULL becomes a
+ * null. */
 int ol_record_block_put_bytes(ol_record_block *block, ol_column column, ol_slice value,
                               ol_error *error) OL_NODISCARD;
-/* Adds one string to the list of this row; ol_record_block_end_list ends the list. */
+/* ol_record_block_add_string adds one string to the list of the current row.
+ * ol_record_block_end_list ends the list. */
 int ol_record_block_add_string(ol_record_block *block, ol_column column, ol_slice value,
                                ol_error *error) OL_NODISCARD;
 void ol_record_block_end_list(ol_record_block *block, ol_column column);
@@ -147,8 +152,8 @@ static inline void ol_record_block_put_null(ol_record_block *block, ol_column co
     if (block->arrays[column].wanted) ol_record_block_set_null(block, column);
 }
 
-/* Puts a string.  Fails with OL_NO_MEMORY, or with OL_LIMIT if the column's bytes would exceed
- * OL_RECORD_BLOCK_BYTES_MAX. */
+/* Puts a string into the current row.  Fails with OL_NO_MEMORY, or with OL_LIMIT if the column's
+ * bytes would exceed OL_RECORD_BLOCK_BYTES_MAX. */
 OL_NODISCARD static inline int ol_record_block_put_string(ol_record_block *block, ol_column column,
                                                           ol_slice value, ol_error *error) {
     if (!block->arrays[column].wanted) return OL_OK;

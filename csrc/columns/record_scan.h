@@ -1,12 +1,12 @@
-/* columns/record_scan: the records of a .log file as rows, within bounds of log offsets.
+/* columns/record_scan: reads the records of a .log file in a range of log offsets as rows.
  *
- * A scan starts at a file position and needs only the batches from there on: no other part of the
- * log, no table and no state.  A damaged batch never leaves half of its rows.  The structure of a
- * batch is checked before a block with its first row is returned, even if its rows fill several
- * blocks.
+ * A scan starts at a position in the file and reads the batches from there on.  It needs no other
+ * part of the log, no table and no state.  A scan never returns some rows of a batch whose
+ * structure is damaged: it checks the structure of the whole batch before it returns a block with
+ * the batch's first row, even if the rows of the batch fill several blocks.
  *
  * Ownership: the file scan, the decompressor and the memory of the slices belong to the caller and
- * outlive the record scan.  Locks: none, one thread.
+ * outlive the record scan.  A scan takes no locks; one thread uses it.
  */
 #ifndef OL_COLUMNS_RECORD_SCAN_H
 #define OL_COLUMNS_RECORD_SCAN_H
@@ -29,20 +29,20 @@ typedef struct ol_record_scan {
     const char *const *kinds;  /* kind_count names of records by key type, NULL for unknown types */
     size_t kind_count;
     ol_slice segment;                   /* name of the file */
-    int64_t first;                      /* log offsets below it are left out */
-    int64_t until;                      /* log offsets at or above it are left out, too */
-    int64_t next_offset;                /* no batch begins below it; advances with the scan */
-    int64_t segment_base;               /* no batch begins below it; 0: not known */
-    int64_t segment_limit;              /* no batch reaches it: the base of the next segment; 0:
-                                           not known */
+    int64_t first;                      /* records below this log offset are left out */
+    int64_t until;                      /* records at or above this offset are left out */
+    int64_t next_offset;                /* the next batch is expected at or above it */
+    int64_t segment_base;               /* a batch below it is damage; 0: not known */
+    /* base offset of the next segment: a batch that reaches it is damage; 0: not known */
+    int64_t segment_limit;
     int64_t count_from;
-    /* how many log offsets of [count_from, until), from `first` on, have a record, asked for or
-     * not */
+    /* how many records the scan has read at log offsets of [count_from, until), whether or not the
+     * filters below select them */
     int64_t present;
     int32_t log_partition;
     ol_record_view view;
-    /* only records of this group, topic and partition; data NULL: of any.  The view of batches
-     * ignores them */
+    /* the scan returns only records of this group, topic and partition; a group or topic whose data
+     * is NULL selects all.  OL_VIEW_BATCHES ignores these filters */
     ol_slice group;
     ol_slice topic;
     int32_t partition;                  /* -1: all */
@@ -57,25 +57,28 @@ typedef struct ol_record_scan {
     int64_t marker_offset;              /* -1: none */
     bool is_open;
     bool takes_many;                    /* the fast path reads it (columns/usual_commits) */
-    /* Whether the structure of all records of the batch was checked.  If not, all of its rows are
-     * in the current block, and if the walk meets damage, they are removed with these values: */
+    /* Whether the structure of all records of the batch was checked before its first row.  If it
+     * was not, all rows of the batch are in the current block.  If the walk then meets damage, the
+     * scan removes these rows, with the values below. */
     bool is_checked;
-    size_t first_row;  /* the batch's first row in the block; below: the counts before it */
+    size_t first_row;                   /* the batch's first row in the block */
+    /* `present` and `next_offset` before the batch */
     int64_t present_before;
     int64_t next_before;
 } ol_record_scan;
 
-/* Fills `block` until the next row may not fit (OL_OK), or until the end of the file scan or the
- * log offset `until` is reached (OL_END: file_scan->position is after the last batch read).  Rows
- * of earlier batches stay, whatever the result.
+/* Fills `block` with rows.  Returns OL_OK when the next row may not fit the block.  Returns OL_END
+ * when the scan has reached the end of the file scan or the log offset `until`; file_scan->position
+ * is then after the last batch read.  Whatever the result, the block keeps the rows of earlier
+ * batches.  The other results are:
  *
- *   OL_WOULD_BLOCK   the next batch belongs to a transaction, outcomes are wanted, and there are
- *                    none yet: set them and call again;
+ *   OL_WOULD_BLOCK   The next batch belongs to a transaction, scan->wants_outcomes is true, and
+ *                    scan->outcomes is NULL.  The caller sets the outcomes and calls again.
  *   OL_CORRUPT, OL_TORN, OL_UNSUPPORTED, OL_LIMIT
- *                    damage at file_scan->position, and that batch gave no row; or, with *refused
- *                    set, one record at log offset error->offset that a broker would not load:
- *                    the next call continues after it;
- *   OL_IO, OL_NO_MEMORY.
+ *                    If *refused is false, there is damage at file_scan->position, and the block
+ *                    has no row of that batch.  If *refused is true, a broker would not load the
+ *                    record at log offset error->offset.  The next call continues after it.
+ *   OL_IO, OL_NO_MEMORY   The file could not be read, or memory ran out.
  */
 int ol_record_scan_fill(ol_record_scan *scan, ol_record_block *block, bool *refused,
                         ol_error *error) OL_NODISCARD;

@@ -1,10 +1,11 @@
-/* columns/usual_commits: many commits of one batch as rows, column by column.
+/* columns/usual_commits: makes rows of many commits of one batch at a time, column by column.
  *
- * This is the fast path of columns/record_scan.  It first reads commits in the form of
- * format/usual_commit, then fills each wanted column for all of them.  It leaves records that may
- * have another form to the path that reads one record at a time.  Both paths give the same rows.
+ * This is the fast path of columns/record_scan.  It first reads a number of commits that have the
+ * form of format/usual_commit, and then fills each wanted column for all of these commits.  A
+ * record that may have another form is left to the slow path of the scan, which reads one record at
+ * a time.  The two paths give the same rows.
  *
- * Ownership: nothing is kept.  Locks: none, one thread.
+ * Ownership: the functions keep nothing after they return.  They take no locks.
  */
 #ifndef OL_COLUMNS_USUAL_COMMITS_H
 #define OL_COLUMNS_USUAL_COMMITS_H
@@ -18,7 +19,7 @@ enum { OL_USUAL_COMMITS_MAX = 64 };
 typedef struct ol_usual_commits {
     ol_usual_commit commits[OL_USUAL_COMMITS_MAX];
     size_t count;
-    int32_t read_count;         /* records that were read, asked for or not */
+    int32_t read_count;         /* records read, whether or not the filter selected them */
     int32_t last_delta;         /* offset delta of the last record read */
     const uint8_t *cursor;      /* where the walk continues after them */
 } ol_usual_commits;
@@ -30,12 +31,14 @@ typedef struct ol_usual_rows {
     int32_t log_partition;
 } ol_usual_rows;
 
-/* Returns whether a commit is asked for; `context` is the caller's. */
+/* Returns whether the scan selects a commit.  `context` is the pointer that the caller passed to
+ * ol_usual_commits_read. */
 typedef bool ol_usual_filter(const void *context, const ol_usual_commit *commit);
 
-/* Reads commits at the cursor of a walk over an uncompressed batch of magic 2, without moving the
- * cursor.  Ends after `count_max` or OL_USUAL_COMMITS_MAX commits that are asked for (all if
- * `filter` is NULL), at the end of the batch, or at the first record that may have another form. */
+/* Reads commits from the cursor of a walk over an uncompressed batch of magic 2, without moving the
+ * cursor, and keeps those that `filter` selects.  If `filter` is NULL, it keeps all.  The read ends
+ * when `count_max` or OL_USUAL_COMMITS_MAX commits were kept, at the end of the batch, or at the
+ * first record that may have another form. */
 void ol_usual_commits_read(ol_usual_commits *commits, const ol_records *records, size_t count_max,
                            ol_usual_filter *filter, const void *context);
 
@@ -46,9 +49,10 @@ static inline void ol_usual_commits_pass(const ol_usual_commits *commits, ol_rec
     records->remaining -= commits->read_count;
 }
 
-/* Appends a row for each commit to a block with columns of OL_VIEW_COMMITS, in which the rows fit.
- * Fails with OL_NO_MEMORY or OL_LIMIT as columns/record_block does, or with OL_UNSUPPORTED for a
- * column that only the other path fills.  After a failure no row is appended. */
+/* Appends a row for each commit to a block with columns of OL_VIEW_COMMITS.  The caller ensures
+ * that the block has space for the rows.  Fails with OL_NO_MEMORY or OL_LIMIT as
+ * columns/record_block does, or with OL_UNSUPPORTED if the block has a column that only the slow
+ * path can fill.  After a failure no row was appended. */
 int ol_usual_commits_put(const ol_usual_commits *commits, const ol_batch *batch,
                          const ol_usual_rows *rows, ol_record_block *block,
                          ol_error *error) OL_NODISCARD;

@@ -1,14 +1,16 @@
 /* format/batch: record batches of magic 2 and message sets of magic 0 and 1 in a .log file.
  *
- * docs/format/batches.md §2 describes the format.  Reading: ol_batch_parse finds the next batch and
- * checks every size before it is used.  With magic 0 and 1 that is the next message, perhaps a
- * compressed wrapper.  ol_batch_check_crc checks the bytes.  ol_records walks the records, whatever
- * the magic, the codec or the gaps.  Writing: format/batch_write.h.
+ * docs/format/batches.md §2 describes the format.  ol_batch_parse reads the header of the next
+ * batch and checks every size before it uses the size.  With magic 0 and 1, every message is
+ * treated as one batch; it may be a compressed wrapper.  ol_batch_check_crc verifies the checksum.
+ * The ol_records functions read the records of a batch, whatever its magic and codec are and
+ * whether or not its offsets have gaps.  The functions that write batches are in
+ * format/batch_write.h.
  *
- * Ownership: nothing here owns the bytes it points to.  An ol_batch and its records borrow from the
- * caller's buffer, records of a compressed batch from the open ol_records.  Locks: none; many
- * threads can read different batches.
- */
+ * Ownership: nothing here owns the bytes to which it points.  An ol_batch and its records point
+ * into the caller's buffer.  The records of a compressed batch point into memory of the ol_records
+ * from which they were read, and are valid until it is closed.  No locks: several threads can read
+ * different batches at the same time. */
 #ifndef OL_FORMAT_BATCH_H
 #define OL_FORMAT_BATCH_H
 
@@ -16,11 +18,15 @@
 #include "base/status.h"
 
 enum {
-    OL_BATCH_OVERHEAD = 61,             /* size of a magic 2 header, and of an emptied batch */
-    OL_BATCH_LOG_OVERHEAD = 12,         /* baseOffset and batchLength, which the length excludes */
-    OL_BATCH_MAGIC_END = 17,            /* bytes up to and including the magic */
+    OL_BATCH_OVERHEAD = 61,             /* size of the header of magic 2; also the size of a batch
+                                           that has no records left */
+    OL_BATCH_LOG_OVERHEAD = 12,         /* the fields baseOffset and batchLength; batchLength does
+                                           not count these bytes */
+    OL_BATCH_MAGIC_END = 17,            /* number of bytes from the start of a batch to the end of
+                                           its magic */
     OL_BATCH_MINIMUM_LENGTH = 14,  /* the least value of the length field, whatever the magic */
-    OL_BATCH_MARKER_SIZE = 78,  /* an end-transaction marker without headers and with deltas 0 */
+    OL_BATCH_MARKER_SIZE = 78,  /* size of a batch with an end-transaction marker that has no
+                                   headers and whose deltas are 0 */
 };
 
 /* Byte positions inside a magic 2 header (docs/format/batches.md §2.1). */
@@ -63,23 +69,25 @@ typedef enum ol_control {
     OL_CONTROL_OTHER = 2
 } ol_control;
 
-/* One batch (magic 2) or one message (magic 0 or 1).  A message has base_offset == last_offset.  In
- * a wrapper both are the offset in the header, which is that of the last inner message; the first
- * inner offset is known only after decompression. */
+/* One batch (magic 2) or one message (magic 0 or 1).  In a message, base_offset and last_offset are
+ * equal.  In a wrapper, both are the offset in its header, which is that of the last inner message.
+ * The offset of the first inner message is known only after decompression. */
 typedef struct ol_batch {
     const uint8_t *data;        /* first byte of the batch */
     size_t size;                /* all of it, overhead included */
     int64_t base_offset;
-    /* base_offset + lastOffsetDelta; survives compaction (docs/format/traps.md trap 10) */
+    /* base_offset plus lastOffsetDelta.  It stays the same when compaction drops records
+     * (docs/format/traps.md trap 10). */
     int64_t last_offset;
-    /* magic 2: of the first record, or the delete horizon; magic 1: the message's timestamp; magic
-     * 0: -1 */
+    /* magic 2: the timestamp of the first record, or the delete horizon; magic 1: the timestamp of
+     * the message; magic 0: -1 */
     int64_t base_timestamp;
     int64_t max_timestamp;
     int64_t producer_id;        /* -1: none */
     int32_t leader_epoch;       /* -1: unset, and for magic 0/1 */
     int32_t base_sequence;
-    int32_t record_count;  /* magic 2: as in the header; magic 0/1: 1, for a wrapper -1 (unknown) */
+    int32_t record_count;  /* magic 2: the number in the header; magic 0 and 1: 1, or -1 for a
+                              wrapper, because its header does not contain the number */
     uint32_t crc;               /* as stored */
     int16_t producer_epoch;
     int16_t attributes;
@@ -110,41 +118,41 @@ static inline bool ol_batch_has_horizon(const ol_batch *batch) {
  * error->position is relative to `data`.  Reads nothing past `size`. */
 int ol_batch_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* Verifies the checksum, and returns OL_OK, or OL_CORRUPT with both checksums in the reason.  The
- * checksum of magic 2 is a CRC-32C from the attributes on, that of magic 0 and 1 a CRC-32 from the
- * magic on. */
+/* Verifies the checksum.  Returns OL_CORRUPT if it is wrong; the reason then contains the stored
+ * and the computed checksum.  With magic 2 the checksum is a CRC-32C of all bytes from the
+ * attributes on.  With magic 0 and 1 it is a CRC-32 of all bytes from the magic on. */
 int ol_batch_check_crc(const ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* Returns the offset after the last one of the batch.  A last offset of INT64_MAX, which is
- * possible until log/batch_rules.h has checked the base offset, has no next offset; the result is
- * INT64_MAX. */
+/* Returns the offset after the last offset of the batch.  If the last offset is INT64_MAX, there is
+ * no greater offset, and the function returns INT64_MAX.  This can happen only before the functions
+ * of log/batch_rules.h have checked the base offset. */
 static inline int64_t ol_batch_next_offset(const ol_batch *batch) {
     return OL_UNLIKELY(batch->last_offset == INT64_MAX) ? INT64_MAX : batch->last_offset + 1;
 }
 
-/* Returns whether all offsets of a batch are at or above `until` (INT64_MAX: no bound).
- * `next_offset` is the end of the preceding batch.  It matters only for a wrapper of magic 0 or 1:
- * the header of a wrapper has only the offset of the last message, and the first may be below
- * `until`. */
+/* Returns whether all offsets of a batch are at or above `until`.  If `until` is INT64_MAX, there
+ * is no bound, and the result is false.  `next_offset` is the offset after the last one of the
+ * preceding batch.  It matters only for a wrapper of magic 0 or 1, because the header of a wrapper
+ * contains only the offset of the last message, and the first message may be below `until`. */
 static inline bool ol_batch_is_after(const ol_batch *batch, int64_t next_offset, int64_t until) {
     return until != INT64_MAX && batch->base_offset >= until &&
            (batch->record_count >= 0 || next_offset >= until);
 }
 
-/* The calls to a decompressor, which lives above the engine (it calls pyarrow).
+/* The calls to a decompressor, which is outside the engine (it calls pyarrow).
  *
- * `decompress` inflates `input` to at most `limit` bytes.  It returns OL_OK and sets *output to
- * memory that stays valid until `release` is called with it; OL_LIMIT when the result would be
- * larger than `limit`; OL_CORRUPT when the block is damaged; OL_UNSUPPORTED for a missing codec.
- * `magic` matters for LZ4: in magic 0, the checksum of the frame header is wrong.  The engine calls
- * `decompress` from any thread, but never while it holds a lock that the callback could need.
- */
+ * `decompress` decompresses `input`.  It returns OL_OK and sets *output to the result, in memory
+ * that stays valid until the engine passes it to `release`.  It returns OL_LIMIT if the result
+ * would exceed `limit` bytes, OL_CORRUPT if the input is damaged, and OL_UNSUPPORTED if the codec
+ * is not available.  `magic` matters for LZ4, because in magic 0 the checksum of the LZ4 frame
+ * header covers the wrong bytes.  The engine calls `decompress` from any thread, but never while it
+ * holds a lock that the callback could need. */
 typedef struct ol_decompressor {
     int (*decompress)(void *context, ol_codec codec, int magic, ol_slice input, size_t limit,
                       ol_slice *output, ol_error *error);
     void (*release)(void *context, ol_slice output);
     void *context;
-    size_t limit;               /* bytes that one batch may inflate to */
+    size_t limit;               /* how many bytes a decompressed batch may have at most */
 } ol_decompressor;
 
 #define OL_DECOMPRESSED_LIMIT_DEFAULT ((size_t)64 << 20)
@@ -157,52 +165,57 @@ typedef struct ol_record {
     ol_slice headers;           /* the encoded headers, without their count */
     int32_t header_count;
     int8_t attributes;
-    int8_t magic;  /* magic of the message this record was in (an inner message may have its own) */
+    int8_t magic;  /* the magic of the message that this record was in; an inner message may have
+                      another magic than its wrapper */
 } ol_record;
 
-/* A walk over the records of one batch; plain memory of the caller, to be closed exactly once after
- * a successful open. */
+/* A walk over the records of one batch.  The caller provides the memory.  After a successful
+ * ol_records_open, the caller must call ol_records_close exactly once. */
 typedef struct ol_records {
     ol_batch batch;
     const ol_decompressor *decompressor;
     ol_slice inflated;          /* data == NULL unless the batch was compressed */
     const uint8_t *cursor;
     const uint8_t *limit;
-    int64_t base;  /* added to a record's offset delta or to an inner message's offset */
+    int64_t base;  /* the number that is added to a record's offset delta, or to the offset of an
+                      inner message */
     int64_t previous_offset;
-    int32_t remaining;          /* records still to come; -1: unknown (wrapper) */
+    int32_t remaining;  /* number of records that have not been read yet; -1: unknown (wrapper) */
 } ol_records;
 
-/* Opens a walk.  `decompressor` may be NULL: then a compressed batch is OL_UNSUPPORTED.  Otherwise
- * it must live until ol_records_close.  After a failure there is nothing to close. */
+/* Opens a walk.  If `decompressor` is NULL, a compressed batch is refused with OL_UNSUPPORTED.
+ * Otherwise the decompressor must stay valid until ol_records_close.  After a failure the caller
+ * need not close the walk. */
 int ol_records_open(ol_records *records, const ol_batch *batch, const ol_decompressor *decompressor,
                     ol_error *error) OL_NODISCARD;
 
-/* Returns OL_OK with the next record, or OL_END after the last one.  OL_CORRUPT: the records do not
- * fill the batch exactly, or a record breaks a rule of docs/format/batches.md §2.2 (offsets must
- * grow and be within the batch).  In a log-append-time batch, every record gets the batch's max
- * timestamp. */
+/* Reads the next record and returns OL_OK, or returns OL_END after the last record.  Returns
+ * OL_CORRUPT if the records do not fill the batch exactly, or if a record breaks a rule of
+ * docs/format/batches.md §2.2 (its offset must be greater than the offset before and be within the
+ * batch).  In a batch with log-append time, the timestamp of every record is the max timestamp of
+ * the batch. */
 int ol_records_next(ol_records *records, ol_record *record, ol_error *error) OL_NODISCARD;
 
-/* Checks all records of an opened batch without moving its walk.  OL_OK: the structure of the batch
- * is valid to its end. */
+/* Checks all records of an open walk without moving the walk.  Returns OL_OK if the structure of
+ * the batch is valid to its end. */
 int ol_records_check(const ol_records *records, ol_error *error) OL_NODISCARD;
 
 void ol_records_close(ol_records *records);
 
-/* Reads the record of a batch in the most common form: magic 2, not compressed, one record at its
- * base offset, with a timestamp delta of one byte and no headers.  Returns false for any other
- * batch, and for one that breaks a rule, which a walk then reports. */
+/* Reads the record of a batch that has the most common form: magic 2, not compressed, exactly one
+ * record, which is at the base offset, has a timestamp delta of one byte and has no headers.
+ * Returns false for a batch of another form.  It also returns false for a batch that breaks a rule;
+ * ol_records_next then reports the error. */
 bool ol_records_sole(const ol_batch *batch, ol_record *record);
 
-/* Reads one header of a record: *cursor starts at record->headers.data, `limit` is the end of the
- * headers.  Returns OL_END after the last one, and OL_CORRUPT for a header that is truncated or has
- * a null key. */
+/* Reads one header of a record.  Before the first call, the caller sets *cursor to
+ * record->headers.data.  `limit` is the end of the headers.  Returns OL_END after the last header,
+ * and OL_CORRUPT if a header is truncated or has a null key. */
 int ol_record_header_next(const uint8_t **cursor, const uint8_t *limit, ol_slice *key,
                           ol_slice *value, ol_error *error) OL_NODISCARD;
 
-/* Decodes a control record and checks its key and value (docs/format/batches.md §2.6).
- * *coordinator_epoch is -1 for OL_CONTROL_OTHER. */
+/* Decodes a control record and checks its key and value (docs/format/batches.md §2.6).  If the type
+ * is OL_CONTROL_OTHER, *coordinator_epoch is -1. */
 int ol_control_decode(const ol_record *record, ol_control *type, int32_t *coordinator_epoch,
                       ol_error *error) OL_NODISCARD;
 

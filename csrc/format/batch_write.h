@@ -1,10 +1,10 @@
 /* format/batch_write: encodes batches of magic 2 straight into the caller's memory
  * (docs/format/batches.md §2.1, §2.2, §2.5).
  *
- * The records of a batch are written before its header: leave OL_BATCH_OVERHEAD bytes, put the
- * records, then seal.  The caller has checked that the memory is large enough.  No function here
- * allocates, locks or fails.
- */
+ * The records of a batch are written before its header.  The caller leaves OL_BATCH_OVERHEAD bytes
+ * free, puts the records after them, and then calls ol_batch_seal, which writes the header.  The
+ * caller has checked that the memory is large enough.  No function here allocates, locks or
+ * fails. */
 #ifndef OL_FORMAT_BATCH_WRITE_H
 #define OL_FORMAT_BATCH_WRITE_H
 
@@ -26,7 +26,8 @@ typedef struct ol_batch_fields {
 } ol_batch_fields;
 
 /* Sets the fields of a plain coordinator batch (docs/format/batches.md §2.5, docs/format/traps.md
- * trap 6): producer -1/-1, baseSequence 0, leader epoch -1, no attributes. */
+ * trap 6): the producer id and the producer epoch are -1, baseSequence is 0, the leader epoch is
+ * -1, and there are no attributes. */
 void ol_batch_fields_init(ol_batch_fields *fields, int64_t base_offset, int64_t timestamp);
 
 /* Puts one record whose key and value are already encoded, and returns the position after it.  The
@@ -34,13 +35,13 @@ void ol_batch_fields_init(ol_batch_fields *fields, int64_t base_offset, int64_t 
 uint8_t *ol_record_put(uint8_t *p, int64_t timestamp_delta, int32_t offset_delta, ol_slice key,
                        ol_slice value, int32_t header_count, ol_slice headers);
 
-/* Writes the 61 header bytes at `start` for the records that end at `end`, CRC included.  The
- * length field and the magic are stored last, so that a reader of the same memory that sees a
- * length sees a whole batch. */
+/* Writes the header of 61 bytes at `start`, including the checksum, for the records that end at
+ * `end`.  The length field and the magic are stored last.  A reader of the same memory that finds a
+ * length in the header therefore finds a whole batch. */
 void ol_batch_seal(uint8_t *start, const uint8_t *end, const ol_batch_fields *fields);
 
-/* Sets base offset and leader epoch of a sealed batch in place; the CRC covers neither
- * (docs/format/traps.md trap 5). */
+/* Sets the base offset and the leader epoch of a sealed batch in place.  The checksum does not
+ * cover these two fields (docs/format/traps.md trap 5). */
 void ol_batch_assign(uint8_t *start, int64_t base_offset, int32_t leader_epoch);
 
 /* Writes an end-transaction marker (docs/format/batches.md §2.5, 78 bytes) and returns its size. */

@@ -1,9 +1,8 @@
 /* format/group_schema: the fields of every record of __consumer_offsets
  * (docs/format/records.md §3, docs/format/brokers.md §15.1).
  *
- * The engine's own path for offset commits is format/offset_record; their schemas are here for
- * dumps.
- */
+ * The engine itself reads and writes offset commits with format/offset_record.  Their schemas are
+ * here too, because dumps use them. */
 #ifndef OL_FORMAT_GROUP_SCHEMA_H
 #define OL_FORMAT_GROUP_SCHEMA_H
 
@@ -13,8 +12,8 @@
 const ol_schema *ol_schema_of_key(int16_t key_type);
 const ol_schema *ol_schema_of_value(int16_t key_type);
 
-/* Return the schemas of the subscription and the assignment that a consumer puts into a member of
- * GroupMetadata. */
+/* ol_schema_subscription and ol_schema_assignment return the schemas of the two values that a
+ * consumer stores in its member of GroupMetadata: its subscription and its assignment. */
 const ol_schema *ol_schema_of_subscription(void);
 const ol_schema *ol_schema_of_assignment(void);
 

@@ -1,12 +1,12 @@
 /* format/offset_record: keys and values of the records that the engine itself understands.
  *
- * The engine understands offset commits in every version, and the kind and group of every other
- * record of __consumer_offsets (docs/format/records.md §3, docs/format/brokers.md §15).
- * format/group_schema describes the group records' own fields as data.
+ * The engine decodes offset commits of every version.  From every other record of
+ * __consumer_offsets it decodes only the type and the group (docs/format/records.md §3,
+ * docs/format/brokers.md §15).  The remaining fields of those records are described by the tables
+ * of format/group_schema.
  *
- * Ownership: decoders borrow from the bytes they are given; encoders write into the caller's
- * memory.  Locks: none; no allocation.
- */
+ * Ownership: decoded slices point into the bytes that were decoded.  Encoders write into the
+ * caller's memory.  No lock is taken and no memory is allocated. */
 #ifndef OL_FORMAT_OFFSET_RECORD_H
 #define OL_FORMAT_OFFSET_RECORD_H
 
@@ -20,7 +20,7 @@ enum {
     OL_KEY_CONSUMER_GROUP_METADATA = 3,
     OL_KEY_LAST_KNOWN = 23,  /* highest key type; 9 and 18 do not exist (docs/format/brokers.md
                                 §15.1) */
-    OL_STRING_SIZE_MAX = 32767,         /* bytes of UTF-8 that a Kafka string can carry */
+    OL_STRING_SIZE_MAX = 32767,         /* how many bytes a Kafka string can have in UTF-8 */
     OL_OFFSET_VALUE_VERSION_MAX = 4,
     OL_TOPIC_ID_SIZE = 16,
 };
@@ -28,19 +28,20 @@ enum {
 /* The fields of a record's key. */
 typedef struct ol_key {
     int16_t type;
-    /* whether docs/format/records.md §3.1 or docs/format/brokers.md §15.1 describes the type;
-     * records of other types stay in the file and are skipped */
+    /* True if docs/format/records.md §3.1 or docs/format/brokers.md §15.1 describes the type.
+     * Records of other types are skipped when the log is read, and stay in the log. */
     bool known;
     ol_slice group;             /* set for every known type */
     ol_slice topic;             /* types 0 and 1 */
     int32_t partition;          /* types 0 and 1 */
-    /* second string of types 5, 7, 8, 10, 13, 14, 16, 19, 21 and 22; else null */
+    /* the second string of the key in types 5, 7, 8, 10, 13, 14, 16, 19, 21 and 22; null in other
+     * types */
     ol_slice member;
 } ol_key;
 
-/* Decodes a key.  Bytes after the last known field are ignored (docs/format/records.md §3.1).
- * OL_CORRUPT: a null key, or one that ends within a known field (docs/format/traps.md trap 9).  An
- * unknown type is OL_OK with known == false. */
+/* Decodes a key, and ignores bytes after the last known field (docs/format/records.md §3.1).
+ * Returns OL_CORRUPT if the key is null or ends within a known field (docs/format/traps.md trap 9).
+ * If the type is unknown, returns OL_OK and sets key->known to false. */
 int ol_key_decode(ol_slice bytes, ol_key *key, ol_error *error) OL_NODISCARD;
 
 /* An offset commit's value. */
@@ -49,33 +50,34 @@ typedef struct ol_offset_value {
     int64_t commit_timestamp;   /* ms; -1: none */
     int64_t expire_timestamp;   /* ms; -1: none */
     int32_t leader_epoch;       /* -1: none */
-    int16_t version;            /* as read; ignored when writing */
+    int16_t version;            /* the version that was read; ignored when a value is written */
     ol_slice metadata;
     const uint8_t *topic_id;    /* 16 bytes; NULL: none */
 } ol_offset_value;
 
-/* Decodes a value.  `key_type` 0 allows only version 0, type 1 versions 0 to 4
- * (docs/format/brokers.md §15.1).  OL_UNSUPPORTED for another version, OL_CORRUPT for a value that
- * ends early or has null metadata.  Unknown tags are skipped; an all-zero topic id reads as
- * none. */
+/* Decodes a value.  With `key_type` 0 only version 0 of the value is allowed, and with `key_type` 1
+ * the versions 0 to 4 (docs/format/brokers.md §15.1).  Returns OL_UNSUPPORTED for another version,
+ * and OL_CORRUPT if the value ends too early or its metadata is null.  Unknown tagged fields are
+ * skipped.  If all bytes of the topic id are zero, the value counts as one without a topic id. */
 int ol_offset_value_decode(ol_slice bytes, int16_t key_type, ol_offset_value *value,
                            ol_error *error) OL_NODISCARD;
 
-/* ol_offset_key_size and ol_offset_value_size return the size of an encoding.  The caller has
- * checked the strings against OL_STRING_SIZE_MAX. */
+/* ol_offset_key_size and ol_offset_value_size return the size of an encoded key or value.  The
+ * caller has checked that no string is longer than OL_STRING_SIZE_MAX. */
 size_t ol_offset_key_size(ol_slice group, ol_slice topic);
 uint8_t *ol_offset_key_put(uint8_t *p, int16_t key_type, ol_slice group, ol_slice topic,
                            int32_t partition);
 
-/* Returns the version in which a value is written (docs/format/records.md §3.3).  `known` is the
- * highest version that every reader of the log is known to read, 1 to 4.  The version is 1 if the
- * value has an expire timestamp.  Otherwise it is 4 if `known` is 4 and the value has a topic id,
- * `known` if that is below 3 and the value has no leader epoch, and else 3. */
+/* Returns the version in which a value must be written (docs/format/records.md §3.3).  `known`,
+ * from 1 to 4, is the highest version that every reader of the log can read.  A value with an
+ * expire timestamp gets version 1.  Otherwise, a value with a topic id gets version 4 if `known` is
+ * 4.  Otherwise, a value without a leader epoch gets version `known` if that is 1 or 2.  All other
+ * values get version 3. */
 int16_t ol_offset_value_version(const ol_offset_value *value, int16_t known);
 size_t ol_offset_value_size(const ol_offset_value *value, int16_t version);
 uint8_t *ol_offset_value_put(uint8_t *p, const ol_offset_value *value, int16_t version);
 
-/* Inline functions for version 3, the form of nearly every commit. */
+/* Inline functions that write version 3, which nearly every commit has. */
 static inline size_t ol_offset_value_3_size(ol_slice metadata) {
     return 2 + 8 + 4 + 2 + metadata.size + 8;
 }

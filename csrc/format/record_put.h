@@ -14,8 +14,8 @@
 #include "base/base.h"
 #include "base/bytes.h"
 
-/* Returns the size of a record without its length field.  key_size and value_size are -1 for null;
- * headers_size is the size of the encoded headers without their count. */
+/* Returns the size of a record without its length field.  If the key or the value is null, key_size
+ * or value_size is -1.  headers_size is the size of all encoded headers without their count. */
 static inline size_t ol_record_body_size(int64_t timestamp_delta, int32_t offset_delta,
                                          int64_t key_size, int64_t value_size, int32_t header_count,
                                          size_t headers_size) {

@@ -1,13 +1,14 @@
-/* format/schema: lists of fields as data, and one bounded decoder that walks them.
+/* format/schema: describes records and messages by tables of their fields, and decodes them with
+ * one bounded decoder.
  *
- * A schema says which fields a record or a message has in which version, in Kafka's own terms: its
- * tables use the field names of Kafka's tools.  The schemas of records of __consumer_offsets are in
- * format/group_schema, those of requests and responses in wire/.  Tables are constant, and code
- * outside this folder may walk them: to write bytes from other data, walk the schema and call
- * ol_schema_writer (format/schema_encode.h) in the order of the decoder's events.
+ * A schema says which fields a record or a message has in which version.  Its tables use the same
+ * field names as Kafka's tools.  The schemas of the records of __consumer_offsets are in
+ * format/group_schema, and those of requests and responses in wire/.  The tables are constant, and
+ * code outside this folder may read them.  To write a record from other data, such code walks the
+ * schema and calls the functions of ol_schema_writer (format/schema_encode.h) in the order in which
+ * the decoder reports events.
  *
- * Ownership: events borrow from the decoded bytes.  Locks: none.
- */
+ * Ownership: the slices in events point into the decoded bytes.  No locks. */
 #ifndef OL_FORMAT_SCHEMA_H
 #define OL_FORMAT_SCHEMA_H
 
@@ -30,7 +31,7 @@ typedef enum ol_field_kind {
 } ol_field_kind;
 
 enum {
-    OL_SCHEMA_DEPTH_MAX = 8,  /* nesting of structs and arrays; all tables stay below this limit */
+    OL_SCHEMA_DEPTH_MAX = 8,  /* how deep structs and arrays can be nested; no table exceeds it */
     OL_SCHEMA_NEVER = INT16_MAX,
 };
 
@@ -39,14 +40,16 @@ typedef struct ol_field {
     ol_field_kind kind;
     ol_field_kind element;      /* kind of an array's elements: any kind but an array */
     bool nullable;
-    bool tagged;                /* encoded among the struct's tagged fields, not in sequence */
+    bool tagged;                /* The field is encoded among the tagged fields at the end of its
+                                   struct, not at its place in the sequence. */
     bool null_by_default;
     uint8_t tag;
     int16_t first_version;
     int16_t removed_in;         /* the first version without the field; 0: none */
     int16_t nullable_from;      /* the first version in which a nullable field may be null */
-    int64_t default_value;      /* value of an integer that the bytes lack */
-    /* the fields of a struct, or of each element of an array of structs; else NULL */
+    int64_t default_value;      /* the value of an integer field that is not present in the bytes */
+    /* The fields of a struct.  For an array of structs, the fields of each element.  NULL for all
+     * other kinds. */
     const struct ol_field *fields;
 } ol_field;
 
@@ -55,8 +58,8 @@ typedef struct ol_schema {
     const ol_field *fields;
     int16_t first_version;
     int16_t last_version;
-    int16_t flexible_from;      /* the first version with compact sizes and tags; OL_SCHEMA_NEVER:
-                                   none */
+    int16_t flexible_from;      /* the first version that has compact sizes and tagged fields;
+                                   OL_SCHEMA_NEVER: no version */
 } ol_schema;
 
 static inline bool ol_field_in_version(const ol_field *field, int16_t version) {
@@ -71,13 +74,14 @@ static inline bool ol_field_may_be_null(const ol_field *field, int16_t version) 
 /* Returns the fewest bytes that an element of an array can have. */
 size_t ol_schema_element_size_min(const ol_schema *schema, int16_t version, const ol_field *array);
 
-/* The decoder's events, in the order of the bytes.  A function may be NULL.  A function that fails
- * fills the error, and the walk ends with its status.  `field` is the entry in the table: for an
- * element of an array the entry of the array, for the outermost struct NULL.  A tagged field is
- * reported only if it is present.
+/* The functions that the decoder calls for the parts of a record, in the order of the bytes.  A
+ * function pointer may be NULL.  If a function fails, it must fill *error, and the decoder ends
+ * with its status.  `field` is the entry of the table.  For an element of an array it is the entry
+ * of the array, and for the outermost struct it is NULL.  A tagged field is reported only if it is
+ * present.
  *
- * Slices are borrowed from the decoded bytes and are never NULL: null is reported as `null_value`.
- */
+ * Slices point into the decoded bytes.  Their data is never NULL, because a null string, bytes or
+ * array is reported with `null_value`. */
 typedef struct ol_schema_visitor {
     int (*begin_struct)(void *context, const ol_field *field, ol_error *error);
     int (*end_struct)(void *context, const ol_field *field, ol_error *error);
@@ -91,15 +95,15 @@ typedef struct ol_schema_visitor {
     void *context;
 } ol_schema_visitor;
 
-/* Walks `bytes`, which begin after the two bytes of the key's type or the value's version.  *used
- * (may be NULL) is the end of the last known field; bytes after it are ignored
- * (docs/format/records.md §3.1).
+/* Decodes `bytes` and calls the functions of the visitor.  `bytes` begin after the two bytes that
+ * hold the type of the key or the version of the value.  *used is set to the end of the last known
+ * field; the bytes after it are ignored (docs/format/records.md §3.1).  `used` may be NULL.
  *
- * OL_UNSUPPORTED: the schema does not have this version.  OL_CORRUPT: a field ends early, is null
- * against the schema or does not fill its tag exactly, or an array has a greater count than the
- * remaining bytes can hold.  The count is checked before any event of the array.  Events before a
- * failure stay valid.  No allocation; the work is linear in the bytes.
- */
+ * Returns OL_UNSUPPORTED if the schema does not have this version.  Returns OL_CORRUPT if a field
+ * ends too early, is null although the schema does not allow it, or does not fill its tagged field
+ * exactly, or if the count of an array is greater than the remaining bytes allow.  The decoder
+ * checks the count before it reports the array.  Events that were reported before a failure remain
+ * valid.  The decoder allocates no memory, and its time is proportional to the number of bytes. */
 int ol_schema_decode(const ol_schema *schema, int16_t version, ol_slice bytes,
                      const ol_schema_visitor *visitor, size_t *used, ol_error *error) OL_NODISCARD;
 

@@ -1,14 +1,14 @@
 /* format/schema_encode: encodes a record from the events of ol_schema_decode.
  *
- * To write a record, call start, then begin_struct(NULL), then one function for each field of the
- * version, in the order of the schema (for an array: begin_array, the elements, end_array).  Put
- * the wanted tagged fields last, in ascending order of their tags.  Then call end_struct(NULL) and
- * finish.  The functions have the types of the visitor's callbacks, so that a decoder can drive the
- * writer.
+ * To write a record, call ol_schema_writer_start and then begin_struct with NULL.  Next, call one
+ * function for each field of the version, in the order of the schema; for an array, call
+ * begin_array, write the elements, and call end_array.  Write the tagged fields that the record
+ * shall have last, in ascending order of their tags.  Then call end_struct with NULL, and finish.
+ * The functions have the types of the visitor's callbacks, so that a decoder can call them
+ * directly.
  *
- * Ownership: the writer owns nothing and writes only into the caller's memory.  Locks: none.  After
- * a failure every later call returns the failure again.
- */
+ * Ownership: the writer owns no memory and writes only into the caller's buffer.  No locks.  After
+ * one call has failed, every later call returns the same failure. */
 #ifndef OL_FORMAT_SCHEMA_ENCODE_H
 #define OL_FORMAT_SCHEMA_ENCODE_H
 
@@ -16,11 +16,12 @@
 
 typedef struct ol_schema_frame {
     const ol_field *field;
-    uint8_t *tags;              /* of a struct: where its tags begin; NULL before the first tag */
-    uint8_t *tag_size;          /* where the open tag's size is written; NULL when none is open */
+    uint8_t *tags;  /* for a struct: where its tagged fields begin; NULL before the first */
+    uint8_t *tag_size;          /* where the size of the tagged field that is being written goes;
+                                   NULL if none is being written */
     uint32_t tag_count;
     uint32_t last_tag;
-    int32_t elements_left;      /* an array's */
+    int32_t elements_left;      /* for an array: number of elements not yet written */
     bool is_array;
 } ol_schema_frame;
 
@@ -36,14 +37,15 @@ typedef struct ol_schema_writer {
     ol_schema_frame frames[2 * OL_SCHEMA_DEPTH_MAX];
 } ol_schema_writer;
 
-/* Starts a writer that writes from `bytes` on.  The caller writes the two bytes that precede them
- * in a record: the type of a key, or the version of a value. */
+/* Starts a writer whose output begins at `bytes`.  In a record, two bytes precede this output: the
+ * type of a key, or the version of a value.  The caller writes them. */
 int ol_schema_writer_start(ol_schema_writer *writer, const ol_schema *schema, int16_t version,
                            uint8_t *bytes, size_t capacity, ol_error *error) OL_NODISCARD;
 
-/* OL_TOO_LARGE: the buffer is too small, or a string is longer than 32,767 bytes.  OL_INVALID: an
- * integer outside its field's range, null for a field that cannot be null, a UUID without 16 bytes,
- * tags that do not ascend, or a call that the schema does not allow here, such as a wrong number of
+/* Fail with OL_TOO_LARGE if the buffer is too small or a string is longer than 32,767 bytes.  Fail
+ * with OL_INVALID if an integer is outside the range of its field, if null is written to a field
+ * that cannot be null, if a UUID does not have 16 bytes, if tags do not ascend, or if the schema
+ * does not allow the call at this point, for example because an array has a wrong number of
  * elements. */
 int ol_schema_put_begin_struct(void *writer, const ol_field *field, ol_error *error);
 int ol_schema_put_end_struct(void *writer, const ol_field *field, ol_error *error);
@@ -54,7 +56,8 @@ int ol_schema_put_bytes(void *writer, const ol_field *field, ol_slice value, ol_
 int ol_schema_put_null(void *writer, const ol_field *field, ol_error *error);
 int ol_schema_put_unknown_tag(void *writer, uint32_t tag, ol_slice value, ol_error *error);
 
-/* Ends the output and sets *size to its size.  OL_INVALID: a struct or an array is still open. */
+/* Ends the output and sets *size to its size.  Fails with OL_INVALID if a struct or an array has
+ * not been ended. */
 int ol_schema_writer_finish(ol_schema_writer *writer, size_t *size, ol_error *error) OL_NODISCARD;
 
 /* Returns a visitor that writes the events it receives. */

@@ -1,8 +1,8 @@
-/* format/schema_put: encodes sizes and integers as a version of a schema demands, for two encoders:
- * that of events (format/schema_encode) and that of values (wire/message_write).
+/* format/schema_put: encodes sizes and integers in the form that a version of a schema requires.
+ * Both encoders use it: format/schema_encode, which encodes events, and wire/message_write, which
+ * encodes values.
  *
- * The caller has checked that the output fits.  Locks: none.
- */
+ * The caller has checked that the output fits into its buffer.  No locks. */
 #ifndef OL_FORMAT_SCHEMA_PUT_H
 #define OL_FORMAT_SCHEMA_PUT_H
 
@@ -36,7 +36,8 @@ static inline uint8_t *ol_put_integer(uint8_t *p, uint8_t width, int64_t value) 
     return p + width;
 }
 
-/* Returns how many bytes the size of a string, bytes or an array takes; size -1 is null. */
+/* Returns how many bytes the size field of a string, bytes or an array has.  `size` is -1 for
+ * null. */
 static inline size_t ol_size_width(bool flexible, ol_field_kind kind, int64_t size) {
     if (flexible) return ol_uvarint_size((uint32_t)(size + 1));
     return kind == OL_FIELD_STRING ? 2 : 4;

@@ -6,15 +6,16 @@
 
 #include "format/schema.h"
 
-/* FIELD declares a field that is in every version, not tagged and never null; the macros below
- * declare what differs from that. */
+/* FIELD declares a field that every version has, that is not tagged and that is never null.  The
+ * macros below declare deviations from this. */
 #define FIELD(field_name, field_kind) .name = field_name, .kind = OL_FIELD_##field_kind
 #define NULLABLE .nullable = true
 #define NULLABLE_FROM(version) .nullable = true, .nullable_from = version
 #define SINCE(version) .first_version = version
 #define REMOVED_IN(version) .removed_in = version
 #define TAG(number) .tagged = true, .tag = number
-/* The default of an integer.  Without it, a field that the bytes lack is 0, "", empty or false. */
+/* The default value of an integer.  A field without this macro that is not present in the bytes is
+ * read as 0, "", an empty array or false. */
 #define DEFAULT(value) .default_value = value
 #define DEFAULT_NULL .null_by_default = true
 #define ARRAY_OF(field_name, element_kind) \

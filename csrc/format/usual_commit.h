@@ -1,15 +1,15 @@
 /* format/usual_commit: reads an offset commit in one pass if it has the form of nearly every
  * commit.
  *
- * In this form, the sizes and the offset delta take one or two bytes each and the timestamp delta
- * takes one.  The key has type 1 and the value version 3, both without bytes after their last
- * field.  The record has no headers (docs/format/batches.md §2.2, docs/format/records.md §3).  A
- * record that has another form or breaks a rule is a *doubt*: ol_records_next and the decoders of
- * format/offset_record judge it.  So no function here fails, and each reads exactly what those
- * decoders would read.
+ * In this form, each size and the offset delta take one or two bytes, and the timestamp delta takes
+ * one byte.  The key has type 1, the value has version 3, and neither has bytes after its last
+ * field.  The record has no headers (docs/format/batches.md §2.2, docs/format/records.md §3).  For
+ * a record that has another form or breaks a rule, ol_usual_commit_read returns NULL, and the
+ * caller reads the record with ol_records_next and the decoders of format/offset_record.  No
+ * function here fails.  If a record is read here, the result is exactly the same as that of those
+ * decoders.
  *
- * Ownership: a commit borrows from the bytes it was read from.  Locks: none.
- */
+ * Ownership: a commit points into the bytes from which it was read.  No locks. */
 #ifndef OL_FORMAT_USUAL_COMMIT_H
 #define OL_FORMAT_USUAL_COMMIT_H
 
@@ -19,9 +19,10 @@
 
 enum {
     OL_USUAL_KEY_FIXED = 10,    /* type, two sizes, partition */
-    OL_USUAL_VALUE_FIXED = 24,  /* version, offset, leader epoch, size of metadata, and timestamp of
-                                   a value */
-    /* one byte each: attributes, two deltas, the sizes of key and value, the count of headers */
+    OL_USUAL_VALUE_FIXED = 24,  /* the fields of a value that have a fixed size: version, offset,
+                                   leader epoch, size of the metadata, timestamp */
+    /* The six fields of one byte each are the attributes, the timestamp delta, the offset delta,
+     * the sizes of key and value, and the number of headers. */
     OL_USUAL_LENGTH_LEAST = 6 + OL_USUAL_KEY_FIXED + OL_USUAL_VALUE_FIXED,
 };
 
@@ -57,8 +58,8 @@ static inline int64_t ol_usual_commit_timestamp(const ol_usual_commit *commit) {
     return ol_load_i64(commit->value + 16 + commit->metadata_size);
 }
 
-/* Reads a varint of one or two bytes; both bytes must be readable.  Sets bit 0 of *doubt if the
- * number is negative or longer. */
+/* Reads a varint of one or two bytes.  Both bytes must be readable.  Sets bit 0 of *doubt if the
+ * number is negative or takes more than two bytes. */
 static inline const uint8_t *ol_usual_size_read(const uint8_t *p, uint32_t *size, uint32_t *doubt) {
     uint32_t raw = p[0], second = p[1];
     if (raw < 0x80) {
@@ -71,12 +72,13 @@ static inline const uint8_t *ol_usual_size_read(const uint8_t *p, uint32_t *size
     return p + 2;
 }
 
-/* Reads the record at p and returns the position after it.  NULL: the record is a doubt, and
- * *commit is garbage.  Reads nothing at or past the limit.  The caller judges the offset delta. */
+/* Reads the record at p and returns the position after it.  Returns NULL if the record does not
+ * have the usual form; *commit must then not be used.  Reads no byte at or past `limit`.  The
+ * caller must check the offset delta. */
 static inline const uint8_t *ol_usual_commit_read(const uint8_t *p, const uint8_t *limit,
                                                   ol_usual_commit *commit) {
     uint32_t length, offset_delta, key_size, value_size, doubt = 0;
-    /* These bytes hold everything up to the size of the key. */
+    /* A record of this size contains everything up to the size of the key. */
     if (OL_UNLIKELY(limit - p < 1 + OL_USUAL_LENGTH_LEAST)) return NULL;
     p = ol_usual_size_read(p, &length, &doubt);
     if (OL_UNLIKELY(length < OL_USUAL_LENGTH_LEAST || (size_t)(limit - p) < length)) return NULL;
@@ -86,7 +88,8 @@ static inline const uint8_t *ol_usual_commit_read(const uint8_t *p, const uint8_
     p = ol_usual_size_read(p + 2, &offset_delta, &doubt);
     p = ol_usual_size_read(p, &key_size, &doubt);
     const uint8_t *key = p;
-    /* The rest holds the size of the value, the value, and the count of headers. */
+    /* The bytes after the key must contain the size of the value, the value, and the number of
+     * headers. */
     if (OL_UNLIKELY(key_size < OL_USUAL_KEY_FIXED ||
                     end - key < (ptrdiff_t)key_size + 2 + OL_USUAL_VALUE_FIXED)) {
         return NULL;

@@ -1,18 +1,18 @@
 /* front/admissions: members that may commit without asking the coordinator again.
  *
- * The coordinator checks a request in full.  Its decision holds until the group changes.  So the
- * coordinator stores an admission here for exactly this (group, generation, member id, instance
- * id).  It revokes all admissions of a group before it handles anything that may change the group.
- * A request that finds its admission is answered without the coordinator; every other request goes
- * to the coordinator.
+ * When the coordinator has checked a request in full, its decision holds until the group changes.
+ * The coordinator therefore stores an admission for this group, generation, member id and instance
+ * id.  If a later request has the same four values, it is answered without the coordinator.  Every
+ * other request goes to the coordinator.  Before the coordinator handles anything that may change a
+ * group, it revokes all admissions of the group.
  *
  * The coordinator does not see the requests that are answered here.  A revocation therefore reports
  * when each member was last heard from, and the coordinator extends the members' sessions
  * accordingly.
  *
- * Ownership: the set copies names; it owns its entries.  Zeroed memory with a seed and a limit is
- * an empty set; if its counts have a seed and limits, too, commits are counted by group.  Locks:
- * none; it belongs to one thread.
+ * Ownership: the set copies names and owns its entries.  Zeroed memory with a seed and a limit is
+ * an empty set.  If the member `counts` has a seed and limits, too, the set counts the commits of
+ * each group.  The set takes no locks; one thread uses it.
  */
 #ifndef OL_FRONT_ADMISSIONS_H
 #define OL_FRONT_ADMISSIONS_H
@@ -34,33 +34,35 @@ typedef struct ol_admission_key {
     ol_slice group;
     ol_slice member_id;
     ol_slice group_instance_id; /* null is a value */
-    int32_t generation;         /* below 0: no member; the member id is then empty */
+    int32_t generation;         /* below 0: not of a member; the member id is then empty */
 } ol_admission_key;
 
 typedef struct ol_admission ol_admission;
 
 void ol_admissions_free(ol_admissions *admissions);
 
-/* Admits requests with this key from now on.  At the limit, the admissions of groups without an
- * admitted member are dropped first; they are made again when the next such request comes.  Fails
- * with OL_LIMIT if the limit is still reached, or with OL_NO_MEMORY.  After a failure nothing has
- * changed, except for the dropped admissions. */
+/* Admits requests with this key from now on.  If the set has reached its limit, it first drops the
+ * admissions of groups that have no admitted member; the coordinator admits such a request again
+ * when it next comes.  If the set is still at its limit, the call fails with OL_LIMIT.  It can also
+ * fail with OL_NO_MEMORY.  After a failure the set is unchanged, except for the dropped
+ * admissions. */
 int ol_admissions_add(ol_admissions *admissions, const ol_admission_key *key,
                       ol_error *error) OL_NODISCARD;
 
-/* Returns the admission of a request, valid until the next change.  NULL: the coordinator must be
- * asked. */
+/* Returns the admission of a request, or NULL if there is none and the coordinator must check the
+ * request.  The admission is valid until the set is next changed. */
 ol_admission *ol_admissions_find(const ol_admissions *admissions, const ol_admission_key *key);
 
-/* Records that the member was heard from at `now` (in seconds). */
+/* Records that the member made a request at the time `now` (in seconds). */
 void ol_admission_hear(ol_admission *admission, double now);
 
-/* Counts one more commit of the admission's group, if that group is counted
+/* Counts one more commit of the group of an admission, if the commits of the group are counted
  * (front/commit_counts). */
 void ol_admission_count_commit(ol_admission *admission);
 
-/* Revokes all admissions of a group.  `heard` is called for each member that was heard from since
- * it was admitted, with the time of its last request; member_id is borrowed for the call. */
+/* Revokes all admissions of a group.  `heard` is called for each member that has made a request
+ * since it was admitted, with the time of its last request.  `member_id` is valid only during that
+ * call. */
 typedef void ol_heard(void *context, ol_slice member_id, double at);
 void ol_admissions_revoke(ol_admissions *admissions, ol_slice group, ol_heard *heard,
                           void *context);

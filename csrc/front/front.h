@@ -1,12 +1,14 @@
-/* front/front: the requests of running consumers, from bytes to bytes.
+/* front/front: answers the most frequent requests of consumers, from the bytes of the request to
+ * the bytes of the answer.
  *
  * Nearly all requests to a broker that serves positions are OffsetCommit, OffsetFetch and
  * Heartbeat, and nearly all of these need only the table and an admission (front/admissions).  The
- * front answers them.  It declines every other request with nothing changed; the general path,
- * which knows every rule, then handles it.  So the front never returns an error of the protocol.
+ * front answers them.  It declines every other request and changes nothing; the general path, which
+ * implements the whole protocol, then handles the request.  The front therefore never answers with
+ * an error code.
  *
- * Ownership: the front owns its sets and the values of one request at a time.  Locks: none of its
- * own; it belongs to one thread.
+ * Ownership: the front owns its sets and the values of one request at a time.  The front has no
+ * locks of its own; one thread uses it.
  */
 #ifndef OL_FRONT_FRONT_H
 #define OL_FRONT_FRONT_H
@@ -21,12 +23,12 @@ enum {
     OL_API_OFFSET_COMMIT = 8,
     OL_API_OFFSET_FETCH = 9,
     OL_API_HEARTBEAT = 12,
-    OL_FRONT_VALUES_MAX = 1 << 20,      /* of a request and its answer; a value takes 16 bytes */
+    OL_FRONT_VALUES_MAX = 1 << 20,      /* values of a request and its answer */
     OL_FRONT_COUNTED_GROUPS_MAX = 1 << 16,
     OL_FRONT_COUNTED_BYTES_MAX = 32 << 20,
 };
 
-/* Consecutive answers, each preceded by its size in four bytes. */
+/* Answers that follow each other.  Each one has its size in four bytes before it. */
 typedef struct ol_answers {
     uint8_t *bytes;
     size_t size;
@@ -35,7 +37,8 @@ typedef struct ol_answers {
 
 void ol_answers_free(ol_answers *answers);
 
-/* The messages of OffsetCommit, OffsetFetch or Heartbeat, in every version. */
+/* The forms of the request and the answer of OffsetCommit, OffsetFetch or Heartbeat, in every
+ * version. */
 typedef struct ol_front_api {
     ol_forms request;
     ol_forms answer;
@@ -48,10 +51,10 @@ typedef struct ol_front {
     ol_admissions admissions;
     ol_known_topics topics;
     ol_value_pool pool;
-    bool *is_led;  /* by log partition: this broker leads it, and its groups are known */
+    bool *is_led;  /* by log partition: does this broker lead it and know its groups */
     int32_t partition_count;
     size_t metadata_units_max;  /* of one position, in UTF-16 units */
-    uint64_t requests;          /* marks the topics that one request has named */
+    uint64_t requests;          /* number of the last request; marks the topics that it names */
     ol_item *items;             /* of one request */
     size_t item_capacity;
 } ol_front;
@@ -62,17 +65,19 @@ int ol_front_init(ol_front *front, int32_t partition_count, size_t metadata_unit
                   uint64_t seed, size_t admissions_max, ol_error *error) OL_NODISCARD;
 void ol_front_free(ol_front *front);
 
-/* Sets whether this broker leads a log partition and knows its groups.  If not, the front declines
- * every OffsetFetch of these groups, and all their admissions are revoked. */
+/* Sets whether this broker leads a log partition and knows its groups.  If `is_led` is false, the
+ * front revokes all admissions of the groups of the log partition and declines every OffsetFetch of
+ * these groups. */
 void ol_front_set_led(ol_front *front, int32_t log_partition, bool is_led);
 
-/* Reads the header of a frame (without its size); returns true if the API is OffsetCommit,
- * OffsetFetch or Heartbeat. */
+/* Reads the header of a frame and sets `body` to the bytes after it; `frame` does not include the
+ * size of the frame.  Returns true if the API is OffsetCommit, OffsetFetch or Heartbeat. */
 bool ol_front_begin(ol_slice frame, ol_request_header *header, ol_slice *body);
 
 /* A commit that is admitted. */
 typedef struct ol_front_commit {
-    /* borrowed from the frame and the front; valid until the front's next call */
+    /* the items point into the frame and into the front; they are valid until the next call of the
+     * front */
     const ol_item *items;
     size_t count;
     int32_t log_partition;
@@ -81,19 +86,19 @@ typedef struct ol_front_commit {
     size_t answer_size;
 } ol_front_commit;
 
-/* Reads an OffsetCommit, and writes its answer after the others without counting it yet; `now` is
- * in ms since 1970.  Returns false if the front declines the request.  Otherwise the caller commits
- * the items and then calls ol_front_end_commit, or drops the commit and begins another request. */
+/* Reads an OffsetCommit, and writes its answer after the last one in `answers`, without adding the
+ * size of the answer to answers->size.  `now` is in ms since 1970.  Returns false if the front
+ * declines the request.  If it returns true, the caller commits the items and then calls
+ * ol_front_end_commit; or the caller begins another request, which drops the commit. */
 bool ol_front_begin_commit(ol_front *front, const ol_request_header *header, ol_slice body,
                            int64_t now, ol_front_commit *commit, ol_answers *answers);
 
-/* Counts the answer that ol_front_begin_commit wrote, records that the member was heard from at
- * `at` (in seconds), and counts the commit for its group. */
+/* Adds the size of the answer that ol_front_begin_commit wrote to answers->size, records that the
+ * member was heard from at the time `at` (in seconds), and counts the commit for its group. */
 void ol_front_end_commit(const ol_front_commit *commit, double at, ol_answers *answers);
 
-/* Appends the answer of an OffsetFetch of one group; `partitions` holds the log partitions by
- * number, NULL for one that was never written to.  Returns false if the front declines the
- * request. */
+/* Appends the answer of an OffsetFetch of one group.  partitions[i] is log partition i, or NULL if
+ * that log partition was never written to.  Returns false if the front declines the request. */
 bool ol_front_fetch(ol_front *front, const ol_request_header *header, ol_slice body,
                     ol_partition *const *partitions, ol_answers *answers);
 

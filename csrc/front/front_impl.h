@@ -44,8 +44,8 @@ enum {
 enum { HEARTBEAT_GROUP, HEARTBEAT_GENERATION, HEARTBEAT_MEMBER, HEARTBEAT_INSTANCE };
 enum { BEATEN_THROTTLE, BEATEN_ERROR, BEATEN_WIDTH };
 
-/* Reads the body into values of the front's pool, which is cleared first.  Returns NULL if the body
- * is incomplete or too large; the general path then reports the error. */
+/* Clears the front's pool of values and reads the body of a request into it.  Returns NULL if the
+ * body is incomplete or too large; the general path then reports the error. */
 const ol_value *ol_front_read(ol_front *front, const ol_request_header *header, ol_slice body);
 
 /* Takes `count` values from the pool for the caller to set.  Returns NULL if the pool has fewer. */
@@ -56,8 +56,9 @@ static inline ol_value *ol_front_values(ol_front *front, size_t count) {
     return status == OL_OK ? values : NULL;
 }
 
-/* Writes the answer after the others, without counting it in answers->size, and returns its size.
- * Returns 0 if memory is short, or if all answers together would exceed 64 MiB. */
+/* Writes an answer after the last one in `answers`, without adding its size to answers->size, and
+ * returns its size.  Returns 0 if memory is short, or if all answers together would exceed 64
+ * MiB. */
 size_t ol_front_write(ol_front *front, const ol_request_header *header, const ol_value *answer,
                       ol_answers *answers);
 

@@ -1,7 +1,7 @@
 /* front/known_topics: the existing topics, by name and by id.
  *
  * Ownership: the set copies names and owns its entries; zeroed memory with a seed is an empty set.
- * Locks: none; it belongs to one thread.
+ * The set takes no locks; one thread uses it.
  */
 #ifndef OL_FRONT_KNOWN_TOPICS_H
 #define OL_FRONT_KNOWN_TOPICS_H
@@ -27,7 +27,7 @@ typedef struct ol_known_topic {
 
 void ol_known_topics_free(ol_known_topics *topics);
 
-/* Adds a topic, or replaces the topic of that name.  `id` has 16 bytes.  If it fails with
+/* Adds a topic, or replaces the topic that has the same name.  `id` has 16 bytes.  If it fails with
  * OL_NO_MEMORY, nothing has changed. */
 int ol_known_topics_put(ol_known_topics *topics, ol_slice name, const uint8_t *id,
                         int32_t partitions, ol_error *error) OL_NODISCARD;
@@ -35,7 +35,8 @@ int ol_known_topics_put(ol_known_topics *topics, ol_slice name, const uint8_t *i
 /* Removes a topic, if the set has it. */
 void ol_known_topics_remove(ol_known_topics *topics, ol_slice name);
 
-/* Find a topic, valid until the next change; NULL: there is none. */
+/* Return the topic with this name or id, or NULL if the set has none.  The topic is valid until the
+ * set is next changed. */
 ol_known_topic *ol_known_topics_of_name(const ol_known_topics *topics, ol_slice name);
 ol_known_topic *ol_known_topics_of_id(const ol_known_topics *topics, const uint8_t *id);
 

@@ -1,25 +1,26 @@
 /* history/state_diff: which keys differ between two states whose digests differ (docs/digest.md).
  *
- * A key is a committed position, a pending position of a producer, or a group record.  It differs
- * when the digest would count it differently: when only one state has it, or when its values
- * differ; `physical` compares log offsets, too, and the timestamps of group records.
+ * A key names a committed position, a pending position of a producer, or a group record.  A key
+ * differs if only one of the states has it, or if its values in the two states differ in a field
+ * that the digest includes.  If the argument `physical` is true, log offsets and the timestamps of
+ * group records are compared, too.
  *
- * One call of ol_state_diff compares two states of the caller.  A live partition is compared with a
- * replay of its log while commits continue, in three steps:
+ * ol_state_diff compares two states that belong to the caller and do not change.  The comparison of
+ * a live partition with a replay of its log, while commits continue, takes three steps:
  *
  *   1. ol_state_diff_live finds keys that may differ.  It locks the table for some hundred keys
- *      at a time; commits wait while it walks the pending values.
- *   2. ol_state_diff_read_live reads all of them again, under one lock, and returns the
+ *      at a time.  Commits wait while it walks over the pending values.
+ *   2. ol_state_diff_read_live reads all of these keys again, under one lock, and returns the
  *      offset up to which the log was applied.
- *   3. The caller replays the log up to there; ol_state_diff_settle drops the keys that are
- *      the same in that state.
+ *   3. The caller replays the log up to that offset.  ol_state_diff_settle then drops the keys
+ *      whose values in the replayed state equal those that step 2 read.
  *
- * The remaining keys differ, whatever was committed meanwhile, since both sides show the state at
- * one log offset.  A key that was written between steps 1 and 2 remains if it still differs.
+ * The remaining keys are true differences, whatever was committed meanwhile, because the values on
+ * both sides belong to the same log offset.
  *
- * Time is linear in the size of the states.  A list of differences owns its bytes; the caller frees
- * it.  Calls with a live partition take its writer lock or its table lock; the caller holds
- * neither. */
+ * A comparison takes time linear in the size of the states.  A list of differences owns its bytes,
+ * and the caller frees the list.  The functions that take a live partition acquire its writer lock
+ * or its table lock; the caller must hold neither. */
 #ifndef OL_HISTORY_STATE_DIFF_H
 #define OL_HISTORY_STATE_DIFF_H
 
@@ -30,7 +31,7 @@
 /* A key in one state. */
 typedef struct ol_compared {
     bool is_there;
-    ol_position_value value;    /* a group record has log_offset and commit_timestamp only */
+    ol_position_value value;    /* of a group record: log_offset and commit_timestamp only */
     size_t value_size;          /* bytes of a group record's value, */
     ol_hash128 value_hash;      /* and their XXH3-128 */
 } ol_compared;
@@ -44,10 +45,12 @@ typedef struct ol_difference {
     ol_slice key;               /* of a group record */
     ol_compared left;
     ol_compared right;
-    uint8_t *owned[3];          /* memory of the slices in the key, in left and in right */
+    /* the memory that the slices of the key, of `left` and of `right` point into */
+    uint8_t *owned[3];
 } ol_difference;
 
-/* Zero-initialise, then set `limit`: differences beyond it are only counted. */
+/* The caller zeroes the list and sets `limit`.  Once the list has `limit` differences, further ones
+ * are only counted, in `left_out`. */
 typedef struct ol_differences {
     ol_difference *items;
     size_t count;
@@ -58,33 +61,34 @@ typedef struct ol_differences {
 
 void ol_differences_free(ol_differences *differences);
 
-/* Adds every key that differs, ordered by kind, producer and group, then by topic and partition or
- * by the key of a group record.  Fails with OL_NO_MEMORY. */
+/* Adds every key that differs to the list, ordered by kind, producer and group.  Within a group,
+ * positions are ordered by topic and partition, and group records by their keys.  Fails with
+ * OL_NO_MEMORY. */
 int ol_state_diff(const ol_state *left, const ol_state *right, bool physical, ol_differences *found,
                   ol_error *error) OL_NODISCARD;
 
 /* Computes the digest of a live state, and sets *applied to the log offset up to which the log was
- * applied.  `view` may be NULL.  Otherwise *view is set to the log's segments as they are now,
- * which the caller replays up to *applied and closes; for a read-only log it is set to NULL.
- * Commits wait during the call; reads of the state do not.  Fails as ol_partition_lock_state and
+ * applied.  If `view` is not NULL, *view is set to a view of the log's present segments; the caller
+ * replays it up to *applied and then closes it.  For a read-only log *view is set to NULL.  Commits
+ * wait during the call; reads of the state do not.  Fails as ol_partition_lock_state and
  * ol_log_view_open do. */
 int ol_state_diff_cut(ol_partition *live, bool physical, ol_digest *digest, int64_t *applied,
                       ol_log_view **view, ol_error *error) OL_NODISCARD;
 
 /* Adds the keys that may differ between the live state (left) and `replayed` (right), the state of
  * the records below `cut`.  It skips keys whose record in the live state has a log offset of at
- * least `cut`: they were written later.  Fails as ol_partition_lock_state does, or with
- * OL_NO_MEMORY. */
+ * least `cut`, because these were written after the replay.  Fails as ol_partition_lock_state does,
+ * or with OL_NO_MEMORY. */
 int ol_state_diff_live(ol_partition *live, const ol_state *replayed, int64_t cut, bool physical,
                        ol_differences *found, ol_error *error) OL_NODISCARD;
 
-/* Reads the left side of all keys again, under one lock.  Sets *applied and *view as
- * ol_state_diff_cut does, and fails as it does or with OL_NO_MEMORY. */
+/* Reads the values of all keys in the live state (left) again, under one lock.  Sets *applied and
+ * *view as ol_state_diff_cut does.  Fails as ol_state_diff_cut does, or with OL_NO_MEMORY. */
 int ol_state_diff_read_live(ol_partition *live, ol_differences *differences, int64_t *applied,
                             ol_log_view **view, ol_error *error) OL_NODISCARD;
 
-/* Reads the right side of all keys again, drops the keys that do not differ and those that are in
- * the list twice, and sorts the rest.  Fails with OL_NO_MEMORY. */
+/* Reads the values of all keys in the state `right` again, drops the keys that do not differ, drops
+ * duplicates, and sorts the remaining keys.  Fails with OL_NO_MEMORY. */
 int ol_state_diff_settle(const ol_state *right, bool physical, ol_differences *differences,
                          ol_error *error) OL_NODISCARD;
 

@@ -1,19 +1,18 @@
-/* log/batch_walk: walks the batches of an open log in their order, and leaves out the same damage
- * as a load.
+/* log/batch_walk: reads the batches of an open log in order, and leaves out the same damage as a
+ * load.
  *
- * A walk is for readers of a log that is in use.  It reads through ol_log_reader, so segments may
- * be cleaned, rolled or removed meanwhile.  It skips and counts bytes that are not a batch, and
- * batches whose CRC or offsets cannot be right (log/batch_rules.h).  A load is a walk with a
- * reporter, so all walks leave out the same bytes.
+ * A walk is made for readers of a log that is in use.  It reads through ol_log_reader, so that
+ * segments may be cleaned, rolled or removed during the walk.  It skips and counts bytes that are
+ * not a batch, and batches whose CRC or offsets are wrong (log/batch_rules.h).  A load uses a walk
+ * with a reporter, so a load and every other walk leave out the same bytes.
  *
  * Bytes that the disk cannot read, or that are missing because another process truncated the file,
- * are treated differently, because the next attempt may find them.  A walk without a reporter fails
- * with OL_IO.  A walk with a reporter reports them as damage and continues: a load serves the rest,
- * and the partition is read-only.
+ * are treated differently, because they may be readable at the next attempt.  A walk without a
+ * reporter fails with OL_IO.  A walk with a reporter reports these bytes as damage and continues.
+ * After such a load, the partition serves everything that could be read and is read-only.
  *
- * A walk belongs to one thread at a time; a log may have many walks at once.  No lock is held
- * between calls.
- */
+ * One thread at a time may use a walk.  A log may have many walks at the same time.  A walk holds
+ * no lock between calls. */
 #ifndef OL_LOG_BATCH_WALK_H
 #define OL_LOG_BATCH_WALK_H
 
@@ -22,12 +21,12 @@
 
 /* A walk calls these functions from within ol_batch_walk_next. */
 typedef struct ol_batch_walk_reporter {
-    /* Called when the bytes of the batches returned so far are about to be released.  A failure is
-     * returned from ol_batch_walk_next. */
+    /* Called before the bytes of the batches that were returned so far are released.  If it fails,
+     * ol_batch_walk_next returns its status. */
     int (*release)(void *context, ol_error *error);
-    /* Called when damage, or bytes that cannot be read (OL_IO), were skipped; the next batch begins
-     * at `below`, or the log ends there.  Not called for the unfinished tail of a log that another
-     * process writes. */
+    /* Called after the walk has skipped damage, or bytes that cannot be read (OL_IO).  `below` is
+     * the offset where the next batch begins, or the log end if there is no next batch.  It is not
+     * called for the unfinished tail of a log that another process writes. */
     void (*damaged)(void *context, const ol_error *damage, int64_t below);
     void *context;
 } ol_batch_walk_reporter;
@@ -39,42 +38,45 @@ typedef struct ol_batch_walk {
     ol_log_piece piece;
     size_t position;            /* position of the next batch in the piece */
     ol_batch_bounds bounds;     /* of the next batch */
-    int64_t previous_offset;    /* bounds.next_offset before the last batch that was returned */
+    int64_t previous_offset;    /* the value of bounds.next_offset before the last batch was
+                                   returned */
     int64_t from;
     int64_t until;
-    int64_t segment_base;       /* base offset of the segment whose `segment_limit` is known; -1:
-                                   none yet */
+    int64_t segment_base;       /* base offset of the segment to which `segment_limit` belongs; -1:
+                                   no segment has been entered */
     int64_t segment_limit;      /* base offset of the next segment; INT64_MAX if there is none */
-    int64_t bytes;              /* size of the pieces that the walk has left */
-    int64_t passed_over;        /* how often damage was met, */
-    ol_error damage;            /* and the first of it */
+    int64_t bytes;              /* total size of the pieces that the walk has finished */
+    int64_t passed_over;        /* number of times that damage was skipped */
+    ol_error damage;            /* the first damage that was skipped */
     bool checks_crc;
-    bool ended;                 /* nothing more is returned, even if the log grows */
+    bool ended;                 /* the walk returns no more batches, even if the log grows */
 } ol_batch_walk;
 
-/* Walks from the batch that holds `from`, or the first one after it, to the last one that begins
- * below `until`.  For a compressed message set of magic 0 or 1, only the end is known: it is
- * returned if the batch before it ends below `until`.  Without `checks_crc` only headers are read,
- * and the caller checks the batches that matter.  After a failure there is nothing to close. */
+/* Opens a walk.  Its first batch is the one that contains the offset `from`, or the first batch
+ * after `from`.  Its last batch is the last one whose base offset is below `until`.  The header of
+ * a compressed message set of magic 0 or 1 contains only its last offset; such a set is returned if
+ * the batch before it ends below `until`.  If `checks_crc` is false, the walk reads only the
+ * headers, and the caller must check the CRC of the batches that it uses.  After a failure the
+ * caller need not close the walk. */
 int ol_batch_walk_open(ol_batch_walk *walk, ol_log *log, int64_t from, int64_t until,
                        bool checks_crc, ol_error *error) OL_NODISCARD;
 
-/* Walks everything from `from` on and verifies the CRCs; `from` must be in the log.
- * ol_batch_walk_next returns OL_END at the current log end; a later call continues with the batches
- * appended since.  During such a walk the log is not cleaned or truncated, so the walk is stricter
- * than one from ol_batch_walk_open.  A batch that repeats offsets is damage.  So is a batch that
- * reaches above the log end, if this process writes the log.  `reporter` must live as long as the
- * walk. */
+/* Opens a walk over everything from the offset `from` on, which must be in the log.  The walk
+ * verifies the CRCs.  At the log end ol_batch_walk_next returns OL_END, and a later call continues
+ * with the batches that were appended in the meantime.  The log must not be cleaned or truncated
+ * during such a walk.  The walk is therefore stricter than one from ol_batch_walk_open: a batch
+ * whose offsets were read before is damage, and so is a batch that extends above the log end, if
+ * this process writes the log.  `reporter` must stay valid as long as the walk. */
 int ol_batch_walk_open_reported(ol_batch_walk *walk, ol_log *log, int64_t from,
                                 const ol_batch_walk_reporter *reporter,
                                 ol_error *error) OL_NODISCARD;
 
-/* Handles every case of ol_batch_walk_next except the plain one. */
+/* Handles the cases of ol_batch_walk_next that the inline function does not handle. */
 int ol_batch_walk_next_slowly(ol_batch_walk *walk, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* Returns the next batch, or OL_END after the last one.  The batch is valid until the next call or,
- * with a reporter, until `release` is called.  Fails as ol_log_reader_next does, except for bytes
- * that are skipped. */
+/* Returns the next batch, or OL_END after the last one.  The batch is valid until the next call.
+ * If the walk has a reporter, the batch is valid until the walk calls `release`.  Damage that the
+ * walk skips is not a failure; otherwise fails as ol_log_reader_next does. */
 OL_NODISCARD static inline int ol_batch_walk_next(ol_batch_walk *walk, ol_batch *batch,
                                                   ol_error *error) {
     const uint8_t *data = walk->piece.data + walk->position;
@@ -90,16 +92,18 @@ OL_NODISCARD static inline int ol_batch_walk_next(ol_batch_walk *walk, ol_batch 
     return OL_OK;
 }
 
-/* Called before the next ol_batch_walk_next, when the caller finds that the batch returned last is
- * bad.  The walk skips the batch like a bad one that it found itself.  After a failure the walk can
- * only be closed. */
+/* Called when the caller finds that the batch returned last is bad, before it calls
+ * ol_batch_walk_next again.  The walk then skips this batch as if it had found the damage itself.
+ * After a failure the walk can only be closed. */
 int ol_batch_walk_refuse(ol_batch_walk *walk, const ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* Releases all bytes.  The next ol_batch_walk_next finds the last batch by its offset and returns
- * it again.  If that is not possible, it fails, and the walk can only be closed. */
+/* Releases all bytes that the walk holds.  The next ol_batch_walk_next finds the batch that was
+ * returned last by its offset and returns it again.  If it cannot find the batch, it fails, and the
+ * walk can then only be closed. */
 void ol_batch_walk_put_back(ol_batch_walk *walk);
 
-/* Returns the end of the last batch that was returned; before the first, `from`. */
+/* Returns the offset after the last batch that was returned, or `from` if no batch was returned
+ * yet. */
 static inline int64_t ol_batch_walk_next_offset(const ol_batch_walk *walk) {
     return walk->bounds.next_offset;
 }

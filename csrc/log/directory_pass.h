@@ -1,24 +1,25 @@
-/* log/directory_pass: lists the names in a partition directory.  Plans which segments the directory
- * has once the swaps that a crash or a running cleaner left in it are finished or undone
- * (docs/format/recovery.md §9.1).
+/* log/directory_pass: lists the names in a partition directory.  If a crash or a running cleaner
+ * left unfinished swaps of segments in the directory, it also plans how they are finished or
+ * undone, and which segments the directory then has (docs/format/recovery.md §9.1).
  *
- * Needs no open log, takes no lock and changes nothing.
- */
+ * The functions need no open log, take no lock and change nothing. */
 #ifndef OL_LOG_DIRECTORY_PASS_H
 #define OL_LOG_DIRECTORY_PASS_H
 
 #include "fs/fs.h"
 #include "log/swap_plan.h"
 
-/* Lists the names in a directory, malloc'ed; ol_directory_free_names frees them. */
+/* Lists the names in a directory.  The list is allocated with malloc; ol_directory_free_names frees
+ * it. */
 int ol_directory_list(ol_fs *fs, const char *directory, char ***names, size_t *count,
                       ol_error *error) OL_NODISCARD;
 void ol_directory_free_names(char **names, size_t count);
 
-/* Plans how the swaps in a directory, as it is now, are finished or undone; `.log.swap` files are
- * read to their ends.  The caller frees *plan.  Fails with OL_NO_SUCH_FILE if the directory, or a
- * `.swap` file in it, was removed meanwhile; with OL_INVALID if a path is too long; with
- * OL_NO_MEMORY; or with the status of `fs`, such as OL_IO, when it cannot list, open or read. */
+/* Plans how the unfinished swaps in a directory are to be finished or undone.  To do so, it reads
+ * every `.log.swap` file to its end.  The caller frees *plan.  Fails with OL_NO_SUCH_FILE if the
+ * directory, or a `.swap` file in it, was removed in the meantime; with OL_INVALID if a path is too
+ * long; with OL_NO_MEMORY; or with the status of a call of `fs` that cannot list, open or read,
+ * such as OL_IO. */
 int ol_directory_plan(ol_fs *fs, const char *directory, ol_swap_plan *plan,
                       ol_error *error) OL_NODISCARD;
 

@@ -1,29 +1,29 @@
-/* log/log: one partition directory, exactly as Kafka keeps it (docs/format/directory.md §1,
- * docs/format/recovery.md §9, docs/format/brokers.md §16; docs/durability.md).
+/* log/log: the log in one partition directory, in the same files and formats as Kafka's
+ * (docs/format/directory.md §1, docs/format/recovery.md §9, docs/format/brokers.md §16;
+ * docs/durability.md).
  *
- * The log knows batches, not their contents.  It owns the segments with their indexes, the
- * transaction index, the producer state and its snapshots, the leader epoch cache,
- * partition.metadata, and the sidecar with the flushed bound.
+ * The log reads and writes batches, but does not interpret their records.  It owns the segments
+ * with their indexes, the transaction index, the producer state and its snapshots, the leader epoch
+ * cache, partition.metadata, and the sidecar with the flushed bound.
  *
- * Positions (all log offsets): start <= flushed <= end.  The next batch is written at `end`;
- * everything below `end` is readable.  Everything below `flushed` survives a power loss; `flushed`
- * rises only after a successful flush.
+ * Three log offsets describe the log: start <= flushed <= end.  The next batch is written at `end`,
+ * and everything below `end` can be read.  Everything below `flushed` survives a power loss.
+ * `flushed` rises only after a successful flush.
  *
- * Locks: calls marked [writer] are made by one thread at a time: the owner holds the partition's
- * writer lock.  All others may be made from any thread at any time between open and close, also
- * while a [writer] call runs.  No call takes a lock of its caller.  Flushing and reading never wait
- * for an append or a roll.  A flush waits while a truncation runs, and while an epoch or the
- * sidecar is stored.  A reader waits while a truncation shortens a file.
+ * Locks: the owner makes a call that is marked [writer] while it holds the partition's writer lock,
+ * so only one thread at a time makes such a call.  Every other call may be made from any thread at
+ * any time between open and close, also during a [writer] call.  No call takes a lock that belongs
+ * to its caller.  Flushing and reading never wait for an append or a roll.  A flush waits while a
+ * truncation runs, and while an epoch or the sidecar is stored.  A reader waits while a truncation
+ * shortens a file.
  *
- * Failure: a call that fails leaves the log as it was, unless its comment says otherwise or the log
- * has *failed*.  A log fails when only another open can find out what is on disk
- * (docs/architecture.md §2.2).  That is so after a failed flush of a segment, by any thread, and
- * after a truncation or a swap of segments that stopped half-way.  It is also so after a roll that
- * was undone and left files, half a batch that cannot be removed, and an ABORT that is missing from
- * the transaction index.  A full disk is not such a failure.  Every later append and flush is
- * refused with OL_FAILED until the log is opened again.  Readers continue, except after a failed
- * truncation.
- */
+ * Failure: a call that fails leaves the log as it was, unless the comment of the call says
+ * otherwise or the log has *failed*.  A log fails when only another open can find out what is on
+ * disk (docs/architecture.md §2.2).  It happens in these cases.  A flush of a segment failed, in
+ * any thread.  A truncation or a swap of segments stopped half-way.  A roll was undone and left
+ * files.  Half a batch cannot be removed.  An ABORT is missing from the transaction index.  A full
+ * disk does not make the log fail.  After a failure, every append and flush is refused with
+ * OL_FAILED until the log is opened again.  Readers continue, except after a failed truncation. */
 #ifndef OL_LOG_LOG_H
 #define OL_LOG_LOG_H
 
@@ -52,275 +52,305 @@ typedef enum ol_append {
 
 typedef struct ol_log_config {
     int64_t segment_bytes;
-    /* a batch starts a new segment if its timestamp is more than this after the segment's first
-     * (docs/format/directory.md §1.10) */
+    /* A batch starts a new segment if its timestamp is more than this number of milliseconds after
+     * the first timestamp of the segment (docs/format/directory.md §1.10). */
     int64_t segment_ms;
     int64_t index_interval_bytes;
     int64_t segment_index_bytes;
-    int64_t producer_expiration_ms;     /* a producer without an open transaction expires when its
-                                           last batch is this old (docs/format/directory.md §1.6) */
-    int64_t extend_bytes_min;           /* the active segment grows in steps, which double from
-                                           extend_bytes_min to extend_bytes_max */
+    /* A producer without an open transaction is removed once its last batch is this old
+     * (docs/format/directory.md §1.6). */
+    int64_t producer_expiration_ms;
+    /* The file of the active segment grows in steps.  The first step has extend_bytes_min bytes,
+     * and each further step is twice as large, up to extend_bytes_max. */
+    int64_t extend_bytes_min;
     int64_t extend_bytes_max;
-    /* if an open could leave fewer bytes than this unread (log/settled.c), it reads them: that
-     * takes no time and proves more */
+    /* An open that has a mark need not read the log below it (log/settled.c).  If that part is
+     * smaller than settled_bytes_min, the open reads it all the same, because this takes no time
+     * and proves more. */
     int64_t settled_bytes_min;
-    int64_t given_producer_id_max;      /* a greater producer id was not given by a broker
-                                           (ol_log_highest_producer_id); 0: no limit */
+    /* The highest producer id that a broker can have given; ol_log_highest_producer_id ignores
+     * higher ids. 0: no limit. */
+    int64_t given_producer_id_max;
     ol_append append;
 } ol_log_config;
 
-/* Sets Kafka's defaults for the offsets topic, and extension steps of 64 KiB to 8 MiB. */
+/* Sets the defaults that Kafka has for the offsets topic.  The steps by which the file grows are 64
+ * KiB to 8 MiB. */
 void ol_log_config_init(ol_log_config *config);
 
 typedef struct ol_log_options {
     ol_fs *fs;
     const char *directory;              /* ".../__consumer_offsets-12" */
     ol_log_config config;
-    bool writable;                      /* else: nothing is changed */
-    bool create;                        /* make the directory and an empty log if the directory is
-                                           not there (writable only) */
-    bool clean;                         /* the log dir had Kafka's clean-shutdown marker: all of
-                                           the log was flushed (docs/format/recovery.md §9.2) */
-    bool being_written;                 /* read-only: another process appends meanwhile, so a bad
-                                           tail is unfinished, even with `clean` */
-    bool accept_loss;                   /* writable, `clean` false: missing records count as lost;
-                                           copies are kept, the report lists the losses, and the log
-                                           stays usable (docs/repair.md) */
-    bool replicated;                    /* the log is a replica's: `ol.flushed` headers are ignored,
-                                           because they state the leader's flush */
+    bool writable;  /* false: the open and the log change nothing in the directory */
+    /* If the directory does not exist, create it and an empty log in it.  Only if `writable` is
+     * true. */
+    bool create;
+    bool clean;                         /* The log dir had Kafka's clean-shutdown marker, so all of
+                                           the log was flushed (docs/format/recovery.md §9.2). */
+    /* Only for a read-only open: another process is appending to the log.  A bad tail then counts
+     * as unfinished, even if `clean` is true. */
+    bool being_written;
+    /* Accept that records are missing (docs/repair.md).  The open keeps copies of the bytes that it
+     * removes and lists the losses in the report, and the log stays usable.  Only if `writable` is
+     * true and `clean` is false. */
+    bool accept_loss;
+    /* The log belongs to a replica.  The open ignores the `ol.flushed` headers in it, because they
+     * say what the leader has flushed. */
+    bool replicated;
     int64_t recovery_point;             /* of the checkpoint, -1 none */
     bool recovery_point_changed;        /* another program wrote the recovery-point checkpoint after
                                            offsetlog did */
-    bool log_start_changed;             /* likewise */
-    bool witnessed;                     /* the log dir says that this partition has a manifest and
-                                           a sidecar */
+    bool log_start_changed;             /* another program wrote the checkpoint of log start offsets
+                                           after offsetlog did */
+    bool witnessed;  /* the log dir has a record that this partition has a manifest and a sidecar */
     int changed_checkpoints;            /* how many checkpoints of the log dir another program wrote
                                            after offsetlog did */
-    /* if another program wrote the log dir: the entry of the cleaner's checkpoint, 0 if there is
-     * none; otherwise the entry if it is above the one offsetlog wrote, -1 if it is the same.
-     * OL_CLEANED_UNKNOWN: it is below that, or the file, or the record of what offsetlog wrote, is
-     * damaged */
+    /* How far another program has cleaned the log, according to the cleaner's checkpoint.  If
+     * another program wrote the log dir, this is the partition's entry in the checkpoint, or 0 if
+     * there is no entry.  Otherwise the entry is compared with the one that offsetlog wrote.  If
+     * they are equal, cleaned_by_others is -1.  If the entry is higher, it is the entry.
+     * OL_CLEANED_UNKNOWN: the entry is lower, or the checkpoint or the record of what offsetlog
+     * wrote is damaged or missing. */
     int64_t cleaned_by_others;
     int64_t log_start_offset;           /* of the checkpoint, -1 none */
-    /* mark of a state that the caller has, so that the log below it need not be read
-     * (log/settled.c); NULL: none.  Used only while the log is opened */
+    /* A mark that belongs to a state of the caller, or NULL.  The state contains everything below
+     * the mark, so that the open need not read that part of the log (log/settled.c).  Used only
+     * while the log is opened. */
     const ol_log_mark *mark;
-    const uint8_t *topic_id;            /* topic id (16 bytes) for a new partition.metadata; NULL:
-                                           none is written */
-    const uint8_t *known_topic_id;      /* topic id of the topic's other partitions, or NULL; used
-                                           if this partition's is damaged or missing */
-    const ol_decompressor *decompressor;/* NULL: none; must live as long as the log */
-    int64_t (*clock_ms)(void *context); /* the clock of batch timestamps and of the ages of
-                                           producers; NULL: the system's */
+    /* The topic id (16 bytes) to be written if partition.metadata does not exist.  NULL: none is
+     * written. */
+    const uint8_t *topic_id;
+    /* The topic id that the topic's other partitions have, or NULL.  Used if this partition's topic
+     * id is damaged or missing. */
+    const uint8_t *known_topic_id;
+    const ol_decompressor *decompressor;  /* NULL: there is none; otherwise it must stay valid as
+                                             long as the log */
+    /* The clock for timestamps of batches and for the ages of producers.  NULL: the clock of the
+     * system. */
+    int64_t (*clock_ms)(void *context);
     void *clock_context;
 } ol_log_options;
 
-/* Offsets that are missing, or that no witness (manifest, sidecar or checkpoint) proves to be
- * present (docs/verify.md). */
+/* A range of offsets that are missing, or of which no witness (manifest, sidecar or checkpoint)
+ * proves that they are present (docs/verify.md). */
 typedef struct ol_log_loss {
     int64_t from;
     int64_t below;                      /* INT64_MAX: unknown */
-    bool proven;                        /* acknowledged batches are lost; false: a witness is
-                                           missing, or another program wrote here */
-    ol_error error;                     /* OL_CORRUPT; path, reason, and `from` as its offset */
+    /* True: acknowledged batches are lost.  False: it is not certain that batches are lost, because
+     * a witness is missing, or another program wrote to the log. */
+    bool proven;
+    ol_error error;                     /* its status is OL_CORRUPT and its offset is `from`; it has
+                                           a path and a reason */
 } ol_log_loss;
 enum { OL_LOG_LOSSES_KEPT = 16 };
 
-/* Value of cleaned_by_others if it is not known how far another program cleaned the log. */
+/* The value of cleaned_by_others when it is not known how far another program has cleaned the
+ * log. */
 #define OL_CLEANED_UNKNOWN INT64_MAX
 
-/* Findings and actions of an open; counts are of this open. */
+/* The findings and actions of an open.  The counts are of this open only. */
 typedef struct ol_log_recovery {
-    bool recovered;                     /* batches at or above the recovery point were checked
-                                           (no clean marker) */
-    int64_t torn_bytes;                 /* truncated, after a copy was made */
+    bool recovered;                     /* the log had no clean-shutdown marker, so the open checked
+                                           the batches at or above the recovery point */
+    int64_t torn_bytes;  /* number of bytes that were truncated, after a copy of them was made */
     char torn_path[OL_ERROR_PATH_MAX];  /* the file that was truncated */
     char broken_path[OL_ERROR_PATH_MAX];/* the `.broken` copy of these bytes */
     int64_t torn_position;
-    /* later segments that were copied aside with a torn one, segments that a finished swap
-     * replaced, and files of interrupted swaps */
+    /* The number of segments that were removed: segments after a torn one, which were copied aside;
+     * segments that a finished swap replaced; and files of interrupted swaps. */
     int64_t segments_removed;
     int64_t swaps_finished;
-    int64_t rewritten_bytes;            /* bytes of [flushed, end) that were written again and
+    int64_t rewritten_bytes;            /* bytes of [flushed, end) that the open wrote again and
                                            flushed (docs/architecture.md §2.2) */
-    bool corrupt;                       /* a bad batch is below the flushed bound: the log is open
-                                           read-only; `corruption` says where */
+    bool corrupt;                       /* A bad batch is below the flushed bound, so the log is
+                                           open read-only.  `corruption` says where the batch is. */
     ol_error corruption;
-    /* no right batch follows the corruption, and the log was flushed up to this log offset; -1: a
-     * right batch follows, or nothing proves how far the log reached */
+    /* If no good batch follows the corruption: the log offset up to which the log was flushed. -1:
+     * a good batch follows the corruption, or nothing proves up to where the log was flushed. */
     int64_t corruption_below;
-    ol_log_loss losses[OL_LOG_LOSSES_KEPT];  /* if there are more, the last entry covers the rest */
+    ol_log_loss losses[OL_LOG_LOSSES_KEPT];  /* if there are more losses, the last entry covers all
+                                                others */
     size_t loss_count;
-    bool is_lossy;                      /* one of the losses is proven: the log is open read-only */
-    bool others_worked;                 /* another program worked here since the log was closed */
-    bool log_start_refused;             /* the log start of the checkpoint was not adopted */
+    bool is_lossy;  /* at least one loss is proven, so the log is open read-only */
+    bool others_worked;  /* another program wrote to the directory since offsetlog closed the log */
+    bool log_start_refused;             /* the open did not use the log start from the checkpoint */
 } ol_log_recovery;
 
-/* Opens a partition directory, and recovers it when writable (docs/format/recovery.md §9,
- * docs/durability.md).  The owner holds the log dir's lock when writable.  Corruption below the
- * flushed bound and proven loss do not make ol_log_open fail: recovery->corrupt or
- * recovery->is_lossy is set, and the log refuses writes.  Fails with OL_IO, OL_DISK_FULL,
- * OL_NO_MEMORY, OL_NO_SUCH_FILE, OL_INVALID (a setting or the path), OL_CORRUPT (partition.metadata
- * names another topic id than options->topic_id). */
+/* Opens a partition directory.  If options->writable is true, also recovers the log
+ * (docs/format/recovery.md §9, docs/durability.md); the owner must then hold the lock of the log
+ * dir.  Corruption below the flushed bound and proven loss do not make ol_log_open fail.  Instead,
+ * it sets recovery->corrupt or recovery->is_lossy, and the log refuses writes.  Fails with OL_IO,
+ * OL_DISK_FULL, OL_NO_MEMORY, OL_NO_SUCH_FILE, OL_INVALID (a setting or the path is invalid), or
+ * OL_CORRUPT (the topic id in partition.metadata is not options->topic_id). */
 int ol_log_open(const ol_log_options *options, ol_log **log, ol_log_recovery *recovery,
                 ol_error *error) OL_NODISCARD;
 
-/* [writer] Closes the log cleanly: trims the active segment and its indexes to their true sizes,
- * writes the producer snapshot, and flushes every file that it changed and the directory.  The log
- * is freed in any case.  A failure only means that the directory is not cleanly closed, so no
- * clean-shutdown marker may be written. */
+/* [writer] Closes the log cleanly.  It trims the active segment and its indexes to their true
+ * sizes, writes the producer snapshot, and flushes every file that it changed and the directory.
+ * The log is freed even if the call fails.  After a failure the directory is not cleanly closed, so
+ * the caller must not write a clean-shutdown marker. */
 int ol_log_close(ol_log *log, ol_error *error) OL_NODISCARD;
 
-/* Frees the log without writing a byte: after a failure, or in a forked child (where it only drops
- * the handles). */
+/* Frees the log without writing anything.  Used after a failure.  Also used in a forked child,
+ * where it only closes the handles. */
 void ol_log_abandon(ol_log *log);
 
 int64_t ol_log_start(const ol_log *log);
 /* Returns whether another program, such as a broker, wrote a part of the log, or may have written
  * it.  Any thread may call it. */
 bool ol_log_has_other_writers(const ol_log *log);
-int64_t ol_log_end(const ol_log *log);  /* an acquire load: everything below the result can be
-                                           read */
+int64_t ol_log_end(const ol_log *log);  /* loads the log end with acquire order, so everything below
+                                           the result can be read */
 int64_t ol_log_flushed(const ol_log *log);
-/* For a read-only log: records that it was read up to `end` after another process appended to
- * it. */
+/* Only for a read-only log.  Another process has appended to the log, and the caller has read it up
+ * to `end`; the call stores this as the log end. */
 void ol_log_record_end(ol_log *log, int64_t end);
 bool ol_log_is_writable(const ol_log *log);
 bool ol_log_has_failed(const ol_log *log);
 int32_t ol_log_leader_epoch(const ol_log *log); /* newest epoch, -1 none */
-/* Returns the id in partition.metadata; false: none. */
+/* Returns whether partition.metadata has a topic id, and sets topic_id to it. */
 bool ol_log_topic_id(const ol_log *log, uint8_t topic_id[16]);
 int64_t ol_log_size_bytes(const ol_log *log);   /* of all segments, true sizes */
-/* [writer] Fills in the file system, directory, settings and decompressor of the log, which live as
- * long as the log.  The other members of *options are not meaningful. */
+/* [writer] Sets the file system, directory, settings and decompressor in *options to those of the
+ * log.  They are valid as long as the log.  The other members of *options are not meaningful. */
 void ol_log_options_of(const ol_log *log, ol_log_options *options);
 
 /* ------------------------------------------------------------ appending */
 
 /* [writer] Reserves the bytes of the next batch, which has `size` bytes and `last_offset_delta` + 1
- * offsets.  Rolls if Kafka would (docs/format/directory.md §1.10), and extends the file if the
- * background thread has not done so yet.  *start is set to the reserved bytes in the active
- * segment: `size` writable bytes, all zero.  The log's content does not change.  A caller that does
- * not publish its reservation sets the bytes that it wrote back to zero; the next reservation then
- * replaces it.  To learn whether storing and publishing may have to wait, call ol_log_is_prepared
- * first.  Fails with OL_DISK_FULL, OL_IO, OL_NO_MEMORY, OL_READ_ONLY, OL_FAILED, OL_INVALID (the
- * batch has no header or no offset), or OL_TOO_LARGE (no offset is left, or the batch does not fit
- * a segment beside the space kept for the ends of open transactions, see below). */
+ * offsets.  Rolls the segment if Kafka would (docs/format/directory.md §1.10).  Extends the file if
+ * the background thread has not done so yet.  Sets *start to the reserved bytes: `size` bytes of
+ * the active segment, which are all zero and may be written.  The content of the log does not
+ * change.  A caller that does not publish the batch must set the bytes that it wrote back to zero;
+ * the next reservation then takes the place of this one.  To find out whether storing and
+ * publishing the batch may have to wait, the caller calls ol_log_is_prepared first.  Fails with
+ * OL_DISK_FULL, OL_IO, OL_NO_MEMORY, OL_READ_ONLY, OL_FAILED, OL_INVALID (the batch has no header
+ * or no offset), or OL_TOO_LARGE (the log has no offset left, or the batch does not fit a segment
+ * together with the space that is kept for the ends of open transactions, see below). */
 int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t max_timestamp,
                    uint8_t **start, int64_t *base_offset, ol_error *error) OL_NODISCARD;
 
-/* The ends of transactions.  A full disk must not keep a transaction open, so space for the end of
- * each is kept from its first batch on.  ol_log_reserve_transactional keeps this space, and only
- * ol_log_reserve_end uses it.  Space is kept for as many ends as fit a twelfth of a segment.  Ends
- * beyond that number, and those for which there was no space when the log was opened, are written
- * like other batches. */
+/* The ends of transactions.  A full disk must not prevent the end of a transaction.  Therefore the
+ * log keeps space for the end of a transaction from its first batch on.
+ * ol_log_reserve_transactional keeps this space, and only ol_log_reserve_end uses it.  The log
+ * keeps space for as many ends as fit a twelfth of a segment.  Further ends, and ends for which
+ * there was no space when the log was opened, are written like other batches and may meet a full
+ * disk. */
 
-/* [writer] Does what ol_log_reserve does, for a batch of a transaction, and keeps space for the end
- * of this transaction and of all others.  OL_DISK_FULL: no more space is kept than before. */
+/* [writer] Does what ol_log_reserve does for a batch of a transaction.  It also keeps space for the
+ * end of this transaction, in addition to the space for the ends of all others.  If it fails with
+ * OL_DISK_FULL, the space that is kept is the same as before. */
 int ol_log_reserve_transactional(ol_log *log, int64_t producer_id, size_t size,
                                  int32_t last_offset_delta, int64_t max_timestamp, uint8_t **start,
                                  int64_t *base_offset, ol_error *error) OL_NODISCARD;
 
-/* [writer] Does what ol_log_reserve does, for the marker of an open transaction.  OL_DISK_FULL only
- * if no space is kept. */
+/* [writer] Does what ol_log_reserve does for the marker that ends an open transaction.  Fails with
+ * OL_DISK_FULL only if no space is kept. */
 int ol_log_reserve_end(ol_log *log, int64_t max_timestamp, uint8_t **start, int64_t *base_offset,
                        ol_error *error) OL_NODISCARD;
 
-/* [writer] Keeps space for the ends of the transactions that are open, for an owner that begins to
- * write.  OL_DISK_FULL: nothing has changed, and the log stays usable. */
+/* [writer] Keeps space for the ends of all open transactions.  An owner calls it before it begins
+ * to write.  If it fails with OL_DISK_FULL, nothing has changed and the log stays usable. */
 int ol_log_keep_ends(ol_log *log, ol_error *error) OL_NODISCARD;
 
-/* [writer] Stops keeping space: the ends of a follower's transactions arrive among the batches that
- * it fetches. */
+/* [writer] Frees the space that is kept for ends.  A follower does not need it, because it fetches
+ * the ends of transactions together with the other batches. */
 void ol_log_release_ends(ol_log *log);
 
-/* Returns the size of the largest batch that always fits a segment beside the ends that are
- * kept. */
+/* Returns the size of the largest batch that fits a segment even if the greatest possible space is
+ * kept for ends. */
 size_t ol_log_batch_bytes_max(const ol_log_config *config);
 
-/* [writer] Returns whether the next batch, of at most `size` bytes, needs no roll, no page fault,
- * and no system call except one that asks for the length of the file.  Always false if batches are
- * written with pwrite (ol_append). */
+/* [writer] Returns whether the next batch, of at most `size` bytes, can be stored without a roll
+ * and without a page fault, and with no system call except one that asks for the length of the
+ * file.  The result is always false if batches are written with pwrite (ol_append). */
 bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delta,
                         int64_t max_timestamp);
 
-/* [writer] Publishes the batch that was sealed at the reserved start: the log end moves past it,
- * and indexes, producer state and epochs are updated.  If batches are written with pwrite
- * (ol_append), it can fail with OL_DISK_FULL or OL_IO: the reserved bytes are zeroed again, and
- * nothing has changed.  OL_FAILED: half a batch stays in the file, and the log has failed. */
+/* [writer] Publishes the batch that the caller has sealed at the reserved start.  The log end moves
+ * past the batch, and the indexes, the producer state and the epochs are updated.  If batches are
+ * written with pwrite (ol_append), the call can fail.  After OL_DISK_FULL or OL_IO the reserved
+ * bytes have been set to zero, and nothing has changed.  After OL_FAILED half a batch remains in
+ * the file, and the log has failed. */
 int ol_log_publish(ol_log *log, const ol_batch_fields *fields, size_t size, ol_error *error);
 
-/* [writer] Ensures that `size` more bytes in batches of at most `batch_size_max` can be appended
- * without meeting a full disk.  If they fit one segment, their space is the rest of the active one
- * or, after a roll now, the next one.  Otherwise the rest of the active segment is allocated, and
- * as many spare segments as needed, which the next rolls use.  Such a roll may still meet a full
- * disk, because it creates files.  A call that fails removes the spare segments that it made. */
+/* [writer] Ensures that `size` more bytes, in batches of at most `batch_size_max`, can be appended
+ * without meeting a full disk.  If these bytes fit one segment, they get the rest of the active
+ * segment, or the log rolls at once and they get the next segment.  Otherwise the call allocates
+ * the rest of the active segment and as many spare segments as needed.  The next rolls use the
+ * spare segments, but such a roll may still meet a full disk, because it creates other files.  A
+ * call that fails removes the spare segments that it made. */
 int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max,
                          ol_error *error) OL_NODISCARD;
 
-/* [writer] Appends whole batches as they are (a follower's fetch).  Each is parsed and its CRC
- * checked; its base offset must be >= end (a gap is legal: the leader's log was cleaned).  Appends
- * all batches or none, with one exception: the disk becomes full after a roll, and too full even
- * for the truncation that would undo the call.  The batches appended so far then stay.  OL_CORRUPT
- * names the position in `data`. */
+/* [writer] Appends whole batches unchanged, as a follower fetches them.  Each batch is parsed and
+ * its CRC is verified.  Its base offset must be at or above the log end; it may be above, because
+ * the leader's log may have been cleaned.  The call appends all batches or none, with one
+ * exception: if the disk becomes full after a roll, and is too full even for the truncation that
+ * would undo the call, the batches that were appended so far stay.  If a batch is bad, the call
+ * fails with OL_CORRUPT, and error->position is its position in `data`. */
 int ol_log_append(ol_log *log, const uint8_t *data, size_t size, ol_error *error) OL_NODISCARD;
 
-/* [writer] Starts a leader epoch at the log end (docs/format/directory.md §1.5); batches appended
- * from now on must carry it.  The epoch is written to the checkpoint at once. */
+/* [writer] Starts a leader epoch at the log end (docs/format/directory.md §1.5).  All batches that
+ * are appended from now on must carry this epoch.  The call writes the epoch to the checkpoint at
+ * once. */
 int ol_log_assign_epoch(ol_log *log, int32_t epoch, ol_error *error) OL_NODISCARD;
 
-/* [writer] Begins an empty log again at `offset`, which is at or above its end: for a follower
- * whose leader's log begins there.  After a crash the log is empty, at its former end or at
- * `offset`.  Fails with OL_INVALID, OL_DISK_FULL, OL_NO_MEMORY, OL_IO; the log is empty after a
- * failure, too. */
+/* [writer] Moves an empty log to `offset`, which must be at or above its end.  A follower needs
+ * this if the leader's log begins at `offset`.  After a crash, the log is still empty, and its end
+ * is the former end or `offset`.  Fails with OL_INVALID, OL_DISK_FULL, OL_NO_MEMORY or OL_IO.  The
+ * log is empty after a failure, too. */
 int ol_log_restart(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 
-/* [writer] Removes everything at and above `offset`, and the epochs that begin there, even if the
- * log ends at it (docs/format/leader-epochs.md §12, docs/durability.md: the sidecar is lowered and
- * synced first).  Only whole batches are removed, so the new end may be below `offset`.  Before the
- * call the owner must have lowered the recovery point of its checkpoint durably: a recovery point
- * above the new end makes a torn tail look like corruption.  The log is as it was after
- * OL_DISK_FULL, and if the call fails before its first change because files of an abandoned swap
- * cannot be removed, or the log cannot be read.  Any other failure leaves the log failed. */
+/* [writer] Removes everything at and above `offset`, including the epochs that begin there
+ * (docs/format/leader-epochs.md §12).  The epochs are removed even if the log ends at `offset`.
+ * Before the files are shortened, the sidecar is lowered and synced (docs/durability.md).  Only
+ * whole batches are removed, so the new end may be below `offset`.  Before the call, the owner must
+ * have durably lowered the recovery point in its checkpoint.  A recovery point above the new end
+ * would make a torn tail look like corruption.  The log is unchanged if the call fails with
+ * OL_DISK_FULL, or if it fails before its first change because the files of an abandoned swap
+ * cannot be removed or the log cannot be read.  After any other failure the log has failed. */
 int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 
-/* Makes everything below the current end, and the rolls so far, survive a power loss; *flushed is
- * the new bound.  Callers arrange that one call serves every thread that waits, but concurrent
- * calls are allowed.  Returns at once when nothing is new. */
+/* Makes everything below the present log end, and all rolls so far, survive a power loss.  Sets
+ * *flushed to the new flushed bound.  Concurrent calls are allowed, but callers should arrange that
+ * one call serves all threads that wait.  Returns at once if there is nothing new to flush. */
 int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
-/* Like ol_log_flush, for a flush that no thread waits for: later appends do not cost more after it,
- * as they do after ol_log_flush (ol_log_expect_flushes). */
+/* Does what ol_log_flush does, for a flush on which no thread waits.  After ol_log_flush, later
+ * appends cost more (see ol_log_expect_flushes).  After this call they do not. */
 int ol_log_flush_unasked(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
-/* Begins to write what a flush would write, and returns.  The disk can then work on several logs at
- * a time, whereas flushes made one by one would wait for each other.  Does nothing while a flush, a
- * truncation or a close runs.  Makes nothing durable.  A failure leaves the log failed, which the
- * next flush reports. */
+/* Starts to write what a flush would write, and returns without waiting.  The disk can then work on
+ * several logs at the same time, whereas flushes that are made one after the other wait for each
+ * other.  The call does nothing while a flush, a truncation or a close runs.  It makes nothing
+ * durable.  If it fails, the log has failed, and the next flush reports this. */
 void ol_log_begin_flush(ol_log *log);
-/* Returns whether the background should flush, because at least OL_UNFLUSHED_WANTED segments were
- * rolled since the last flush: rolled segments keep their files open until then. */
+/* Returns whether the background should flush the log, because at least OL_UNFLUSHED_WANTED
+ * segments were rolled since the last flush.  A rolled segment keeps its files open until a
+ * flush. */
 bool ol_log_wants_flush(ol_log *log);
-/* Called when commits will wait for the disk: from then on, extensions are written as zeros.
- * Without this call, that begins only with the first flush. */
+/* Called when commits will wait for the disk.  From then on, the log extends its file by writing
+ * zeros.  Without this call it begins to do so at the first ol_log_flush. */
 void ol_log_expect_flushes(ol_log *log);
 
-/* For one background thread: extends the active segment, touches its pages and prepares the next
- * segment, ahead of need.  Returns whether it did something.  An error is not reported, because the
- * writer will meet it itself. */
+/* Called by one background thread.  Extends the active segment, touches its pages and prepares the
+ * next segment before the writer needs them.  Returns whether it did something.  Errors are not
+ * reported, because the writer will meet the same error. */
 bool ol_log_prepare(ol_log *log);
 
-/* [writer] Closes the active segment, even if it is small or old, and begins the next one, so that
- * the closed one can be cleaned after a flush has covered it.  Nothing happens when the active
- * segment is empty.  Fails as a reservation does. */
+/* [writer] Closes the active segment, even if it is small or young, and begins the next one.  The
+ * closed segment can be cleaned once a flush has covered it.  If the active segment is empty,
+ * nothing happens.  Fails as ol_log_reserve does. */
 int ol_log_roll_active(ol_log *log, ol_error *error) OL_NODISCARD;
 
-/* Returns a counter that changes before and after each truncation.  If it changed, bytes that were
- * read earlier may differ from those in the log. */
+/* Returns a counter that changes before and after each truncation.  If it has changed since bytes
+ * of the log were read, these bytes may differ from those in the log. */
 uint64_t ol_log_cuts(const ol_log *log);
 
-/* [writer] Returns the flushed bound to be written into the next batch's `ol.flushed` header, or -1
- * if a batch that carries it was published since the last flush.  If the batch for which a bound
- * was taken could not be appended, the bound is returned again. */
+/* [writer] Returns the flushed bound, which the caller must write into the `ol.flushed` header of
+ * the next batch.  Returns -1 if a batch with this bound has already been published since the last
+ * flush.  If the caller takes a bound but the batch cannot be appended, the next call returns the
+ * bound again. */
 int64_t ol_log_take_flushed_record(ol_log *log);
 /* [writer] Returns whether ol_log_take_flushed_record would return a bound. */
 bool ol_log_has_flushed_record(const ol_log *log);
@@ -329,20 +359,21 @@ bool ol_log_has_flushed_record(const ol_log *log);
 int64_t ol_log_active_timestamp(const ol_log *log);
 
 /* [writer] Applies new values of segment_bytes, segment_ms, index_interval_bytes,
- * segment_index_bytes and producer_expiration_ms from now on; the other members of `config` are
- * ignored.  The active segment keeps its index files, and does not grow above the size for which it
- * was made.  Fails with OL_INVALID and nothing changed, or with OL_IO if a spare file cannot be
- * removed. */
+ * segment_index_bytes and producer_expiration_ms.  The other members of `config` are ignored.  The
+ * active segment keeps its index files, and does not grow beyond the size for which it was made.
+ * After OL_INVALID nothing has changed.  After OL_IO a spare file could not be removed. */
 int ol_log_change_config(ol_log *log, const ol_log_config *config, ol_error *error) OL_NODISCARD;
 
-/* Moves the log start up to `offset`, which is flushed, and removes the segments below it that are
- * closed and flushed.  Their files get names that end in ".deleted"; the owner removes these files
- * at any time, or the next open does.  The owner must have stored the log start durably in its
- * checkpoint before the call: after a crash the segments may exist or not.  A reader in a removed
- * segment keeps the bytes that it has and continues at the new start.  A lower offset moves
- * nothing; files that an earlier call could not rename are renamed by the next one.  Fails with
- * OL_INVALID if `offset` is above the flushed bound.  After OL_DISK_FULL or OL_IO the start has
- * moved, and some files may still have their old names.  Only one call may run at a time. */
+/* Moves the log start up to `offset`, and removes the closed and flushed segments below it.
+ * `offset` must not be above the flushed bound.  If `offset` is below the log start, the log start
+ * does not move.  Before the call, the owner must have stored the log start durably in its
+ * checkpoint.  After a crash the segments may or may not exist.  The call gives the files of the
+ * removed segments names that end in ".deleted".  The owner may remove these files at any time;
+ * otherwise the next open removes them.  If an earlier call could not rename some files, this call
+ * renames them.  A reader in a removed segment keeps the bytes that it has, and continues at the
+ * new log start.  Fails with OL_INVALID if `offset` is above the flushed bound.  After OL_DISK_FULL
+ * or OL_IO the log start has moved, and some files may still have their old names.  Only one call
+ * may run at a time. */
 int ol_log_delete_below(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 #define OL_DELETED_ENDING ".deleted"
 
@@ -355,18 +386,18 @@ typedef struct ol_log_transaction {
     int16_t producer_epoch;
 } ol_log_transaction;
 
-/* [writer] Returns the open transaction at `index`, counted from 0 by first offset; false after the
- * last. */
+/* [writer] Finds the open transaction at `index`.  The open transactions are numbered from 0 in the
+ * order of their first offsets.  Returns false if there are not so many. */
 bool ol_log_open_transaction_at(const ol_log *log, size_t index, ol_log_transaction *transaction);
 /* [writer] */
 bool ol_log_find_transaction(const ol_log *log, int64_t producer_id,
                              ol_log_transaction *transaction);
-/* [writer] Returns the epoch of a producer's newest batch and the coordinator epoch of its last
- * marker; false: the producer is unknown. */
+/* [writer] Finds the epoch of a producer's newest batch and the coordinator epoch of its last
+ * marker.  Returns false if the producer is unknown. */
 bool ol_log_producer(const ol_log *log, int64_t producer_id, int16_t *producer_epoch,
                      int32_t *coordinator_epoch);
-/* [writer] Finds the newest data batch of a producer; false: the producer is unknown, or has
- * expired. */
+/* [writer] Finds the newest data batch of a producer.  Returns false if the producer is unknown or
+ * was removed because it was too old. */
 typedef struct ol_log_last_batch {
     int64_t last_offset;        /* -1 none in its epoch */
     int64_t timestamp;          /* greatest of the batch, ms */
@@ -375,14 +406,15 @@ typedef struct ol_log_last_batch {
     int16_t epoch;
 } ol_log_last_batch;
 bool ol_log_last_batch_of(const ol_log *log, int64_t producer_id, ol_log_last_batch *last);
-/* [writer] Returns the highest producer id ever seen in this log, up to given_producer_id_max; -1:
- * none. */
+/* [writer] Returns the highest producer id that was ever in this log.  Ids above
+ * given_producer_id_max do not count.  Returns -1 if there is none. */
 int64_t ol_log_highest_producer_id(const ol_log *log);
-/* [writer] Returns the first offset of the oldest open transaction, or the log end. */
+/* [writer] Returns the first offset of the oldest open transaction, or the log end if no
+ * transaction is open. */
 int64_t ol_log_first_unstable(const ol_log *log);
 
-/* [writer] Returns a malloc'ed copy of the state of all producers, ascending by id; NULL when there
- * are none. */
+/* [writer] Copies the state of all producers, in ascending order of their ids, to memory that the
+ * caller must free.  Sets *states to NULL if there are no producers. */
 typedef struct ol_log_producer_state {
     int64_t producer_id;
     int64_t last_offset;        /* last offset of the producer's last data batch; -1: none */
@@ -391,83 +423,90 @@ typedef struct ol_log_producer_state {
 int ol_log_producers_copy(const ol_log *log, ol_log_producer_state **states, size_t *count,
                           ol_error *error) OL_NODISCARD;
 
-/* Calls `visit` with each aborted transaction that overlaps [from, up_to), whichever segment its
- * ABORT marker is in, the active one included.  The order is that of the markers in the log.  No
- * lock is held during `visit`; a status other than OL_OK ends the call.  OL_CORRUPT for a .txnindex
- * that does not parse, which error->path names; OL_FAILED after a truncation that failed. */
+/* Calls `visit` for each aborted transaction that overlaps [from, up_to), in the order of the ABORT
+ * markers in the log.  The marker may be in any segment, also in the active one.  No lock is held
+ * during `visit`.  If `visit` returns a status other than OL_OK, the call ends and returns this
+ * status.  Fails with OL_CORRUPT if a .txnindex cannot be parsed (error->path is its path), and
+ * with OL_FAILED after a failed truncation. */
 int ol_log_collect_aborted(ol_log *log, int64_t from, int64_t up_to,
                            int (*visit)(void *context, const ol_aborted_transaction *transaction),
                            void *context, ol_error *error) OL_NODISCARD;
 
-/* Finds Kafka's endOffsetFor (docs/format/directory.md §1.5, docs/format/leader-epochs.md §12):
- * (-1, -1) when unknown. */
+/* Does what Kafka's endOffsetFor does (docs/format/directory.md §1.5, docs/format/leader-epochs.md
+ * §12).  Sets *found_epoch and *end_offset to -1 if the result is unknown. */
 void ol_log_end_for_epoch(const ol_log *log, int32_t epoch, int32_t *found_epoch,
                           int64_t *end_offset);
 
-/* Returns the epoch that wrote the record at `offset`; -1 when unknown. */
+/* Returns the leader epoch of the record at `offset`, or -1 if it is unknown. */
 int32_t ol_log_epoch_at(const ol_log *log, int64_t offset);
 
-/* Fills in the epochs that begin below `offset`, ascending, but at most `capacity` of them, and
- * returns how many there are in all. */
+/* Copies the epochs that begin below `offset` to `epochs`, in ascending order, but no more than
+ * `capacity` of them.  Returns how many such epochs there are in all. */
 size_t ol_log_epochs(const ol_log *log, int64_t offset, ol_leader_epoch *epochs, size_t capacity);
 
 /* ------------------------------------------------------------ reading */
 
-/* A reader walks the log upwards in pieces of whole batches.  It holds the segment that it reads,
- * so a segment that is cleaned or truncated away stays readable until the reader moves on.  The
- * reader then finds its position again by offset, never by file position. */
+/* A reader walks the log upwards in pieces that consist of whole batches.  The segment in which a
+ * reader is stays readable until the reader leaves it, even if the segment is replaced by the
+ * cleaner or removed by a truncation in the meantime.  The reader then finds its place in the log
+ * again by offset, not by file position. */
 typedef struct ol_log_reader ol_log_reader;
 
 typedef struct ol_log_piece {
-    const uint8_t *data;        /* whole batches; the first may begin below the offset asked for */
+    const uint8_t *data;        /* whole batches; the first may begin below the offset at which the
+                                   reader was opened */
     size_t size;
     int64_t base_offset;        /* of the first batch */
     int64_t position;           /* of data[0] in the file */
     int64_t segment_base;
-    const char *path;           /* path of the segment file; borrowed until the next call */
+    const char *path;           /* path of the segment file; valid until the next call */
 } ol_log_piece;
 
 int ol_log_reader_open(ol_log *log, int64_t offset, ol_log_reader **reader,
                        ol_error *error) OL_NODISCARD;
 
-/* Reads the next piece of at most `size_max` bytes (at least one whole batch), valid until the next
- * call or close.  OL_END at the log end; a later call may return more.  OL_OUT_OF_RANGE: the log
- * was truncated below the reader's offset.  OL_CORRUPT: the bytes at error->path and position
- * cannot be walked.  OL_IO with a position: the disk cannot read the bytes there, or another
- * process truncated the file.  After both, ol_log_reader_skip continues.  Any other OL_IO concerns
- * the file as a whole.  The caller checks the CRCs; on a read-only log a batch whose CRC fails may
- * be unfinished: see ol_log_reader_retry. */
+/* Reads the next piece.  It has at most `size_max` bytes, or one batch if that batch is larger, and
+ * is valid until the next call or until the reader is closed.  Returns OL_END at the log end; a
+ * later call may return more.  Returns OL_OUT_OF_RANGE if the log was truncated below the reader's
+ * offset.  Returns OL_CORRUPT if the bytes at error->path and error->position are not batches.
+ * Returns OL_IO with a position if the disk cannot read the bytes there, or if another process
+ * truncated the file.  In these two cases the caller can continue with ol_log_reader_skip.  OL_IO
+ * without a position concerns the file as a whole.  The caller must check the CRCs.  In a read-only
+ * log, a batch with a wrong CRC may be unfinished; see ol_log_reader_retry. */
 int ol_log_reader_next(ol_log_reader *reader, size_t size_max, ol_log_piece *piece,
                        ol_error *error) OL_NODISCARD;
 
-/* Reads the bytes of the last piece from `position` on again from the file, for read-only logs.
- * Returns OL_END instead of a third try in a row. */
+/* Reads the part of the last piece from `position` on from the file again.  Only for read-only
+ * logs; for other logs, returns OL_END.  After two attempts in a row for the same piece, it returns
+ * OL_END instead of a third one. */
 int ol_log_reader_retry(ol_log_reader *reader, int64_t position, ol_log_piece *piece,
                         ol_error *error) OL_NODISCARD;
 
-/* Continues at the next batch after `position` in the current segment whose header and CRC are
- * right, or at the next segment.  Bytes that the disk cannot read are skipped, too.  *is_end: no
- * later batch exists, so the bytes may be an unfinished tail. */
+/* Moves the reader to the next good batch after `position` in the present segment, or to the next
+ * segment if there is none.  A good batch has a valid header and a correct CRC.  Bytes that the
+ * disk cannot read are skipped, too.  *is_end is set to true if no batch follows in the log, so
+ * that the skipped bytes may be an unfinished tail. */
 int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end,
                        ol_error *error) OL_NODISCARD;
 
-/* Returns the offset below which every batch was returned or skipped. */
+/* Returns the offset up to which the reader has returned or skipped every batch. */
 int64_t ol_log_reader_offset(const ol_log_reader *reader);
 
 void ol_log_reader_close(ol_log_reader *reader);
 
-/* Reads whole batches, at most `capacity` bytes, into `buffer`: from the one that holds `offset`
- * on, as long as all of their records are below `end`.  If `offset` is where an earlier call ended,
- * one read of the file is enough.  *size is 0 if no such batch exists yet.  Any thread; no lock is
- * held while the disk is read.  Fails with OL_OUT_OF_RANGE (below the start, or above the end of
- * the log), OL_TOO_LARGE (the first batch does not fit; the reason says what it needs), OL_CORRUPT,
+/* Reads whole batches of at most `capacity` bytes in total into `buffer`.  The first is the batch
+ * that contains `offset`.  The others follow it, as long as all of their records are below `end`.
+ * If `offset` is where an earlier call ended, the call needs only one read of the file.  *size is 0
+ * if no such batch exists yet.  Any thread may call it.  No lock is held while the disk is read.
+ * Fails with OL_OUT_OF_RANGE (`offset` is below the log start or above the log end), OL_TOO_LARGE
+ * (the first batch does not fit the buffer; the reason says how many bytes it needs), OL_CORRUPT or
  * OL_IO. */
 int ol_log_read(ol_log *log, int64_t offset, int64_t end, uint8_t *buffer, size_t capacity,
                 size_t *size, ol_error *error) OL_NODISCARD;
 
-/* The bytes that ol_log_read would read, as a range of a file for sendfile.  The range begins with
- * the batch that holds `offset`, is in one segment, and may end in the middle of a batch other than
- * the first. */
+/* The bytes that ol_log_read would read, as a range of one file that can be sent with sendfile.
+ * The range begins with the batch that contains `offset`, and lies in one segment.  It contains at
+ * least one whole batch, and may end in the middle of a later one. */
 typedef struct ol_file_range {
     char path[OL_ERROR_PATH_MAX];
     int64_t position;
@@ -476,7 +515,8 @@ typedef struct ol_file_range {
 int ol_log_file_range(ol_log *log, int64_t offset, int64_t end, size_t size_max,
                       ol_file_range *range, ol_error *error) OL_NODISCARD;
 
-/* Finds the segment at `index`, counted from 0 in ascending order; false after the last. */
+/* Finds the segment at `index`, which counts the segments from 0 in ascending order of their base
+ * offsets.  Returns false if there are not so many. */
 typedef struct ol_log_segment_info {
     int64_t base_offset;
     int64_t size;
@@ -485,15 +525,15 @@ typedef struct ol_log_segment_info {
 } ol_log_segment_info;
 bool ol_log_segment_at(const ol_log *log, size_t index, ol_log_segment_info *info);
 
-/* Facts about the files of one segment, from which a cleaner selects and groups segments
- * (docs/format/cleaner.md §8.1, §8.4).  Reads the files; OL_OUT_OF_RANGE when no segment has this
- * base any longer. */
+/* Facts about the files of one segment, from which the cleaner decides which segments it cleans and
+ * which of them form a group (docs/format/cleaner.md §8.1, §8.4).  The call reads the files.  It
+ * returns OL_OUT_OF_RANGE if no segment has this base offset any more. */
 typedef struct ol_log_segment_files {
     int64_t modified_ms;        /* of the .log */
-    int64_t first_timestamp;    /* greatest timestamp of the first batch; -1: none, or an empty
-                                   segment */
-    int64_t largest_timestamp;  /* greatest timestamp in the time index; modified_ms if that has
-                                   none (docs/format/cleaner.md §8.1) */
+    int64_t first_timestamp;    /* the greatest timestamp in the first batch; -1: the batch has no
+                                   timestamp, or the segment is empty */
+    int64_t largest_timestamp;  /* the greatest timestamp in the time index; if the time index has
+                                   none, the same as modified_ms (docs/format/cleaner.md §8.1) */
     int64_t index_size;         /* bytes */
     int64_t time_index_size;
 } ol_log_segment_files;

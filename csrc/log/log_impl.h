@@ -2,27 +2,27 @@
  * log/ includes it.
  *
  *   log             positions, epochs, producers, close
- *   append          the hot path
- *   ends            space for the ends of transactions
- *   roll            extension, spares, the next segment
+ *   append          reserves and publishes batches: the hot path
+ *   ends            keeps space for the ends of transactions
+ *   roll            extends the active segment, makes spare segments, begins the next segment
  *   flush, truncate
  *   delete_below    removes segments at the start
- *   keep_manifest   the log's manifest
- *   reader, read    walks the log; reads into a caller's buffer
+ *   keep_manifest   keeps the log's manifest up to date
+ *   reader, read    walk the log; read into a caller's buffer
  *   view            the segments of one moment
- *   offset_for_time, transaction_spans   the offset of a time; where transactions began and ended
- *   segment_rewrite, segment_swap        writes a cleaned segment aside; puts it in place of others
+ *   offset_for_time, transaction_spans   find the offset of a time; find the ends of transactions
+ *   segment_rewrite, segment_swap        write a cleaned segment; replace other segments by it
  *   segment_info, segment_checksum       facts about segment files
- *   open            the order of opening
- *   settled         what an open need not read
- *   recover         torn or corrupt
- *   recover_aside   copies of truncated bytes
- *   repair          accepted loss
- *   rebuild         indexes and producer state from the log
- *   completeness    whether anything is missing
+ *   open            the steps of an open, in their order
+ *   settled         finds the part of the log that an open need not read
+ *   recover         decides whether bad bytes are a torn tail or corruption
+ *   recover_aside   copies bytes to another file before they are truncated
+ *   repair          removes unreadable bytes when the open accepts loss
+ *   rebuild         rebuilds indexes and producer state from the log
+ *   completeness    decides whether anything is missing from the log
  *
- * On failure a call leaves the log as it was, unless it says otherwise; *error says why.
- */
+ * A call that fails leaves the log unchanged, unless its comment says otherwise.  *error gives the
+ * reason. */
 #ifndef OL_LOG_LOG_IMPL_H
 #define OL_LOG_LOG_IMPL_H
 
@@ -39,56 +39,59 @@
 #include "log/segment.h"
 
 #define OL_ROLLED_PREFIX "offsetlog.rolled-"
-/* Prefix of a file name, followed by the offset of a truncation that has begun. */
+/* A truncation that has begun is marked by a file.  This is the prefix of its name; the offset of
+ * the truncation follows. */
 #define OL_CUT_PREFIX "offsetlog.cut-"
 #define OL_EPOCHS_FILE "leader-epoch-checkpoint"
 
-/* Each part has one owner.  The locks, in the order in which they are taken; the comments of the
- * parts below, and of log/segment.h, have the details:
+/* Each part of the struct has one owner.  The locks are listed in the order in which they must be
+ * taken.  The comments of the parts below, and of log/segment.h, have the details:
  *
  *   1  swap.lock         replacing and cutting segments below the log end
  *   2  flush.lock        a flush, the flushed bound and its sidecar
  *   3  extension.lock    the zeros after the last batch, spares, the choice of the active segment
  *   4  manifest.lock     the manifest, and the epochs that it names
- *   5  list.lock         the list of segments and their flags of a flush
+ *   5  list.lock         the list of segments, and the flags in them that a flush uses
  *   6  epochs.lock       leader epochs
  *   7  segment->lock     a segment's file, counts and indexes
  *   8  steps.locks       the steps in which the background flushes an extension; read.lock, under
- *                        which no other is taken
- */
+ *                        which no other is taken */
 struct ol_log {
-    /* The end of the log, which reserve and publish move.  Only the writer uses it; `active`
-     * changes under extension.lock and list.lock. */
+    /* The end of the log, which ol_log_reserve and ol_log_publish move.  Only the writer uses it,
+     * but it changes `active` only under extension.lock and list.lock. */
     struct {
         ol_segment *active;
         uint8_t *data;                  /* of the active segment */
-        int64_t size;                   /* size of the active segment; segment->size publishes it */
+        int64_t size;  /* size of the active segment; other threads read segment->size */
         int64_t next_offset;            /* shared.end publishes it */
         int64_t size_limit;             /* greatest size of the active segment */
-        int64_t offset_limit;           /* greatest offset that fits the active segment together
-                                           with the kept ends */
-        int64_t timestamp_limit;        /* a batch with a later timestamp starts a new segment;
-                                           INT64_MIN: every batch takes the slow check */
-        _Atomic int64_t kept;           /* bytes after `size` for the ends of open transactions
-                                           (log/ends.c): the file is extended over them, and
-                                           they fit under size_limit */
-        int64_t checked_at;             /* timestamp of the batch at which the length of the mapped
-                                           file was checked; INT64_MIN: it was not */
-        int64_t checked_below;          /* the check also counts for batches of the same timestamp
-                                           that end at or below this position */
+        int64_t offset_limit;           /* the greatest offset that still fits the active segment if
+                                           the kept ends follow it */
+        /* A batch with a later timestamp starts a new segment.  INT64_MIN: ol_log_reserve must take
+         * its slow path, which looks at the segment. */
+        int64_t timestamp_limit;
+        /* How many bytes after `size` are kept for the ends of open transactions (log/ends.c).  The
+         * file is extended over these bytes, and they are below size_limit. */
+        _Atomic int64_t kept;
+        /* The length of the mapped file was checked for a batch with this timestamp.  INT64_MIN: it
+         * was not checked. */
+        int64_t checked_at;
+        int64_t checked_below;          /* The check also holds for later batches with the same
+                                           timestamp that end at or below this position. */
         int64_t reserved_size;          /* of the last reservation, for assertions */
         int32_t newest_epoch;           /* of epochs.cache */
         bool slow;                      /* the next reservation must take the slow path */
-        bool slow_publish;              /* a batch that is stored in `data` is not yet in its file
-                                           (is_written) */
+        bool slow_publish;              /* Batches are stored in `data` and must then be written to
+                                           the file (is_written). */
         bool index_full;
     } tail;
 
-    /* These fields are read by every thread, without a lock. */
+    /* Every thread may read these fields, without a lock. */
     struct {
         atomic_bool failed;
-        atomic_bool half_cut;           /* a truncation failed: list, files and positions may
-                                           disagree, so nothing is read */
+        /* A truncation failed.  The list, the files and the positions may contradict each other, so
+         * nothing can be read. */
+        atomic_bool half_cut;
         _Atomic int64_t end;
         _Atomic int64_t flushed;
         _Atomic int64_t start;
@@ -104,7 +107,7 @@ struct ol_log {
         uint64_t cuts;                  /* shared.cuts before that read */
     } read;
 
-    /* Set while the log is opened, constant from then on. */
+    /* These fields are set while the log is opened, and do not change afterwards. */
     int (*stored)(ol_file *file, int64_t position, size_t size, ol_error *error);
     ol_fs *fs;
     char *directory;
@@ -123,71 +126,77 @@ struct ol_log {
         ol_producers map;
         int64_t highest_id;
         int64_t snapshot_offset;        /* offset of the newest producer snapshot; -1: none */
-        bool snapshot_unflushed;  /* the snapshot was stored by a roll, which does not flush it */
+        bool snapshot_unflushed;  /* A roll has stored the snapshot, and a roll does not flush
+                                     it. */
     } producers;
 
-    /* The flushed bound, which the writer puts into the `ol.flushed` header of a batch's first
-     * record.  Only the writer uses this. */
+    /* State of the flushed bound that the writer puts into the `ol.flushed` header of the first
+     * record of a batch.  Only the writer uses it. */
     struct {
-        int64_t written;                /* bound in the newest batch that carries one; -1: none */
-        bool taken;                     /* since the last batch was published */
+        int64_t written;                /* the bound in the newest batch that has this header; -1:
+                                           no batch has it */
+        bool taken;                     /* a bound was taken since the last batch was published */
     } note;
 
-    /* Flags between the writer, the flush and the background thread: one sets a flag, another acts
-     * on it.  No lock. */
+    /* Flags for communication between the writer, the flush and the background thread: one thread
+     * sets a flag, and another acts on it.  They need no lock. */
     struct {
         atomic_bool appended;           /* something was written since the log was opened */
-        atomic_bool names_changed;      /* the directory has names that no flush of the directory
-                                           covers */
-        atomic_bool flush_demanded;     /* a caller waits for the disk: extensions are flushed
-                                           ahead */
-        atomic_bool roll_unflushed;     /* a segment was rolled that no flush has covered, though
-                                           its bytes may be on disk */
+        atomic_bool names_changed;      /* names were added to the directory that no flush of the
+                                           directory has made durable */
+        atomic_bool flush_demanded;     /* a caller waits for the disk, so extensions are flushed
+                                           before they are needed */
+        atomic_bool roll_unflushed;     /* a segment was rolled and no flush has covered it since,
+                                           even if its bytes are on disk */
     } signals;
 
-    /* Changes below the log end.  A swap of cleaned segments, a truncation, a removal of segments
-     * at the start and a close hold the lock to their end, file work included.  No other call waits
-     * for it, so a swap does not delay commits, rolls, flushes or readers. */
+    /* The lock for changes below the log end.  Four calls hold it until they end, including their
+     * work on files: a swap of cleaned segments, a truncation, the removal of segments at the log
+     * start, and a close.  No other call waits for this lock.  A swap therefore delays no commit,
+     * roll, flush or reader. */
     struct {
         pthread_mutex_t lock;
         bool leftovers;                 /* some .cleaned or .swap files could not be removed */
     } swap;
 
-    /* One flush runs at a time.  A truncation and a close hold the lock, so that no flush reports
-     * removed bytes. */
+    /* Only one flush runs at a time.  A truncation and a close also hold this lock, so that no
+     * flush reports bytes as durable that are being removed. */
     struct {
         pthread_mutex_t lock;
         ol_flush_sidecar sidecar;
-        ol_flush_sidecar_bound last;    /* the bound of the last flush.  While shared.flushed is its
-                                           offset, nothing of its segment below `position` is dirty;
-                                           position 0: unknown, as after a truncation */
-        int64_t settled_base;           /* base offset: the sidecar on disk names this segment or a
-                                           later one; -1: unknown */
+        /* The bound of the last flush.  If `offset` in it equals shared.flushed, the bytes of its
+         * segment below `position` are on disk.  `position` is 0 if this is not known, as after a
+         * truncation. */
+        ol_flush_sidecar_bound last;
+        int64_t settled_base;           /* The sidecar on disk names the segment with this base
+                                           offset, or a later one. -1: unknown. */
     } flush;
 
     /* The zeros after the active segment's last batch, the spares, and the choice of the active
      * segment. */
     struct {
         pthread_mutex_t lock;
-        ol_segment **spares;  /* `path` is the name of the spare file; base_offset is its number */
+        ol_segment **spares;  /* The segments to be used by the next rolls.  `path` in each is the
+                                 name of its spare file, and base_offset is its number. */
         size_t spare_count;
         size_t spare_capacity;
         int64_t spare_number;
         int64_t step_bytes;
     } extension;
 
-    /* The manifest as it was stored last, without its segments, which are those of the list.  Its
-     * writers hold the lock; a swap, a flush, a truncation and a close store it. */
+    /* The manifest as it was last stored, but without its segments, which are taken from the list.
+     * A call that changes the manifest holds the lock.  Swaps, flushes, truncations and closes
+     * store it. */
     struct {
         pthread_mutex_t lock;
         ol_manifest kept;
-        atomic_bool is_due;  /* the stored manifest lacks facts that could be stored now */
+        atomic_bool is_due;  /* the manifest on disk lacks facts that could be written to it now */
         atomic_bool has_other;          /* another program wrote a range of the log, or may have
                                            written it */
     } manifest;
 
-    /* The segments and the flags in them that flushes use.  The lock is held for a few
-     * instructions, or while a truncation shortens a file. */
+    /* The list of segments, and the flags in the segments that a flush uses.  The lock is held only
+     * for a few instructions, except while a truncation shortens a file. */
     struct {
         pthread_mutex_t lock;
         ol_segment **segments;          /* ascending by base */
@@ -196,17 +205,17 @@ struct ol_log {
         bool is_cleaning;               /* there is an ol_segment_rewrite */
     } list;
 
-    /* Leader epochs.  The writer changes them, other threads read them. */
+    /* Leader epochs.  The writer changes them, and other threads read them. */
     struct {
         pthread_mutex_t lock;
         ol_leader_epochs cache;
-        bool changed;                   /* since the file was written */
+        bool changed;                   /* the epochs have changed since the file was written */
     } epochs;
 
-    /* The steps in which an extension is flushed; their locks are held in turn. */
+    /* The background thread flushes an extension in steps.  The two locks are used in turn. */
     struct {
-        pthread_mutex_t locks[2];       /* locks[number & 1] is held while step `number` flushes its
-                                           piece */
+        pthread_mutex_t locks[2];       /* The thread holds locks[number & 1] while it flushes step
+                                           `number`. */
         _Atomic uint64_t newest;
     } steps;
 };
@@ -214,51 +223,54 @@ struct ol_log {
 /* log/log.c */
 int ol_log_path(const ol_log *log, const char *name, char path[OL_PATH_MAX],
                 ol_error *error) OL_NODISCARD;
-/* Like ol_log_path, but appends a number if the name is taken: an older copy is evidence and must
- * not be overwritten. */
+/* Makes a path as ol_log_path does, but adds a number to the name if a file with this name exists.
+ * An older copy is evidence and must not be overwritten. */
 int ol_log_untaken_path(const ol_log *log, const char *name, char path[OL_PATH_MAX],
                         ol_error *error) OL_NODISCARD;
 void ol_log_set_failed(ol_log *log);
 /* Refuses with OL_FAILED or OL_READ_ONLY. */
 int ol_log_check_writable(const ol_log *log, ol_error *error) OL_NODISCARD;
-/* Sets the size and the limits of `tail` from the active segment and the settings: after an open, a
- * roll, a truncation or a change of settings. */
+/* Sets the size and the limits in `tail` from the active segment and the settings.  Called after an
+ * open, a roll, a truncation or a change of settings. */
 void ol_log_set_limits(ol_log *log);
 /* Reserves memory for one more segment in the list, so that ol_log_add_segment cannot fail. */
 int ol_log_reserve_segment(ol_log *log, ol_error *error) OL_NODISCARD;
 /* Adds a segment to the list and takes over the caller's reference. */
 int ol_log_add_segment(ol_log *log, ol_segment *segment, ol_error *error) OL_NODISCARD;
-/* Returns the last segment with a base at or below `offset`, else the first one, with a reference
- * for the caller.  NULL when the log has no segment. */
+/* Returns the last segment whose base offset is at or below `offset`.  If there is none, returns
+ * the first segment.  Returns NULL if the log has no segment.  The caller gets a reference to the
+ * segment. */
 ol_segment *ol_log_find_segment(ol_log *log, int64_t offset);
-/* Lists the directory of a read-only log again, after another process rolled or cleaned it.  Fails
- * as ol_log_open. */
+/* Only for a read-only log.  Lists the directory again after another process has rolled or cleaned
+ * the log.  Fails as ol_log_open does. */
 int ol_log_list_again(ol_log *log, ol_error *error) OL_NODISCARD;
-/* Returns the first segment with a base above `base`, with a reference for the caller, or NULL. */
+/* Returns the first segment whose base offset is above `base`, or NULL.  The caller gets a
+ * reference to the segment. */
 ol_segment *ol_log_next_segment(ol_log *log, int64_t base);
 int ol_log_store_epochs(ol_log *log, ol_error *error) OL_NODISCARD;
-/* Removes the producers that are too old (docs/format/directory.md §1.6): before a snapshot, at the
- * end of a load, and before the map grows. */
+/* Removes the producers that are too old (docs/format/directory.md §1.6).  Called before a snapshot
+ * is stored, at the end of a load, and before the map of producers grows. */
 size_t ol_log_expire_producers(ol_log *log);
 int ol_log_store_snapshot(ol_log *log, int64_t offset, bool flush, ol_error *error) OL_NODISCARD;
 
-/* Rolled segments keep their files open until a flush covers them.  From OL_UNFLUSHED_WANTED of
- * them on the background flushes them, and from OL_UNFLUSHED_MAX on the roll itself does, because a
- * process has at most a few thousand descriptors. */
+/* A rolled segment keeps its files open until a flush covers it, but a process has at most a few
+ * thousand descriptors.  Once OL_UNFLUSHED_WANTED rolled segments wait for a flush, the background
+ * flushes the log.  Once there are OL_UNFLUSHED_MAX, the roll itself flushes it. */
 enum { OL_UNFLUSHED_WANTED = 4, OL_UNFLUSHED_MAX = 32 };
 
 /* log/roll.c */
 int ol_log_roll(ol_log *log, int64_t base_offset, ol_error *error) OL_NODISCARD;
-/* Removes the note of a roll that the flush could not remove.  Under swap.lock. */
+/* Removes the note of a roll if an earlier flush could not remove it.  The caller holds
+ * swap.lock. */
 int ol_log_remove_stayed_note(ol_log *log, ol_segment *segment, ol_error *error) OL_NODISCARD;
 /* Extends the active file to at least `needed` bytes. */
 int ol_log_extend(ol_log *log, int64_t needed, ol_error *error) OL_NODISCARD;
 int ol_log_drop_spares(ol_log *log, ol_error *error) OL_NODISCARD;
-/* Creates `<base>.log` with its indexes, or opens it when it is there, as a segment to be written
- * to. */
+/* Creates `<base>.log` with its indexes as a segment to which batches can be appended.  If the file
+ * exists, opens it. */
 int ol_log_start_segment(ol_log *log, int64_t base_offset, ol_segment **segment,
                          ol_error *error) OL_NODISCARD;
-/* Makes an opened writable segment, whose indexes are open, the active one. */
+/* Makes a writable segment the active one.  The segment and its indexes must be open. */
 void ol_log_activate(ol_log *log, ol_segment *segment);
 int ol_log_rolled_name(char *name, size_t capacity, int64_t base_offset, int64_t size,
                        int64_t next_base) OL_NODISCARD;
@@ -271,40 +283,44 @@ static inline void ol_log_count_producer_id(ol_log *log, int64_t producer_id) {
     if (producer_id > log->producers.highest_id) log->producers.highest_id = producer_id;
 }
 
-/* log/ends.c.  Only the writer calls these functions, except ol_log_kept_bytes, which any thread
- * may call. */
+/* These functions are in log/ends.c.  Only the writer calls them, except ol_log_kept_bytes, which
+ * any thread may call. */
 static inline int64_t ol_log_kept_bytes(const ol_log *log) {
     return atomic_load_explicit(&log->tail.kept, memory_order_relaxed);
 }
 size_t ol_log_kept_ends(const ol_log *log);
-/* From now on space for `count` ends is kept; the caller provides it before the next batch. */
+/* Sets the number of ends for which space is kept to `count`.  The caller must provide the space
+ * before the next batch is appended. */
 void ol_log_count_ends(ol_log *log, size_t count);
-/* Returns for how many ends space should be kept once `producer_id` has written the next batch (-1:
- * now). */
+/* Returns the number of ends for which space should be kept once `producer_id` has written its next
+ * batch.  With -1, returns the number for the transactions that are open now. */
 size_t ol_log_ends_wanted(const ol_log *log, int64_t producer_id);
 /* Keeps space for the entries of `count` ends in the active segment's transaction index. */
 int ol_log_keep_entries(ol_log *log, size_t count, ol_error *error) OL_NODISCARD;
-/* Keeps space in `next`, which will be the active segment, for as many ends as the active segment
- * keeps now.  Under extension.lock. */
+/* Keeps space in `next`, which is about to become the active segment, for the same number of ends
+ * as in the present active segment.  The caller holds extension.lock. */
 int ol_log_carry_ends(ol_log *log, ol_segment *next, ol_error *error) OL_NODISCARD;
-/* Called after a marker was published, which used the space of one end. */
+/* Called after a marker was published.  The marker has used the space of one end. */
 void ol_log_end_was_written(ol_log *log);
 
 /* log/reader.c */
-/* Called before the first piece: pieces are then read into the caller's buffer, which outlives the
- * reader.  A batch that does not fit is OL_TOO_LARGE. */
+/* Called before the first piece is read.  The reader then reads all pieces into the caller's
+ * buffer, which must stay valid longer than the reader.  A batch that does not fit the buffer is
+ * refused with OL_TOO_LARGE. */
 void ol_log_reader_lend(ol_log_reader *reader, uint8_t *buffer, size_t capacity);
-/* Called before the first piece: the search for the reader's offset may then begin at this
- * position.  A wrong hint only costs time. */
+/* Called before the first piece is read.  The reader may then begin the search for its offset at
+ * this position.  A wrong hint costs time but does no harm. */
 void ol_log_reader_hint(ol_log_reader *reader, int64_t segment_base, int64_t position);
 typedef struct ol_log_place {
     const char *path;                   /* borrowed until the next call */
     int64_t segment_base;
-    int64_t position;  /* position of the batch that holds the offset, or follows it */
+    int64_t position;  /* file position of the batch that contains the offset, or of the first batch
+                          after it */
     size_t batch_size;                  /* 0: the segment has none there */
-    int64_t available;                  /* bytes of the segment from that position on */
+    int64_t available;                  /* number of bytes of the segment from `position` on */
 } ol_log_place;
-/* Finds the reader's offset in a writable log.  OL_END: nothing is at or above it. */
+/* Finds the place of the reader's offset.  Only for a writable log.  Returns OL_END if the log has
+ * nothing at or above the offset. */
 int ol_log_reader_locate(ol_log_reader *reader, ol_log_place *place,
                          ol_error *error) OL_NODISCARD;
 
@@ -320,77 +336,83 @@ int ol_log_publish_at(ol_log *log, int64_t base_offset, int64_t last_offset, int
 
 /* log/flush.c: flushes the log; the caller holds flush.lock. */
 int ol_log_flush_locked(ol_log *log, ol_error *error) OL_NODISCARD;
-/* Returns the number of rolled segments that no flush has covered.  Takes list.lock; does not need
- * flush.lock. */
+/* Returns the number of rolled segments that no flush has covered.  Takes list.lock.  The caller
+ * need not hold flush.lock. */
 size_t ol_log_count_unflushed(ol_log *log);
 int ol_log_store_bound(ol_log *log, const ol_flush_sidecar_bound *bound, bool lower,
                        ol_error *error) OL_NODISCARD;
-/* Makes the sidecar on disk name the segment at `base_offset` or a later one, so that segments
- * before it may be replaced. */
+/* Makes sure that the sidecar on disk names the segment at `base_offset` or a later one.  The
+ * segments before it may then be replaced. */
 int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) OL_NODISCARD;
 
-/* log/keep_manifest.c; each call takes manifest.lock.  After a failure the previous manifest stays,
- * and the new one is still due to be stored. */
-/* Stores the manifest, with the closed segments that are flushed. */
+/* These calls are in log/keep_manifest.c, and each takes manifest.lock.  If a call fails, the
+ * previous manifest stays on disk, and the new one remains to be stored. */
+/* Stores the manifest.  It lists the closed segments that have been flushed. */
 int ol_log_store_manifest(ol_log *log, ol_error *error) OL_NODISCARD;
-/* Records how far the active segment reaches on disk; the next store of the manifest writes it. */
+/* Sets the bound in the manifest up to which the active segment is on disk.  The next store of the
+ * manifest writes it. */
 void ol_log_note_tail(ol_log *log, const ol_flush_sidecar_bound *flushed);
-/* Called before an epoch is written anywhere else.  Unlike the other calls, it does not take
- * manifest.lock: the caller takes it, and holds it until the epoch is written. */
+/* Called before an epoch is written to any other file.  It does not take manifest.lock itself: the
+ * caller must take the lock, and hold it until the epoch is written. */
 int ol_log_note_epoch(ol_log *log, int32_t epoch, ol_error *error) OL_NODISCARD;
-/* Called before batches that may leave gaps are appended. */
+/* Called before batches of another program, which may leave gaps between their offsets, are
+ * appended. */
 int ol_log_note_foreign(ol_log *log, ol_error *error) OL_NODISCARD;
-/* Called before a swap: from now on either the old segments or the new one may exist. */
+/* Called before a swap.  From this call on, the directory may contain either the old segments or
+ * the new one. */
 int ol_log_note_swap(ol_log *log, const ol_manifest_segment *segment, int64_t last_base,
                      ol_error *error) OL_NODISCARD;
-/* Called after a swap, whether it was made or given up. */
+/* Called after a swap has been completed or given up. */
 void ol_log_forget_swap(ol_log *log);
-/* Called before a truncation to `end`, after which the segment at `base_offset` is the last one and
- * has `size` bytes. */
+/* Called before a truncation to the log end `end`.  After it, the last segment is the one at
+ * `base_offset`, with `size` bytes. */
 int ol_log_note_cut(ol_log *log, int64_t base_offset, int64_t end, int64_t size,
                     ol_error *error) OL_NODISCARD;
 
-/* log/segment_swap.c: files of a segment that were written under names that end in ".cleaned". */
+/* log/segment_swap.c: a new segment whose files still have temporary names, which end in
+ * ".cleaned". */
 typedef struct ol_aside {
-    ol_segment *segment;                /* the new segment under its final names; the caller holds
-                                           one reference; its indexes are open */
+    /* The object of the new segment, with its final names.  Its indexes are open.  The caller holds
+     * one reference. */
+    ol_segment *segment;
     ol_file *file;                      /* of the .log */
     int64_t size;
-    int64_t next_offset;                /* after its last batch */
-    uint64_t cuts;                      /* ol_log_cuts when reading of the source segments began */
+    int64_t next_offset;                /* offset after its last batch */
+    uint64_t cuts;  /* the value of ol_log_cuts when the caller began to read the old segments */
 } ol_aside;
-/* Does the work of ol_segment_rewrite_swap after everything is written.  Takes over the file and
- * the reference of `aside`, also on failure. */
+/* Replaces old segments by a new one, which must be completely written.  ol_segment_rewrite_swap
+ * calls it.  Takes over the file and the reference in `aside`, even if it fails. */
 int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count,
                 ol_error *error) OL_NODISCARD;
-/* Removes the files of a segment that was written aside and not swapped; any that stay count as
+/* Removes the files of a new segment that was not swapped in.  Files that cannot be removed become
  * leftovers.  Takes swap.lock. */
 void ol_log_remove_aside(ol_log *log, int64_t base_offset);
 /* Removes the leftovers.  Takes swap.lock. */
 int ol_log_clear_leftovers(ol_log *log, ol_error *error) OL_NODISCARD;
-/* Like ol_log_clear_leftovers, for a caller that holds swap.lock. */
+/* Removes the leftovers for a caller that already holds swap.lock. */
 int ol_log_clear_leftovers_locked(ol_log *log, ol_error *error) OL_NODISCARD;
 
-/* log/recover.c: one .log file of the directory while the log is opened. */
+/* log/recover.c: one .log file that was found in the directory while the log is opened. */
 typedef struct ol_found_segment {
     char *path;                         /* its current name */
     int64_t base_offset;
     int64_t file_size;
-    int64_t size;   /* size of the complete, valid batches; file_size if the segment was not
-                       checked */
-    int64_t next_offset;                /* offset after the last batch; the next segment's base if
-                                           the segment was not checked */
-    int64_t first_timestamp;            /* of checked ones */
+    int64_t size;   /* size of all complete and valid batches; if the segment was not checked, the
+                       same as file_size */
+    int64_t next_offset;                /* offset after the last batch; if the segment was not
+                                           checked, the base offset of the next segment */
+    int64_t first_timestamp;            /* the first timestamp; known if the segment was checked */
     int64_t max_timestamp;
     int64_t max_timestamp_offset;
-    uint32_t checksum;  /* checksum of the batches, if the segment was checked or the manifest has
-                           the checksum */
+    uint32_t checksum;  /* checksum of the batches; known if the segment was checked, or if the
+                           manifest contains it */
     bool has_checksum;
     bool checked;
-    int64_t from;                       /* file position from which it is checked, which is the
-                                           caller's mark (log/settled.c); 0: all of it */
-    bool rebuild_indexes;               /* both indexes, for the batches at and after `from` */
-    bool rebuild_times;                 /* only the time index, which old brokers did not have */
+    /* The file position where the check of this segment begins.  This is the position of the
+     * caller's mark (log/settled.c), or 0 if the whole file is checked. */
+    int64_t from;
+    bool rebuild_indexes;  /* rebuild both indexes for the batches at and after `from` */
+    bool rebuild_times;  /* rebuild the time index only, which old brokers did not write */
     bool rebuild_transactions;
 } ol_found_segment;
 
@@ -403,83 +425,99 @@ typedef struct ol_opening {
     ol_found_segment *found;            /* ascending by base */
     size_t found_count;
     ol_flush_sidecar_found sidecar;
-    bool has_sidecar;                   /* the sidecar file is valid in itself */
+    bool has_sidecar;                   /* the sidecar exists and is well-formed */
     ol_manifest manifest;
-    bool has_manifest;                  /* the manifest is valid in itself */
-    bool is_manifest_damaged;           /* the file exists but is not a manifest */
-    bool is_manifest_later;             /* the manifest has a later version than this code knows */
-    bool has_worked_here;               /* another program wrote here after the manifest was
-                                           written */
-    bool is_cleaned_uncertain;          /* it is unknown how far the other program cleaned */
-    bool has_doubtful_gap;  /* a gap below the end that the manifest knows may be a loss */
-    int64_t cleaned;  /* the other program cleaned below this offset; -1: nowhere, or unknown */
-    int64_t recovery_point;  /* recovery point of the checkpoint, if it is believed; -1: none */
-    int64_t log_start;  /* log start of the checkpoint, if it is believed; 0: none */
+    bool has_manifest;                  /* the manifest exists and is well-formed */
+    bool is_manifest_damaged;  /* the file of the manifest exists but has no valid content */
+    bool is_manifest_later;  /* the manifest has a later version than this library can read */
+    bool has_worked_here;               /* another program wrote to the directory after the manifest
+                                           was written */
+    bool is_cleaned_uncertain;  /* it is not known how far the other program cleaned the log */
+    bool has_doubtful_gap;  /* there is a gap below the end in the manifest, and it may be a loss */
+    int64_t cleaned;  /* The other program cleaned the log below this offset. -1: it cleaned
+                         nothing, or it is not known how far. */
+    int64_t recovery_point;  /* the recovery point in the checkpoint, if it can be trusted; -1:
+                                there is none */
+    int64_t log_start;  /* the log start in the checkpoint, if it can be trusted; 0: there is
+                           none */
     bool is_settled;                    /* the checks began at options->mark */
-    ol_manifest doubts;  /* only the doubts in it are used: those of this open and of earlier
-                            ones */
-    int64_t end;                        /* found by the checks */
-    int64_t flushed;                    /* greatest flushed bound that holds; at most `end` */
+    /* Only the list of doubts in this manifest is used.  It contains the doubts of this open and of
+     * earlier ones. */
+    ol_manifest doubts;
+    int64_t end;                        /* the end of the log, which the checks have found */
+    int64_t flushed;  /* the greatest flushed bound that can be trusted; at most `end` */
 } ol_opening;
 
-/* log/roll.c: follows the notes of rolls backwards from `base_offset` and returns the base of the
- * first segment that they reach, or the log start if that is greater.  Never above `base_offset`,
- * which is returned if no note leads to it. */
+/* log/roll.c: A note of a roll names a segment and the segment after it.  This function follows the
+ * notes backwards from the segment at `base_offset` and returns the base offset of the first
+ * segment that they reach.  If the log start is greater, it returns the log start.  The result is
+ * never above `base_offset`.  If no note names the segment at `base_offset`, the result is
+ * `base_offset`. */
 int64_t ol_log_rolled_first(const ol_opening *opening, int64_t base_offset);
 
-/* log/settled.c: moves *first, the index of the first segment to check, past the settled segments.
- * If the checks begin within a segment, sets its `from`; if anything is doubtful, `from` stays 0.
- * Fails with OL_IO or OL_NO_MEMORY. */
+/* log/settled.c: finds the segments that need not be checked because the caller's mark covers them.
+ * *first is the index of the first segment to check, and is moved past them.  If the mark is within
+ * a segment, its field `from` is set to the position of the mark.  If anything is doubtful, nothing
+ * is skipped and `from` stays 0.  Fails with OL_IO or OL_NO_MEMORY. */
 int ol_settled_skip(ol_opening *opening, size_t *first, ol_error *error) OL_NODISCARD;
 
-/* Checks the segments (docs/format/recovery.md §9.2) and separates torn from corrupt bytes
- * (docs/durability.md).  If the log is writable, copies torn bytes aside and truncates them. */
+/* Checks the segments (docs/format/recovery.md §9.2), and decides whether bad bytes are a torn tail
+ * or corruption (docs/durability.md).  If the log is writable, copies a torn tail to another file
+ * and truncates it. */
 int ol_recovery_run(ol_opening *opening, ol_error *error) OL_NODISCARD;
-/* Writes the bytes of [flushed, end) again and flushes them (docs/architecture.md §2.2).  After an
- * unclean shutdown also flushes every file that was checked. */
+/* Writes the bytes of [flushed, end) to the file again and flushes them (docs/architecture.md
+ * §2.2).  After an unclean shutdown, also flushes every file that was checked. */
 int ol_recovery_rewrite(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
-/* log/completeness.c: compares the log with its witnesses.  Reports go to opening->report. */
-/* Reads the manifest and the sidecar.  Called before the directory is listed, because their claims
- * hold from then on. */
+/* log/completeness.c: compares the log with its witnesses.  The findings are added to
+ * opening->report. */
+/* Reads the manifest and the sidecar.  Must be called before the directory is listed: what the two
+ * files claim is then true of every later listing. */
 int ol_completeness_load(ol_opening *opening, ol_error *error) OL_NODISCARD;
-/* Called after the epochs were loaded and before the checks.  Reports missing witnesses, and closed
- * segments that are missing or shorter than they were. */
+/* Called after the epochs were loaded and before the segments are checked.  Reports witnesses that
+ * are missing, closed segments that are missing, and closed segments that are shorter than the
+ * witnesses say. */
 int ol_completeness_check_segments(ol_opening *opening, ol_error *error) OL_NODISCARD;
-/* Called after the checks.  Compares the end of the log and the contents of the checked segments
- * with the witnesses.  Segments that were not checked get their checksums from the manifest. */
+/* Called after the segments were checked.  Compares the end of the log and the contents of the
+ * checked segments with the witnesses.  Segments that were not checked get their checksums from the
+ * manifest. */
 void ol_completeness_check_end(ol_opening *opening);
-/* Called when the checkpoint's log start is above the end: decides whether the log may begin again
- * there. */
+/* Called if the log start in the checkpoint is above the end of the log.  Decides whether the log
+ * may begin again, empty, at this log start.  If not, the log start is not used. */
 void ol_completeness_judge_start(ol_opening *opening);
-/* Read-only: sets *moved if another process has written the manifest meanwhile, because the reports
- * may then mix two moments. */
+/* Only for a read-only open.  Sets *moved if another process has stored a new manifest since this
+ * open read the manifest.  The findings may then come from two different moments. */
 int ol_completeness_has_moved(ol_opening *opening, bool *moved, ol_error *error) OL_NODISCARD;
-/* Returns whether the bound in the sidecar holds, whatever the files look like. */
+/* Returns whether the flushed bound in the sidecar can be trusted, whatever the other files
+ * contain. */
 bool ol_completeness_is_sidecar_true(const ol_opening *opening);
-/* Returns whether offsets from `from` to `to` may be missing; if not, the bytes at `from` are bad.
- * A gap that another program may have left is reported. */
+/* Returns whether the offsets from `from` to `to` may be missing from the log.  If not, the bytes
+ * at `from` are bad.  A gap that another program may have left is reported. */
 bool ol_completeness_is_gap_legal(ol_opening *opening, int64_t from, int64_t to);
-/* Sets the manifest of the log as it was opened.  If it says something new, it must be stored. */
+/* Called at the end of an open.  The manifest that was read becomes the manifest of the log, with
+ * the facts that the open has found.  If it then differs from the file, it remains to be stored. */
 int ol_completeness_adopt(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
-/* log/repair.c: called before the checks of an open that accepts loss.  Removes unreadable bytes
- * from segments, and keeps copies of them. */
+/* log/repair.c: called before the checks if the open accepts loss.  Removes unreadable bytes from
+ * the segments, and keeps copies of them. */
 int ol_repair_segments(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
-/* log/recover_aside.c: copies [position, end of the page with the last nonzero byte) of a file to
- * `broken-<base>.log.<position>`, durably. */
+/* log/recover_aside.c: copies the bytes of a file from `position` to the end of the page that
+ * contains the last nonzero byte.  The copy is named `broken-<base>.log.<position>` and is durable
+ * when the call returns. */
 int ol_recovery_copy_aside(ol_log *log, const ol_found_segment *segment, int64_t position,
                            char path[OL_PATH_MAX], int64_t *bytes,
                            ol_error *error) OL_NODISCARD;
 
-/* log/rebuild.c: loads the producers of `mark`, or of the newest usable snapshot if it is NULL,
- * walks the log from there, and rebuilds the indexes that are marked for it. */
+/* log/rebuild.c: loads the producers from `mark`, or from the newest usable snapshot if `mark` is
+ * NULL.  It then reads the log from there on, and rebuilds the indexes for which a rebuild is
+ * demanded in `found`. */
 int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t snapshot_max,
                   const ol_log_mark *mark,
                   char *const *names, size_t name_count, ol_error *error) OL_NODISCARD;
-/* Removes producer snapshots above `offset`.  With `strays`, also removes those that do not match
- * the base of a segment, except the newest one if it is above all bases. */
+/* Removes the producer snapshots above `offset`.  If `strays` is true, also removes snapshots whose
+ * offset is not the base offset of a segment.  The newest snapshot is kept if it is above all base
+ * offsets. */
 int ol_log_remove_snapshots(ol_log *log, char *const *names, size_t name_count, int64_t offset,
                             bool strays, ol_error *error) OL_NODISCARD;
 

@@ -1,13 +1,13 @@
 /* log/swap_plan: plans the directory pass of docs/format/recovery.md §9.1 without touching a file.
- * The plan is made from the names in the directory; it has the actions, and the names that remain
- * after them.
+ * The plan is made from the names in the directory.  It contains the actions, and the names that
+ * the directory has after them.
  *
- * A writable open carries the actions out, in order; it may be stopped after any of them and the
- * next pass finishes the work.  A read-only open only reads the names that would be left, and the
- * current name of each of these files.
+ * A writable open performs the actions in their order.  If it is interrupted, the next directory
+ * pass finishes the work.  A read-only open performs no action.  It reads only the files that would
+ * remain, each under its present name.
  *
- * The plan also removes our own leftovers: spare segments and the unfinished replacement of a
- * truncated one. */
+ * The plan also removes what offsetlog itself has left: spare segments, and the unfinished
+ * replacement of a truncated segment. */
 #ifndef OL_LOG_SWAP_PLAN_H
 #define OL_LOG_SWAP_PLAN_H
 
@@ -23,7 +23,7 @@ typedef struct ol_swap_action {
 } ol_swap_action;
 
 typedef struct ol_swap_name {
-    char *name;                 /* the file's name once the plan is carried out */
+    char *name;                 /* the name of the file after the plan has been carried out */
     char *real;                 /* its current name */
 } ol_swap_name;
 
@@ -33,16 +33,17 @@ typedef struct ol_swap_plan {
     ol_swap_name *names;        /* ascending by name */
     size_t name_count;
     int64_t swaps_finished;     /* .log.swap files put in place */
-    int64_t segments_removed;   /* .log files that a swap replaced, and interrupted .log.swap and
-                                   .log.cleaned files */
+    int64_t segments_removed;   /* .log files that a swap has replaced, and .log.swap and
+                                   .log.cleaned files of interrupted swaps */
 } ol_swap_plan;
 
-/* Finds the log offset at which the `.log.swap` file `name` ends; the number in its name is
- * `base_offset`. */
+/* Finds the log offset at which the `.log.swap` file `name` ends.  `base_offset` is the number in
+ * its name. */
 typedef int (*ol_swap_next_offset)(void *context, const char *name, int64_t base_offset,
                                    int64_t *next_offset, ol_error *error);
 
-/* Changes nothing but *plan, which the caller frees; `names` may be in any order. */
+/* Fills *plan, which the caller must free, and changes nothing else.  `names` may be in any
+ * order. */
 int ol_swap_plan_make(char *const *names, size_t count, ol_swap_next_offset next_offset,
                       void *context, ol_swap_plan *plan, ol_error *error) OL_NODISCARD;
 void ol_swap_plan_free(ol_swap_plan *plan);

@@ -1,21 +1,22 @@
-/* log/view: the segments of a log at one moment, kept readable, whatever is rolled, cleaned or
- * truncated afterwards.
+/* log/view: the segments that a log has at one moment.  They can be read as long as the view is
+ * open, even if they are rolled, cleaned or truncated in the meantime.
  *
- * A replay of a log that is cleaned meanwhile must not mix segments from before a swap with
- * segments from after it: the older ones may hold a value whose tombstone, or ABORT marker, is
- * missing from the newer ones.  A view is one state of the log's list.  A replay of the view up to
- * an offset gives the state below that offset, if the offset had been applied when the view was
- * opened, or was applied later.  Nothing in the view was cleaned because of records above the
- * offset.  A view holds the bytes that were below the log end when it was opened, and those
- * appended to its last segment since then.
+ * If a log is cleaned while it is replayed, the replay must not mix segments from before a swap
+ * with segments from after it: an old segment may contain a value whose tombstone, or whose ABORT
+ * marker, is missing from a new one.  A view prevents this, because it contains the list of
+ * segments of one moment.  If a view is replayed up to an offset that had been applied when the
+ * view was opened, or was applied later, the result is the state at that offset.  No record of the
+ * view was removed because of a record above the offset.  A view contains the bytes that were below
+ * the log end when it was opened, and also the bytes that have been appended to its last segment
+ * since then.
  *
- * A view keeps no file descriptors, because a log may have more segments than a process has
- * descriptors.  A scan opens the file by its name, and a segment that leaves the log keeps its file
- * for the views that hold it.  At most OL_KEPT_FILES_MAX files are kept (log/segment.h); a scan of
- * any other segment that has left the log fails.
+ * A view keeps no file open, because a log may have more segments than a process has descriptors.
+ * A scan opens the file by its name.  If a segment leaves the log, its file is kept open for the
+ * views that contain it.  At most OL_KEPT_FILES_MAX files are kept (log/segment.h).  The scan of a
+ * segment that has left the log and whose file was not kept fails.
  *
- * Threads: one thread uses a view; other views, commits, swaps and truncations continue meanwhile.
- * A view is closed before its log is. */
+ * Threads: only one thread uses a view.  Other views, commits, swaps and truncations continue at
+ * the same time.  A view must be closed before its log. */
 #ifndef OL_LOG_VIEW_H
 #define OL_LOG_VIEW_H
 
@@ -26,27 +27,29 @@ typedef struct ol_log_view ol_log_view;
 
 typedef struct ol_log_view_segment {
     int64_t base_offset;
-    int64_t size;               /* whole batches, now: the last segment may still grow */
-    const char *path;           /* the file's name when the view was opened; another file may have
-                                   this name by now */
+    int64_t size;               /* present size in whole batches; the last segment may still grow */
+    const char *path;           /* the name that the file had when the view was opened; another file
+                                   may have this name by now */
 } ol_log_view_segment;
 
-/* Opens a view of a log that is open for writing.  OL_READ_ONLY for any other, because another
- * process may truncate the files of a read-only log.  Fails with OL_FAILED after a truncation that
- * failed, OL_NO_MEMORY. */
+/* Opens a view of a log that is open for writing.  Fails with OL_READ_ONLY for any other log,
+ * because another process may truncate its files.  Fails with OL_FAILED after a failed truncation,
+ * and with OL_NO_MEMORY. */
 int ol_log_view_open(ol_log *log, ol_log_view **view, ol_error *error) OL_NODISCARD;
 
-/* Returns the segment at `index`, from 0 on, in ascending order; false after the last. */
+/* Finds the segment at `index`, which counts the segments of the view from 0 in ascending order.
+ * Returns false if there are not so many. */
 bool ol_log_view_at(const ol_log_view *view, size_t index, ol_log_view_segment *segment);
 
-/* Scans all bytes of the segment at `index`, which must be there, from a position on; the view
- * stays open at least as long.  Fails with OL_IO, or with OL_NO_SUCH_FILE when the segment left the
- * log and its file was not kept; then there is nothing to close. */
+/* Starts a scan of all bytes of the segment at `index` from `position` on.  The segment must exist
+ * in the view, and the view must stay open at least as long as the scan.  Fails with OL_IO, or with
+ * OL_NO_SUCH_FILE if the segment has left the log and its file was not kept.  After a failure the
+ * caller need not close the scan. */
 int ol_log_view_scan(const ol_log_view *view, size_t index, int64_t position, ol_file_scan *scan,
                      ol_error *error) OL_NODISCARD;
 
-/* Returns false if the log was truncated, or one of the view's segments was replaced by a cleaned
- * one since the view was opened. */
+/* Returns whether the view still shows the log.  The result is false if, since the view was opened,
+ * the log was truncated or a segment of the view was replaced or removed. */
 bool ol_log_view_is_current(const ol_log_view *view);
 
 void ol_log_view_close(ol_log_view *view);      /* NULL is fine */

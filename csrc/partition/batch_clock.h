@@ -1,47 +1,52 @@
-/* partition/batch_clock: the time that our batches carry, taken from a wall clock that may be
- * wrong.
+/* partition/batch_clock: the time that the store writes into its batches.  It is taken from a wall
+ * clock that may be wrong.
  *
- * If a batch has a time far in the future, no moment after it can be found by time
- * (docs/history.md).  And if later batches had to be at least as late, one wrong reading would last
- * for ever.  So the wall clock is compared with a steady one, which cannot be set.  A reading that
- * jumped is believed only after the wall clock has stayed there for OL_CLOCK_DOUBT_MS.  Until then
- * the steady clock advances the time.
+ * A batch with a time far in the future does harm: no moment after it can be found by time
+ * (docs/history.md).  If, in addition, no later batch could have an earlier time, one wrong reading
+ * of the clock would spoil all later batches.  Therefore the wall clock is compared with a steady
+ * clock, which cannot be set.  If the wall clock jumps, its readings are used only after it has
+ * stayed at the new time for OL_CLOCK_DOUBT_MS.  Until then, the time of batches advances with the
+ * steady clock.
  *
  * If the wall clock is set back by OL_CLOCK_JUMP_MS or less, the times of batches do not go back.
- * If the newest batch is further ahead of the clock than that, the clock was wrong when that batch
- * was written, and the next batches return to the present time.
+ * If the newest batch is ahead of the clock by more than that, the clock was wrong when that batch
+ * was written, and the next batches get the present time.
  *
- * A position's own time decides when it expires; a time that is too early would lose the position.
- * So positions carry the later of the wall clock's time and their batch's, believed or not.
+ * A position expires by its own time.  If this time were too early, the position would be lost.  A
+ * position therefore gets the wall clock's time or the time of its batch, whichever is later, even
+ * if the wall clock has jumped.
  *
- * No lock: the partition's writer lock covers it.
- */
+ * There is no lock of its own; the writer lock of the partition protects the clock. */
 #ifndef OL_PARTITION_BATCH_CLOCK_H
 #define OL_PARTITION_BATCH_CLOCK_H
 
 #include "base/base.h"
 
-/* A clock that is set by less has not jumped. */
+/* A change of the wall clock by this much or less is not a jump. */
 #define OL_CLOCK_JUMP_MS ((int64_t)60000)
-/* How long a jump must last to be believed. */
+/* How long the wall clock must stay at the new time after a jump before its readings are used. */
 #define OL_CLOCK_DOUBT_MS ((int64_t)60000)
 /* While the wall clock advances normally, the steady clock is read at most once in this time. */
 #define OL_CLOCK_COMPARE_MS ((int64_t)1000)
 
 typedef struct ol_batch_clock {
     int64_t (*wall_ms)(void *context);      /* since 1970; NULL: the system's */
-    int64_t (*steady_ms)(void *context);    /* NULL: the system's clock; if only wall_ms is given,
-                                               all of its readings are believed */
+    /* NULL: the clock of the system.  If wall_ms is given and steady_ms is not, all readings of
+     * wall_ms are used. */
+    int64_t (*steady_ms)(void *context);
     void *context;
-    int64_t compared;           /* the reading that was last compared and believed; INT64_MAX: the
-                                   next one is compared */
-    int64_t lead;               /* how far the wall clock is ahead of the steady one, as believed */
-    int64_t doubted_lead;       /* how far the wall clock is ahead after the jump that is doubted */
-    int64_t doubted_since;      /* steady time at which the jump was first seen; -1: nothing is
-                                   doubted */
-    bool is_set;                /* the clock was read at least once */
+    /* The last reading of the wall clock that was compared with the steady clock and used.
+     * INT64_MAX: the next reading must be compared. */
+    int64_t compared;
+    int64_t lead;               /* how far the wall clock is ahead of the steady clock, without the
+                                   jump that is in doubt */
+    int64_t doubted_lead;       /* how far the wall clock is ahead of the steady clock since the
+                                   jump that is in doubt */
+    int64_t doubted_since;      /* the steady time when the jump in doubt was first seen; -1: there
+                                   is no such jump */
+    bool is_set;                /* the wall clock was read and used at least once */
     int64_t last;               /* of the newest batch */
-    int64_t newest;             /* the greatest time of any batch loaded or written */
+    int64_t newest;             /* the greatest time of all batches that were loaded or written */
 } ol_batch_clock;
 
 typedef struct ol_batch_time {
@@ -53,7 +58,7 @@ typedef struct ol_batch_time {
 void ol_batch_clock_init(ol_batch_clock *clock, int64_t (*wall_ms)(void *context),
                          int64_t (*steady_ms)(void *context), void *context);
 
-/* Returns the present time, as far as the wall clock is believed. */
+/* Returns the present time, which comes from the wall clock unless its last jump is in doubt. */
 int64_t ol_batch_clock_now(ol_batch_clock *clock);
 
 /* Returns the time for a batch that is written now. */

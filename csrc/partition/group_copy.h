@@ -1,14 +1,13 @@
-/* partition/group_copy: the committed positions of one group, copied out of the table while its
- * lock is held briefly.
+/* partition/group_copy: a copy of the committed positions of one group.  The lock of the table is
+ * held only while the positions are copied.
  *
- * Slow work on each position, such as making a Python object, reads the copy while commits
- * continue.  The copy comes with a fingerprint of the positions, so that a commit based on the copy
- * can be refused if the group has changed since.
+ * A caller that does slow work on each position, such as making a Python object, reads the copy,
+ * and commits continue during this work.  The copy has a fingerprint of the positions.  With it, a
+ * commit that was decided from the copy can be refused if the group has changed since.
  *
- * The fingerprint.  Every committed position of a group comes from one record of the log, so the
- * log offsets of these records identify the state of the group.  A fingerprint is the sum of their
- * hashes; equal fingerprints mean that all positions of the group are equal.
- */
+ * The fingerprint.  Every committed position of a group comes from one record of the log.  The log
+ * offsets of these records therefore identify the state of the group.  The fingerprint is the sum
+ * of their hashes.  If two fingerprints are equal, all positions of the group are equal. */
 #ifndef OL_PARTITION_GROUP_COPY_H
 #define OL_PARTITION_GROUP_COPY_H
 
@@ -20,13 +19,14 @@ typedef struct ol_group_fingerprint {
     uint64_t positions;
 } ol_group_fingerprint;
 
-/* Returns the fingerprint of a group's positions.  The caller holds a lock under which the state
- * may be read. */
+/* Returns the fingerprint of the positions of a group.  The caller must hold a lock under which the
+ * state may be read. */
 ol_group_fingerprint ol_group_fingerprint_of(const ol_state *state, ol_slice group);
 
-/* Commits plain items of one group, as ol_partition_commit does, if the group's fingerprint is
- * still `seen`.  If it is not, or if some records of the log are not applied yet, returns
- * OL_CONDITION with nothing written.  The items may not have conditions of their own. */
+/* Commits items of one group as ol_partition_commit does, but only if the fingerprint of the group
+ * is still `seen`.  If it is not, or if some records of the log have not been applied yet, returns
+ * OL_CONDITION and writes nothing.  The items must have no conditions and belong to no
+ * transaction. */
 int ol_partition_commit_unchanged(ol_partition *partition, ol_slice group,
                                   const ol_group_fingerprint *seen, const ol_item *items,
                                   size_t count, ol_commit_result *result,
@@ -39,13 +39,13 @@ typedef struct ol_group_copy {
     ol_arena bytes;             /* topics, topic ids and metadata */
 } ol_group_copy;
 
-/* Fills a zeroed copy; the caller frees it also after a failure.  Takes the table lock and fails as
- * ol_partition_lock_state, or with OL_NO_MEMORY. */
+/* Fills a zeroed copy.  The caller must free the copy even if the call fails.  Takes the table
+ * lock.  Fails as ol_partition_lock_state does, or with OL_NO_MEMORY. */
 int ol_group_copy_take(ol_group_copy *copy, ol_partition *partition, ol_slice group,
                        ol_error *error) OL_NODISCARD;
 
-/* Returns position `index` of the copy, which keeps the table's order.  The row has no group name
- * and borrows from the copy. */
+/* Returns the position at `index` of the copy.  The positions are in the same order as in the
+ * table.  The row has no group name, and its slices point into the copy. */
 ol_table_row ol_group_copy_row(const ol_group_copy *copy, size_t index);
 
 void ol_group_copy_free(ol_group_copy *copy);

@@ -1,26 +1,27 @@
 /* partition/partition_impl: the structure of a partition, shared only by the files of this folder.
  *
- * Locks, in the order in which they are taken; a thread that holds one takes only later ones:
+ * The locks, in the order in which they are taken.  A thread that holds a lock takes only locks
+ * that are further down:
  *
  *   0  load_gate         held while segments are replaced; a load begins under it
- *   1  writer            whatever appends, applies or changes the role: `role`, `read_only`,
+ *   1  writer            everything that appends, applies or changes the role: `role`, `read_only`,
  *                        `load_runs`, `watermark`, `applied`, `inflight`, `recorded_to`,
  *                        `unapplied`, `leadership`, `clock`, `scratch`, `own`,
  *                        `value_version_unapplied`; with `table` also `state`
- *   2  table             keeps readers out of `state` while it changes; either lock is enough
- *                        to read it
+ *   2  table             keeps readers away from `state` while it changes; a thread that holds
+ *                        this lock or `writer` may read it
  *   3  snapshot.lock     `snapshot`, and the snapshot's file in the directory
  *   4  the log's locks   log/log_impl.h
  *   5  wait.lock, problems.lock, and the lock of the flusher, which covers `flush`: no lock is
  *                        taken under any of these
  *
- * `term` changes under writer and wait.lock together.  A thread whose flush made the log fail sets
- * `role` to FAILED, and damage sets `read_only`, under any of these locks or none.  A log that
- * failed otherwise (an unasked flush, an extension, a roll) leaves `role` as it is, so
- * ol_partition_role asks the log, too.  The thread that loads writes `load`, `snapshot.offset` and
- * `state` without a lock, because no other thread reads the state of a partition that loads.
- * Atomic fields are read without a lock.  `options` and `log` do not change after the open.
- */
+ * `term` changes under both writer and wait.lock.  If a flush makes the log fail, the thread that
+ * flushes sets `role` to FAILED under any of these locks or none.  Damage sets `read_only` in the
+ * same way.  If the log fails in another way (in an unasked flush, an extension or a roll), `role`
+ * stays as it is.  Therefore ol_partition_role asks the log as well.  The thread that loads writes
+ * `load`, `snapshot.offset` and `state` without a lock, because no other thread reads the state of
+ * a partition while it loads.  Atomic fields are read without a lock.  `options` and `log` do not
+ * change after the open. */
 #ifndef OL_PARTITION_PARTITION_IMPL_H
 #define OL_PARTITION_PARTITION_IMPL_H
 
@@ -41,30 +42,34 @@ struct ol_partition {
     pthread_mutex_t writer;
     pthread_mutex_t table;
     ol_state state;
-    /* Replicated only: the overlay, the log offset up to which records are in it (`applied`, if
-     * that is higher), and the batches above W that need not be read back from the log. */
+    /* Only for a replicated partition: the overlay; the log offset up to which records are in the
+     * overlay (`applied` if that is higher); and the batches above W that are kept in memory, so
+     * that they need not be read from the log. */
     ol_in_flight inflight;
     int64_t recorded_to;
     ol_unapplied unapplied;
 
-    /* Every commit and most reads check these, so they are kept together, apart from the locks
-     * below. */
+    /* Every commit and most reads check these fields.  They are next to each other, and apart from
+     * the locks below. */
     _Atomic int role;               /* ol_role */
     _Atomic bool read_only;
     bool load_runs;
-    int16_t value_version_unapplied; /* highest version of an offset value that this leader wrote
-                                        and could not apply at once; 0: none.  Under writer. */
+    /* The highest version of an offset value that this leader has written and could not apply at
+     * once; 0: there is none.  Changes under writer. */
+    int16_t value_version_unapplied;
     _Atomic int64_t watermark;
     _Atomic int64_t applied;
     _Atomic uint64_t term;          /* counts how often leadership ended or the log was truncated */
 
     struct {
         bool ready;                 /* ol_partition_ensure_ready has nothing to do */
-        _Atomic bool leads;         /* replicated: this replica was elected in `epoch`; it may not
+        _Atomic bool leads;         /* replicated: this replica was elected in `epoch`, but may not
                                        be active yet */
-        bool alone;                 /* leads, and no other replica exists: W is the log end */
-        int32_t epoch;  /* replicated: the newest epoch that the host gave or the log has */
-        int64_t elected_end;  /* log end at the election; active once `applied` is there */
+        bool alone;  /* this replica leads and is the only one, so W is the log end */
+        int32_t epoch;  /* replicated: the newest epoch that the host has given or that is in the
+                           log */
+        int64_t elected_end;  /* the log end at the election; the leader becomes active when
+                                 `applied` reaches it */
     } leadership;
 
     ol_batch_clock clock;
@@ -73,14 +78,14 @@ struct ol_partition {
 
     struct {
         int64_t last_producer_id;
-        ol_own_transactions open;   /* those that carry our header */
+        ol_own_transactions open;  /* the open transactions whose batches have the store's header */
     } own;
 
     /* Threads that wait for the disk or for W. */
     struct {
         pthread_mutex_t lock;
         pthread_cond_t changed;
-        _Atomic bool flushing;      /* one flush serves all who wait */
+        _Atomic bool flushing;      /* a flush is running, which serves all threads that wait */
         _Atomic int64_t last_flush_ns;      /* how long it took, monotonic */
         _Atomic int64_t last_flush_end_ns;
     } wait;
@@ -89,9 +94,9 @@ struct ol_partition {
     struct {
         ol_partition *next;
         int64_t end;
-        bool unasked;               /* no caller waits for it */
-        int writing;                /* threads that begin its writes */
-        _Atomic bool begun;         /* queued, or a thread flushes it */
+        bool unasked;               /* no caller waits for this flush */
+        int writing;                /* number of threads that are starting its writes */
+        _Atomic bool begun;         /* the partition is queued, or a thread is flushing it */
     } flush;
 
     /* Progress of the load (ol_load_progress). */
@@ -119,26 +124,28 @@ struct ol_partition {
 /* The header that carries the flushed bound (docs/durability.md). */
 #define OL_HEADER_FLUSHED "ol.flushed"
 
-/* The only function that sets W and applied; asserts written >= W >= applied.  Under writer. */
+/* Sets W and `applied`, and asserts written >= W >= applied.  Only an open, a truncation and an
+ * unload set them without this function.  The caller holds writer. */
 void ol_partition_set_positions(ol_partition *partition, int64_t watermark, int64_t applied);
 
-/* Wakes the threads that wait for a flush or for W.  `deposed` (under writer) also ends the term,
- * so that they return OL_NOT_COORDINATOR. */
+/* Wakes the threads that wait for a flush or for W.  If `deposed` is true, it also ends the term,
+ * so that these threads return OL_NOT_COORDINATOR; the caller then holds writer. */
 void ol_partition_wake(ol_partition *partition, bool deposed);
 
-/* Called at the end of a load.  If the marker of a transaction may be among missing offsets, the
- * transaction's values are lost with it; so the range of missing offsets is widened to begin at the
- * transaction's first offset. */
+/* Called at the end of a load.  If offsets are missing, the marker of a transaction that is still
+ * open may have been among them, and the values of this transaction are then lost, too.  Therefore
+ * the range of missing offsets is extended to begin at the first offset of the transaction. */
 void ol_partition_widen_problems(ol_partition *partition);
-/* Keeps a report of damage and makes the partition read-only.  The damage makes the log offsets
- * [from, below) unreadable (-1 unknown). */
+/* Adds damage to the problems and makes the partition read-only.  Because of the damage, the log
+ * offsets [from, below) cannot be read; -1 means that the offset is unknown. */
 void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t from,
                          int64_t below);
 
-/* Under snapshot.lock: removes the snapshot, if there is one, from the directory, durably. */
+/* Removes the snapshot from the directory durably, if there is one.  The caller holds
+ * snapshot.lock. */
 int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
-/* Under writer: returns whether a batch takes effect as soon as it is written. */
+/* Returns whether a batch takes effect as soon as it is written.  The caller holds writer. */
 static inline bool ol_partition_applies_at_once(const ol_partition *partition) {
     return !partition->options.replicated || partition->leadership.alone;
 }
@@ -148,66 +155,72 @@ static inline bool ol_partition_is_loaded(const ol_partition *partition) {
     return partition->role != OL_ROLE_UNLOADED && !partition->load_runs;
 }
 
-/* partition/batch_pass.c.  Calls `function`, in order, for each batch that overlaps [from, to) and
- * does not reach above it, until `function` returns OL_END.  Under writer, so that the log does not
- * change meanwhile. */
+/* partition/batch_pass.c.  Calls `function` for the batches of [from, to) in their order.  A batch
+ * that begins below `from` is included, but a batch that extends to `to` or above it is not.  The
+ * calls stop when `function` returns OL_END.  The caller holds writer, so that the log does not
+ * change during the pass. */
 typedef int (*ol_batch_function)(ol_partition *partition, const ol_batch *batch, void *context,
                                  ol_error *error);
 int ol_partition_for_each_batch(ol_partition *partition, int64_t from, int64_t to,
                                 ol_batch_function function, void *context, ol_error *error);
-/* Like ol_partition_for_each_batch, but always reads the files, whatever is in memory. */
+/* Does what ol_partition_for_each_batch does, but reads all batches from the files, even those that
+ * are in memory. */
 int ol_partition_for_each_stored_batch(ol_partition *partition, int64_t from, int64_t to,
                                        ol_batch_function function, void *context,
                                        ol_error *error);
 
 /* partition/overlay.c, all under writer. */
-/* Reads the records in [applied, log end) from the files into the overlay, because damage there
- * must be found before a new leader relies on these records.  On failure the overlay is as it
- * was. */
+/* Reads the records in [applied, log end) from the files into the overlay.  A new leader relies on
+ * these records, so damage in them must be found before it leads.  If the call fails, the overlay
+ * is unchanged. */
 int ol_partition_read_in_flight(ol_partition *partition, ol_error *error);
 bool ol_partition_is_overlay_complete(const ol_partition *partition);
-/* Called under `table` after a batch was applied: takes its records out of the overlay. */
+/* Called after a batch was applied, and still under `table`.  Takes the records of the batch out of
+ * the overlay. */
 void ol_partition_overlay_applied(ol_partition *partition, const ol_batch *batch);
 /* Called when W has moved. */
 void ol_partition_overlay_settled(ol_partition *partition);
-/* Empties the overlay and forgets the version of unapplied values: leadership ended, or the log was
- * truncated, so nothing is in flight. */
+/* Empties the overlay and sets value_version_unapplied to 0.  Called when leadership has ended or
+ * the log was truncated, so that no records are in flight any more. */
 void ol_partition_drop_overlay(ol_partition *partition);
 
-/* Fills `error` with the reason why a partition refuses a call, and with its directory; returns
- * `status`. */
+/* Fills *error with the reason why the partition refuses a call and with the directory of the
+ * partition.  Returns `status`. */
 int ol_partition_refuse(const ol_partition *partition, int status, ol_error *error,
                         const char *format, ...) OL_PRINTF(4, 5);
 
-/* partition/leadership.c, all under writer.  Refuses a lone partition with OL_INVALID, and a failed
- * one with OL_FAILED. */
+/* These functions are in partition/leadership.c, and the caller holds writer.
+ * ol_partition_check_replicated fails with OL_INVALID if the partition is not replicated, and with
+ * OL_FAILED if it has failed. */
 int ol_partition_check_replicated(const ol_partition *partition, ol_error *error);
-/* Refuses with OL_FENCED_LEADER_EPOCH or OL_UNKNOWN_LEADER_EPOCH unless `leader_epoch` is the
- * present one. */
+/* Fails with OL_FENCED_LEADER_EPOCH if `leader_epoch` is older than the present epoch, and with
+ * OL_UNKNOWN_LEADER_EPOCH if it is newer. */
 int ol_partition_check_epoch(const ol_partition *partition, int32_t leader_epoch, ol_error *error);
-/* Makes a leader active once everything below the log end of its election was applied. */
+/* Makes the leader active if everything below the log end at its election has been applied. */
 int ol_partition_activate(ol_partition *partition, ol_error *error);
 
-/* partition/replication.c.  Under writer: moves W to min(offset, log end), or for a leader that is
- * alone to the log end; never back. */
+/* partition/replication.c.  Moves W to `offset`, or to the log end if that is lower or if the
+ * leader is alone.  W never moves back.  The caller holds writer. */
 int ol_partition_move_watermark(ol_partition *partition, int64_t offset, ol_error *error);
 
-/* Called under writer before a batch is written: makes sure that the log knows the batch's epoch,
- * and that a loaded lone store has no transaction of its own open. */
+/* Called before a batch is written.  Makes sure that the log knows the epoch of the batch.  In a
+ * store without replicas that is loaded, also makes sure that no transaction of the store's own is
+ * open.  The caller holds writer. */
 int ol_partition_ensure_ready(ol_partition *partition, ol_error *error);
 
-/* Under writer, in a lone store: closes with ABORT the store's own transactions that an earlier
- * process or a full disk left open (docs/architecture.md §5).  After a failure the next write tries
- * again. */
+/* Ends with ABORT the transactions of the store's own that an earlier process or a full disk left
+ * open (docs/architecture.md §5).  After a failure the next write tries again.  Only for a store
+ * without replicas.  The caller holds writer. */
 int ol_partition_abort_own(ol_partition *partition, ol_error *error);
 
-/* Under writer: appends and applies an end-transaction marker, and moves W and applied. */
+/* Appends and applies an end-transaction marker, and moves W and `applied`.  The caller holds
+ * writer. */
 int ol_partition_write_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch,
                               ol_control type, int32_t coordinator_epoch, ol_commit_result *result,
                               ol_error *error);
 
-/* Under writer: appends an end-transaction marker, as ol_partition_write_marker does; the caller
- * applies it.  *start is the marker's batch. */
+/* Appends an end-transaction marker as ol_partition_write_marker does, but leaves it to the caller
+ * to apply it.  Sets *start to the batch of the marker.  The caller holds writer. */
 int ol_partition_append_marker(ol_partition *partition, int64_t producer_id, int16_t producer_epoch,
                                ol_control type, int32_t coordinator_epoch, uint8_t **start,
                                ol_commit_result *result, ol_error *error);

@@ -1,11 +1,10 @@
-/* partition/snapshot_take: snapshots (snapshot/snapshot.h) of a partition: taken from it, checked
- * against it, and published.
+/* partition/snapshot_take: takes snapshots (snapshot/snapshot.h) of a partition, checks them
+ * against its log, and publishes them.
  *
  * One thread at a time uses a snapshot.  A borrowed snapshot must not outlive its partition.  No
- * call holds a lock while it reads the log; snapshot.lock (partition/partition_impl.h) keeps
- * publish, remove and a truncation apart.  The caller owns and destroys a snapshot that is
- * returned; a call that fails returns none.
- */
+ * call holds a lock while it reads the log.  Under snapshot.lock (partition/partition_impl.h), a
+ * publication, a removal and a truncation exclude each other.  A snapshot that a call returns
+ * belongs to the caller, who must destroy it.  A call that fails returns no snapshot. */
 #ifndef OL_PARTITION_SNAPSHOT_TAKE_H
 #define OL_PARTITION_SNAPSHOT_TAKE_H
 
@@ -16,47 +15,50 @@
 int ol_partition_snapshot_begin(ol_partition *partition, ol_snapshot **snapshot,
                                 ol_error *error) OL_NODISCARD;
 
-/* Does what ol_snapshot_advance does; OL_WOULD_BLOCK also when leadership ended meanwhile. */
+/* Does what ol_snapshot_advance does.  It also returns OL_WOULD_BLOCK if leadership has ended since
+ * the call began. */
 int ol_partition_snapshot_advance(ol_partition *partition, ol_snapshot *snapshot, int64_t up_to,
                                   const atomic_bool *stop, ol_error *error) OL_NODISCARD;
 
-/* Makes a snapshot that borrows the partition's own state, at the log end, which must be flushed:
- * for a lone partition that is being closed.  Until the snapshot is destroyed, no other function
- * may be called with the partition.  OL_INVALID when the partition is not active, has problems, or
- * is not flushed. */
+/* Makes a snapshot at the log end that borrows the state of the partition instead of copying it.
+ * Used when a store without replicas is closed.  Until the snapshot is destroyed, no other function
+ * may be called with the partition.  Fails with OL_INVALID if the partition is not active, has
+ * problems, or is not flushed up to the log end. */
 int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot,
                                  ol_error *error) OL_NODISCARD;
 
-/* Copies the state of an active partition of a lone store, without a replay, at a log end that is
- * at or above that at the time of the call.  Commits continue; they wait for some tens of
- * microseconds at a time, and once for about a millisecond.  Records above the flushed bound must
- * be flushed before the snapshot is published.  OL_INVALID: the partition is not active, or has
- * problems.  OL_LIMIT: commits would have to wait longer.  OL_CLOSED: *stop was set.
- * OL_WOULD_BLOCK: another copy is being made, or the log was cleaned or truncated meanwhile.  Also
- * fails with OL_NO_MEMORY or OL_IO. */
+/* Copies the state of an active partition without replaying the log.  Only for a store without
+ * replicas.  The offset of the snapshot is at or above the log end at the time of the call.
+ * Commits continue.  They wait for some tens of microseconds several times, and once for about a
+ * millisecond.  Records above the flushed bound must be flushed before the snapshot is published.
+ * Fails with OL_INVALID if the partition is not active or has problems, with OL_LIMIT if commits
+ * would have to wait longer, and with OL_CLOSED if *stop was set.  Fails with OL_WOULD_BLOCK if
+ * another copy is being made, or if the log was cleaned or truncated in the meantime.  Also fails
+ * with OL_NO_MEMORY or OL_IO. */
 int ol_partition_snapshot_copy(ol_partition *partition, const atomic_bool *stop,
                                ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
-/* Replaces the partition's snapshot by the file that was written and flushed as `temporary`, and
- * flushes the directory.  OL_WOULD_BLOCK: since the snapshot was begun, leadership ended or the log
- * was truncated; or the log is not flushed up to the snapshot's offset, or W is below it.  A file
- * that cannot be put there is removed. */
+/* Replaces the snapshot of the partition by the file `temporary`, which the caller has written and
+ * flushed, and flushes the directory.  Fails with OL_WOULD_BLOCK if leadership has ended or the log
+ * has been truncated since the snapshot was begun, if the log is not flushed up to the offset of
+ * the snapshot, or if W is below this offset.  If the file cannot be put in place, it is
+ * removed. */
 int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *snapshot,
                                   const char *temporary, ol_error *error) OL_NODISCARD;
 
-/* Removes the partition's snapshot, if there is one, durably. */
+/* Removes the snapshot of the partition durably, if there is one. */
 int ol_partition_snapshot_remove(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
-/* Returns the offset of the snapshot that the partition was loaded from, or that was published
- * since; -1 for none. */
+/* Returns the offset of the snapshot from which the partition was loaded, or which was published
+ * later.  Returns -1 if there is none. */
 int64_t ol_partition_snapshot_offset(const ol_partition *partition);
 
-/* Returns about how many bytes of log a load would read now: those after the partition's snapshot,
- * or the whole log if it has none. */
+/* Returns approximately how many bytes of the log a load would have to read now.  These are the
+ * bytes after the snapshot, or the whole log if there is no snapshot. */
 int64_t ol_partition_snapshot_tail_bytes(const ol_partition *partition);
 
-/* Does what ol_snapshot_check does, against the partition's log; OL_INVALID also when that log is
- * damaged. */
+/* Checks a snapshot against the log of the partition, as ol_snapshot_check does.  Also returns
+ * OL_INVALID if the log is damaged. */
 int ol_partition_snapshot_check(ol_partition *partition, const ol_snapshot *snapshot,
                                 int64_t cleaned_to, ol_error *error) OL_NODISCARD;
 

@@ -1,11 +1,10 @@
-/* partition/tombstones: a batch of tombstones under construction: positions, and after them a
- * group's own records.
+/* partition/tombstones: collects tombstones for one batch, first those of positions and then those
+ * of the group's own records.
  *
- * The batch owns its strings, because applying the first tombstone frees strings of the state.
- * Zeroed memory is an empty batch.  It must be freed also after a failure, which is always
- * OL_NO_MEMORY.  Locks: none; tombstones are collected under the lock that keeps the state
- * unchanged.
- */
+ * The batch has its own copies of strings, because strings of the state are freed when the first
+ * tombstone is applied.  Zeroed memory is an empty batch.  It must be freed even after a failure.
+ * Every failure is OL_NO_MEMORY.  The functions take no lock; the caller collects tombstones under
+ * the lock that keeps the state unchanged. */
 #ifndef OL_PARTITION_TOMBSTONES_H
 #define OL_PARTITION_TOMBSTONES_H
 
@@ -17,21 +16,22 @@ typedef struct ol_tombstones {
     size_t capacity;
     size_t batch_bytes;         /* upper bound of the batch's size */
     struct ol_tombstone_block *block;
-    ol_slice topic;  /* topic of the last position, in the table; equal addresses mean equal
-                        strings */
+    /* The topic of the last position, as it is in the table.  If two addresses are equal, the
+     * strings are equal. */
+    ol_slice topic;
     ol_slice topic_copy;
 } ol_tombstones;
 
 void ol_tombstones_free(ol_tombstones *all);
 
-/* `group` must stay until the tombstones are written. */
+/* `group` must stay valid until the tombstones have been written. */
 int ol_tombstones_add_position(ol_tombstones *all, ol_slice group, ol_slice topic,
                                int32_t partition, ol_error *error) OL_NODISCARD;
 int ol_tombstones_add_group_records(ol_tombstones *all, const ol_group_records *records,
                                     ol_slice group, ol_error *error) OL_NODISCARD;
 
-/* Sorts the group records from index `first` on into the order in which a broker's replay needs
- * their tombstones (docs/format/loading.md §6.4). */
+/* Sorts the group records from index `first` on.  A broker that replays the batch needs their
+ * tombstones in this order (docs/format/loading.md §6.4). */
 void ol_tombstones_sort_group_records(ol_tombstones *all, size_t first);
 
 /* Drops the tombstones from index `count` on. */

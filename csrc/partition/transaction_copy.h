@@ -1,9 +1,8 @@
-/* partition/transaction_copy: the open transactions of a partition and the groups whose positions
- * they hold, copied while each lock is held briefly.
+/* partition/transaction_copy: a copy of the open transactions of a partition and of the groups for
+ * which they have positions.  Each lock is held only while data is copied.
  *
- * The caller creates Python objects from the copy.  Creating them under a lock could deadlock: it
- * may start a garbage collection, which runs other code that may take the same lock.
- */
+ * The caller makes Python objects from the copy.  Making them under a lock could deadlock, because
+ * Python may then start a garbage collection, which runs other code that may take the same lock. */
 #ifndef OL_PARTITION_TRANSACTION_COPY_H
 #define OL_PARTITION_TRANSACTION_COPY_H
 
@@ -13,7 +12,7 @@
 typedef struct ol_transaction_copy {
     size_t count;
     ol_arena rows;
-    ol_arena groups;            /* groups of all transactions, one after the other */
+    ol_arena groups;  /* the groups of all transactions, one transaction after the other */
     ol_arena names;
 } ol_transaction_copy;
 
@@ -24,16 +23,17 @@ typedef struct ol_copied_transaction {
     size_t group_count;         /* a group may be listed again */
 } ol_copied_transaction;
 
-/* Fills a zeroed copy; the caller frees it also after a failure.  Takes the writer lock and then
- * the table lock: a transaction that ends in between has no positions.  Fails as
- * ol_partition_lock_state, or with OL_NO_MEMORY. */
+/* Fills a zeroed copy.  The caller must free the copy even if the call fails.  The call takes the
+ * writer lock and, after it, the table lock.  If a transaction ends between the two, the copy has
+ * no positions of it.  Fails as ol_partition_lock_state does, or with OL_NO_MEMORY. */
 int ol_transaction_copy_take(ol_transaction_copy *copy, ol_partition *partition,
                              ol_error *error) OL_NODISCARD;
 
-/* Returns transaction `index` of the copy, in the order of first offsets. */
+/* Returns the transaction at `index` of the copy.  The transactions are in the order of their first
+ * offsets. */
 ol_copied_transaction ol_transaction_copy_row(const ol_transaction_copy *copy, size_t index);
 
-/* Returns the name of a group, borrowed from the copy. */
+/* Returns the name of a group.  The slice points into the copy. */
 ol_slice ol_transaction_copy_group(const ol_transaction_copy *copy, size_t index);
 
 void ol_transaction_copy_free(ol_transaction_copy *copy);

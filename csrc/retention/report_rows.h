@@ -1,6 +1,6 @@
-/* retention/report_rows: the rows of a report: expiring positions, their times and reasons.
+/* retention/report_rows: the rows of a report of expiring positions, with their times and reasons.
  *
- * The caller owns the rows; no locks. */
+ * The caller owns the rows.  The functions take no locks. */
 #ifndef OL_RETENTION_REPORT_ROWS_H
 #define OL_RETENTION_REPORT_ROWS_H
 
@@ -8,7 +8,8 @@
 #include "retention/expiry_rule.h"
 #include "retention/group_rules.h"
 
-/* The width of a row is fixed, so that the fields of many rows are columns with a stride. */
+/* A row has a fixed size, so that one field of all rows is a column with the row size as its
+ * stride. */
 typedef struct ol_expiring_row {
     int64_t at_ms;              /* -1: unknown, as for a group without positions */
     int64_t base_ms;            /* -1: unknown, as for a group without positions */
@@ -36,8 +37,9 @@ typedef struct ol_expiring_rows {
 /* Zeroed memory is an empty list. */
 void ol_expiring_rows_free(ol_expiring_rows *rows);
 
-/* Appends *row and sets its indices of group and topic; a group (OL_EXPIRY_GROUP) has topic -1.  If
- * it fails, with OL_NO_MEMORY or OL_LIMIT, nothing was appended. */
+/* Appends a copy of *row and sets the copy's indices of the group and of the topic.  In the row of
+ * a group (OL_EXPIRY_GROUP) the topic is -1.  Fails with OL_NO_MEMORY or OL_LIMIT; nothing was
+ * appended then. */
 int ol_expiring_rows_append(ol_expiring_rows *rows, ol_slice group, ol_slice topic,
                             const ol_expiring_row *row, ol_error *error) OL_NODISCARD;
 

@@ -12,8 +12,8 @@
 #include "retention/run.h"
 #include "partition/partition.h"
 
-/* About how many positions are inspected under one hold of the table lock: a millisecond at
- * most. */
+/* The approximate number of positions that are inspected before the table lock is released, which
+ * takes at most a millisecond. */
 #define OL_RETENTION_HOLD_POSITIONS 16384u
 
 /* A list of strings, which are stored one after the other in the memory of the list. */
@@ -34,10 +34,10 @@ void ol_name_list_free(ol_name_list *list);
 typedef struct ol_retention_group {
     ol_slice name;
     ol_retention retention;
-    bool is_big;                /* it has more positions than one hold of the lock covers */
-    bool is_frozen;  /* a coordinator gave `view` and `unread` before any lock was taken */
+    bool is_big;                /* it has more than OL_RETENTION_HOLD_POSITIONS positions */
+    bool is_frozen;  /* a coordinator has supplied `view` and `unread` */
     ol_group_view view;
-    ol_slice *unread;           /* sorted: topics that no member reads */
+    ol_slice *unread;           /* topics that no member subscribes to, sorted */
     size_t unread_count;
     ol_name_list topics;
 } ol_retention_group;
@@ -46,9 +46,9 @@ typedef struct ol_retention_run {
     ol_partition *partition;
     const ol_retention_options *options;
     ol_retention_report *report;
-    ol_expiring_rows *rows;     /* NULL: it writes */
+    ol_expiring_rows *rows;     /* of a dry run; NULL: the run writes tombstones */
     int32_t partition_number;
-    ol_name_list names;         /* groups gathered under one hold of the table lock */
+    ol_name_list names;         /* groups that were found while the table lock was held once */
     bool last_is_big;           /* the last one of `names` */
     ol_retention_group group;
 } ol_retention_run;
@@ -56,17 +56,18 @@ typedef struct ol_retention_run {
 /* Fills group->topics; takes the table lock. */
 int ol_retention_list_topics(ol_retention_run *run, ol_error *error);
 
-/* Freeze asks the coordinator for the group's state, without locks; it does nothing in a run
- * without a coordinator.  A thaw must follow each freeze, also one that failed. */
+/* ol_retention_freeze asks the coordinator for the group's state, while no lock is held.  In a run
+ * without a coordinator it does nothing.  The caller calls ol_retention_thaw after each freeze,
+ * also after one that failed. */
 int ol_retention_freeze(ol_retention_run *run, ol_error *error);
 void ol_retention_thaw(ol_retention_run *run);
 
-/* Returns the group's state: the coordinator's answer if the group is frozen, otherwise what its
- * records show.  The caller holds the writer lock or the table lock. */
+/* Returns the group's state.  If the group is frozen, this is the coordinator's answer; otherwise
+ * it is derived from the group's records.  The caller holds the writer lock or the table lock. */
 ol_group_view ol_retention_view(const ol_retention_group *group, const ol_state *state);
 
-/* Returns the time at which a position of the group expires.  If the group is frozen, a topic that
- * was added to it after the freeze is treated as read by a member. */
+/* Returns the time at which a position of the group expires.  If the group is frozen and got a new
+ * topic after the freeze, the topic is treated as one to which a member subscribes. */
 ol_expiry ol_retention_when(const ol_retention_group *group, const ol_group_view *view,
                             const ol_table_row *row);
 
@@ -76,19 +77,21 @@ static inline bool ol_retention_is_due(const ol_retention_run *run, const ol_ret
     return ol_expiry_is_due(&expiry, run->options->now_ms);
 }
 
-/* Returns whether a position of the group is due, or its own records are.  The caller holds the
- * table lock.  Pending values are ignored: the decision under the writer lock respects them. */
+/* Returns whether a position of the group is due, or the group's own records are due.  The caller
+ * holds the table lock.  Pending values are ignored here, because the decision under the writer
+ * lock takes them into account. */
 bool ol_retention_glance(const ol_retention_run *run, const ol_retention_group *group,
                          const ol_state *state);
 
-/* Like ol_retention_glance, for a big group or a frozen one: takes the table lock once for each
- * topic. */
+/* Like ol_retention_glance, for a big group or a frozen group.  It takes and releases the table
+ * lock for each topic. */
 int ol_retention_glance_by_topic(ol_retention_run *run, bool *due, ol_error *error);
 
 int ol_retention_write(ol_retention_run *run, ol_error *error);
 
-/* Lets waiting commits take the writer lock.  Without this call, the thread that has just released
- * the lock would take it again and again, because the lock goes to the first thread that asks. */
+/* Lets waiting commits take the writer lock.  The lock goes to the first thread that asks for it.
+ * Without this call, the thread that has just released the lock would therefore take it again and
+ * again. */
 void ol_retention_give_way(void);
 
 int ol_retention_report_group(ol_retention_run *run, ol_error *error);

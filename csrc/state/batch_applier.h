@@ -1,11 +1,13 @@
 /* state/batch_applier: applies the batches of a log to a state, in order.
  *
- * A load and a snapshot in the making read a log this way.  Cache misses of the table overlap
- * (state/prefetch_window).  The caller has checked CRCs and offsets.  Undecodable records are
- * reported and skipped, unlike in a Kafka broker.
+ * Loads and snapshots apply a log with these functions.  The applier prefetches the memory of the
+ * table, so that its cache misses overlap (state/prefetch_window).  The caller has checked the CRCs
+ * and the offsets of the batches.  The applier reports and skips a record that cannot be decoded; a
+ * Kafka broker would not load the log.
  *
- * Ownership: rows borrow from the caller's bytes until ol_batch_applier_flush.  Locks: none, one
- * thread.  The struct is large: allocate it with base/pages.
+ * Ownership: the applier points into the bytes of the batches until ol_batch_applier_flush, so the
+ * caller must keep them until then.  The applier takes no locks; one thread uses it.  The struct is
+ * large and should be allocated with base/pages.
  */
 #ifndef OL_STATE_BATCH_APPLIER_H
 #define OL_STATE_BATCH_APPLIER_H
@@ -15,7 +17,7 @@
 
 typedef struct ol_batch_applier {
     ol_state *state;
-    ol_own_transactions *own;           /* our open transactions, updated by the walk */
+    ol_own_transactions *own;           /* our open transactions, which the applier updates */
     const ol_decompressor *decompressor;
     ol_refusal refused;                 /* called for each batch or record that cannot be applied */
     int64_t max_timestamp;              /* of all batches; -1: none */
@@ -27,12 +29,14 @@ typedef struct ol_batch_applier {
 void ol_batch_applier_init(ol_batch_applier *applier, ol_state *state, ol_own_transactions *own,
                            const ol_decompressor *decompressor, ol_refusal refused);
 
-/* Applies a batch; a part of it may be applied only at the next flush.  After OL_NO_MEMORY, or
- * OL_IO of an interrupted decompressor, the state no longer matches the log. */
+/* Applies a batch.  Some of its records may be applied only at the next flush.  If the call fails
+ * with OL_NO_MEMORY, or with OL_IO because the decompressor was interrupted, the state no longer
+ * matches the log. */
 int ol_batch_applier_apply(ol_batch_applier *applier, const ol_batch *batch, ol_error *error)
     OL_NODISCARD;
 
-/* Applies the rest of the batches so far; afterwards nothing borrows from them. */
+/* Applies the remaining records of all batches so far.  After the call the applier no longer points
+ * into the bytes of these batches. */
 int ol_batch_applier_flush(ol_batch_applier *applier, ol_error *error) OL_NODISCARD;
 
 #endif

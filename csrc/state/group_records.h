@@ -1,10 +1,12 @@
 /* state/group_records: the latest value of every record that is not an offset commit, by key bytes.
  *
- * Such records are the metadata of classic groups and the records of the newer kinds of groups.
- * Values are kept as bytes: the code here finds the group in a key and does not decode values.
+ * These records are the metadata of classic groups and the records of the newer kinds of groups.
+ * Values are stored as bytes: the functions here read the name of the group from a key, but do not
+ * decode values.
  *
- * Locks and ownership as table/table: a change needs the partition's writer and table locks, a
- * reader either of them.  A call that fails changes nothing.
+ * Locks and ownership are those of table/table: a caller that changes the records holds the
+ * partition's writer lock and its table lock, and a caller that reads them holds one of these two
+ * locks.  A call that fails changes nothing.
  */
 #ifndef OL_STATE_GROUP_RECORDS_H
 #define OL_STATE_GROUP_RECORDS_H
@@ -25,21 +27,24 @@ typedef struct ol_group_record {
 int ol_group_records_create(ol_group_records **records, ol_error *error) OL_NODISCARD;
 void ol_group_records_destroy(ol_group_records *records);
 
-/* Sets the value of record->key.  If it fails with OL_NO_MEMORY, the old value stays. */
+/* Sets the value of record->key.  If it fails with OL_NO_MEMORY, the key keeps its old value. */
 int ol_group_records_put(ol_group_records *records, const ol_group_record *record, ol_error *error)
     OL_NODISCARD;
-/* Applies a tombstone.  Returns whether there was a value. */
+/* Applies a tombstone.  Returns whether the key had a value. */
 bool ol_group_records_remove(ol_group_records *records, ol_slice key);
 
-/* Allocates everything that putting this record will need, so that the later steps cannot fail;
- * they supply the log offset and the timestamp.  No read sees the record until it is installed. */
+/* Allocates all memory that is needed to put the record later, so that the later calls cannot fail.
+ * These calls supply the log offset and the timestamp of the record.  Reads do not return the
+ * record until it is installed. */
 typedef struct ol_group_reservation ol_group_reservation;
 int ol_group_records_reserve(ol_group_records *records, const ol_group_record *record,
                              ol_group_reservation **reservation, ol_error *error) OL_NODISCARD;
 
-/* Install, release and promise each end the caller's reservation.  Install acts as a put.  Promise
- * keeps the memory for the put of the record at `log_offset`, which then cannot fail.  Puts come in
- * the order of promises; a promise whose record was skipped is released. */
+/* Each of the first three calls below ends the caller's reservation.  ol_group_records_install puts
+ * the record.  ol_group_records_release frees the memory.  ol_group_records_promise keeps the
+ * memory for a later ol_group_records_put of the record at `log_offset`, which then cannot fail.
+ * The puts must come in the order of the promises.  If a put comes for a later promise, the
+ * promises before it are released. */
 void ol_group_records_install(ol_group_records *records, ol_group_reservation *reservation,
                               int64_t log_offset, int64_t timestamp);
 void ol_group_records_release(ol_group_records *records, ol_group_reservation *reservation);
@@ -49,14 +54,14 @@ void ol_group_records_release_promised(ol_group_records *records);
 
 bool ol_group_records_get(const ol_group_records *records, ol_slice key, ol_group_record *record);
 
-/* Sets *record to the next of all records, in unspecified but repeatable order.  *cursor starts at
- * 0.  Returns false after the last record. */
+/* Sets *record to the next record of a walk over all records, in unspecified but repeatable order.
+ * The caller sets *cursor to 0 before the walk.  Returns false after the last record. */
 bool ol_group_records_next(const ol_group_records *records, size_t *cursor,
                            ol_group_record *record);
 
-/* Sets *record to the next record of one group, in unspecified order.  *cursor starts at 0.
- * Returns false after the last record.  A walk takes time proportional to the group's records; any
- * change ends it. */
+/* Sets *record to the next record of one group, in unspecified order.  The caller sets *cursor to 0
+ * before the walk.  Returns false after the last record.  A walk takes time proportional to the
+ * number of the group's records.  After any change of the records, the walk cannot be continued. */
 bool ol_group_records_next_of_group(const ol_group_records *records, ol_slice group, size_t *cursor,
                                     ol_group_record *record);
 

@@ -1,15 +1,16 @@
 /* state/own_transactions: producer ids of our own open transactions.
  *
- * An own transaction holds one group's part of a commit that did not fit one batch
- * (docs/architecture.md §2.3); only a few are open at a time.  Zeroed memory is an empty set.
- * Locks: none; the owner serialises.
+ * If the items of one group in a commit do not fit one batch, the partition writes them in a
+ * transaction of its own, an own transaction (docs/architecture.md §2.3).  Only a few are open at a
+ * time.  Zeroed memory is an empty set.  The set takes no locks; its owner makes one call at a
+ * time.
  */
 #ifndef OL_STATE_OWN_TRANSACTIONS_H
 #define OL_STATE_OWN_TRANSACTIONS_H
 
 #include "format/batch.h"
 
-/* producer ids of our own transactions start here */
+/* the lowest producer id of an own transaction */
 #define OL_OWN_PRODUCER_ID_MIN ((int64_t)1 << 62)
 #define OL_HEADER_TRANSACTION "ol.transaction"      /* the header that marks their batches */
 
@@ -21,8 +22,8 @@ typedef struct ol_own_transactions {
 
 void ol_own_transactions_free(ol_own_transactions *own);
 
-/* Open adds an id, unless the set has it, or fails with OL_NO_MEMORY.  Close removes an id, if the
- * set has it. */
+/* ol_own_transactions_open adds an id unless the set already has it, and fails with OL_NO_MEMORY.
+ * ol_own_transactions_close removes an id if the set has it. */
 int ol_own_transactions_open(ol_own_transactions *own, int64_t producer_id, ol_error *error)
     OL_NODISCARD;
 void ol_own_transactions_close(ol_own_transactions *own, int64_t producer_id);

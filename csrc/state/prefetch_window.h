@@ -1,13 +1,14 @@
-/* state/prefetch_window: positions decoded and not yet applied, so that cache misses overlap.
+/* state/prefetch_window: positions that were decoded but not yet applied, so that the cache misses
+ * of applying them overlap.
  *
- * Plain positions, which are nearly all records of every log, are gathered as runs of rows of one
- * (group, topic) and applied together in log order.  While one run is put, the memory of the table
- * that later runs need is prefetched.  The caller applies every other record itself, after it has
- * applied the window.  So log order is kept, and the table does not free an entry that a run's hint
- * names.
+ * Nearly all records of every log are plain positions.  The window gathers them as runs of rows
+ * with the same group and topic, and applies the runs together in log order.  While it applies one
+ * run, it prefetches the memory of the table that later runs need.  Before the caller applies any
+ * other record, it applies the window.  The order of the log is therefore kept, and the table does
+ * not free an entry to which the hint of a run refers.
  *
- * Ownership: rows borrow from the bytes of their records until they are applied or taken back.
- * Locks: none, one thread.
+ * Ownership: the rows point into the bytes of their records until they are applied or dropped.  The
+ * window takes no locks; one thread uses it.
  */
 #ifndef OL_STATE_PREFETCH_WINDOW_H
 #define OL_STATE_PREFETCH_WINDOW_H
@@ -45,15 +46,15 @@ static inline uint32_t ol_prefetch_window_room(const ol_prefetch_window *window)
     return OL_PREFETCH_WINDOW_ROWS - window->filled.row_count;
 }
 
-/* Takes a record whose value is a position.  Returns false, with nothing changed, for every other
- * one: tombstones, other kinds, and undecodable records.  The window must not be full. */
+/* Adds a record whose value is a position to the window.  Returns false and changes nothing if the
+ * record is a tombstone, is of another kind, or cannot be decoded.  The window must not be full. */
 bool ol_prefetch_window_add(ol_prefetch_window *window, const ol_record *record);
 
-/* Drops the rows added since the mark. */
+/* Drops the rows that were added since the mark. */
 void ol_prefetch_window_take_back(ol_prefetch_window *window, ol_prefetch_mark mark);
 
-/* Applies all rows and empties the window.  After OL_NO_MEMORY or OL_LIMIT some rows were not
- * applied, and the state no longer matches the log. */
+/* Applies all rows and empties the window.  If it fails with OL_NO_MEMORY or OL_LIMIT, some rows
+ * were not applied, and the state no longer matches the log. */
 int ol_prefetch_window_apply(ol_prefetch_window *window, ol_error *error) OL_NODISCARD;
 
 #endif

@@ -1,12 +1,12 @@
 /* state/run: the state of a *run*, a part of a log that may begin anywhere, and how two runs are
  * joined.
  *
- * Runs of one log can be applied side by side and joined afterwards: the result is the state of the
- * whole.  Besides the values that it leaves, a run remembers its effects on the state before it:
- * the positions and group records that it removed, and the end of each producer's first
- * transaction, which may have begun earlier (docs/format/loading.md §6.4).  Every record of the
- * later run comes after every record of the earlier one, so whatever the later run has or removed
- * wins.
+ * Several runs of one log can be applied in parallel and joined afterwards.  The result is the
+ * state of the whole log.  A run remembers the values that it leaves, and also its effects on the
+ * state before it.  These effects are the positions and group records that the run removed, and the
+ * end of each producer's first transaction, which may have begun before the run
+ * (docs/format/loading.md §6.4).  When two runs are joined, the values and the removals of the
+ * later run take precedence, because all of its records come after those of the earlier run.
  *
  * Ownership and locks as state/state.
  */
@@ -15,7 +15,8 @@
 
 #include "state/state.h"
 
-/* Like ol_state_create, but the state remembers its effects. */
+/* Creates the state of a run.  It is like a state of ol_state_create, but it also remembers the
+ * effects of the run on the state before it. */
 int ol_run_create(ol_state *state, ol_error *error) OL_NODISCARD;
 /* Called by state/state. */
 void ol_run_effects_destroy(ol_run_effects *effects);       /* NULL is fine */
@@ -25,9 +26,10 @@ int ol_run_record_removed(ol_run_effects *effects, const ol_change *change, ol_e
 int ol_run_record_end(ol_run_effects *effects, int64_t producer_id, ol_control type,
                       ol_error *error) OL_NODISCARD;
 
-/* Applies `later`, the run that follows `earlier`, to `earlier`.  `earlier` is a run as well, or
- * begins with the log; `later` stays as it is.  After OL_NO_MEMORY or OL_LIMIT `earlier` no longer
- * matches the log. */
+/* Applies the run `later` to the state `earlier`.  `later` is the run that follows `earlier` in the
+ * log, and it is not changed.  `earlier` is the state of another run, or a state that begins with
+ * the log.  If the call fails with OL_NO_MEMORY or OL_LIMIT, `earlier` no longer matches the
+ * log. */
 int ol_run_join(ol_state *earlier, const ol_state *later, ol_error *error) OL_NODISCARD;
 
 #endif

@@ -1,9 +1,8 @@
 /* table/chunk_array_impl: one array of chunks, and the memory of arrays.
  *
- * Shared by chunk_tree.c, which joins arrays to trees, partition_map.c and their checks.  The rules
- * of table/partition_map.h apply.  The name of an array says where it is; a pointer to an array is
- * valid until the next allocation.
- */
+ * Used by chunk_tree.c, which joins arrays to trees, by partition_map.c, and by the code that
+ * checks both.  The rules of table/partition_map.h apply.  An array has a name, which says where it
+ * is in memory.  A pointer to an array is valid only until the next allocation. */
 #ifndef OL_TABLE_CHUNK_ARRAY_IMPL_H
 #define OL_TABLE_CHUNK_ARRAY_IMPL_H
 
@@ -25,7 +24,8 @@ void ol_chunk_array_free(ol_partition_map *partition_map, uint32_t name);
 
 /* --------------------------------------------------------------------------------------- leaves */
 
-/* Chunks of a leaf, made or planned: how many, and the range of their numbers. */
+/* A description of the chunks in a leaf that exists or is planned: their number, and the range of
+ * their chunk numbers. */
 typedef struct ol_chunk_span {
     uint64_t living;
     uint32_t first;
@@ -41,32 +41,34 @@ static inline ol_chunk_span ol_chunk_span_join(ol_chunk_span a, ol_chunk_span b)
                            a.last > b.last ? a.last : b.last};
 }
 
-/* Returns the span of a leaf; in a dense leaf, skips the empty places at the front. */
+/* Returns the span of a leaf.  The empty places at the front of a dense leaf do not belong to
+ * it. */
 ol_chunk_span ol_chunk_array_span(const ol_chunk_array *leaf);
 
-/* Return whether a leaf has space for one more chunk, or for all chunks of a span that includes its
- * own. */
+/* ol_chunk_array_has_room returns whether a leaf has space for one more chunk.
+ * ol_chunk_array_has_room_for returns whether it has space for all chunks of a span, which must
+ * include the chunks of the leaf. */
 bool ol_chunk_array_has_room(const ol_chunk_array *leaf, uint32_t number);
 bool ol_chunk_array_has_room_for(const ol_chunk_array *leaf, ol_chunk_span all);
 
-/* Put a chunk into a leaf that has space for it, or take one out.  A dense leaf then loses the
- * empty places at its end. */
+/* ol_chunk_array_put puts a chunk into a leaf, which must have space for it.  ol_chunk_array_take
+ * takes a chunk out of a leaf, and also removes the empty places at the end of a dense leaf. */
 void ol_chunk_array_put(ol_partition_map *partition_map, ol_chunk_array *leaf, uint32_t number,
                         ol_chunk chunk);
 void ol_chunk_array_take(ol_partition_map *partition_map, ol_chunk_array *leaf, uint32_t number);
 
-/* Return the form that takes less memory for a span, and whether one leaf of that form can hold the
- * whole span. */
+/* ol_chunk_span_form returns the form that takes less memory for the chunks of a span.
+ * ol_chunk_span_fits returns whether one leaf of that form can hold all of them. */
 ol_chunk_form ol_chunk_span_form(ol_chunk_span span);
 bool ol_chunk_span_fits(ol_chunk_span span);
 
-/* Allocates an empty leaf for these chunks: in the form that takes less memory, or dense if they
- * are too many for that form. */
+/* Allocates an empty leaf that can hold the chunks of a span.  It has the form that takes less
+ * memory, or is dense if there are too many chunks for that form. */
 int ol_chunk_array_allocate_leaf(ol_partition_map *partition_map, ol_chunk_span span,
                                  uint32_t *name, ol_error *error) OL_NODISCARD;
 
-/* Copies the chunks at the places [from, to); the target has space for them and holds only smaller
- * numbers. */
+/* Copies the chunks at the places [from, to) of `source` to the end of `target`.  The target must
+ * have space for them, and all of its chunk numbers must be smaller. */
 void ol_chunk_array_copy(ol_partition_map *partition_map, ol_chunk_array *target,
                          const ol_chunk_array *source, uint32_t from, uint32_t to);
 

@@ -1,9 +1,10 @@
-/* table/copy: a copy of a table that its owner keeps changing.
+/* table/copy: copies a table while its owner continues to change it.
  *
- * Cells are nine tenths of a table.  They are copied in steps of some tens of microseconds, between
- * which the table changes.  The table marks the pages of cells that change after their step
- * (ol_table_mark), and these are copied once more.  The last step copies the marked pages and
- * everything but the cells at once, so the copy is the table of that moment, byte for byte.
+ * Cells are nine tenths of the memory of a table.  They are copied in steps of some tens of
+ * microseconds each.  Between the steps the table may change.  If a page of cells changes after the
+ * step that copied it, the table marks it (ol_table_mark), and it is copied again.  The last step
+ * copies all marked pages, and everything except the cells, at once.  The result is byte for byte
+ * the table of that moment.
  *
  *     ol_table_copy_measure      under the lock that keeps the table from changing
  *     ol_table_copy_prepare      without the lock: allocates and touches the memory of the copy
@@ -11,11 +12,11 @@
  *     ol_table_copy_step         under the lock, which is released between steps; true: continue
  *     ol_table_copy_finish       under the lock; or ol_table_copy_cancel, also after a failure
  *
- * Ownership: the target is an empty table of the caller.  If finish succeeds, the target is the
- * copy; otherwise it can only be destroyed.  The struct owns the marks.  The table must not be
- * destroyed between begin and the end.  Only one copy of a table is made at a time: begin refuses
- * another.
- */
+ * Ownership: the target is an empty table that belongs to the caller.  After a successful
+ * ol_table_copy_finish, the target is the copy.  Otherwise the caller can only destroy it.  The
+ * struct owns the marks.  The table must not be destroyed between ol_table_copy_begin and the end
+ * of the copy.  Only one copy of a table can be made at a time; ol_table_copy_begin refuses
+ * another. */
 #ifndef OL_TABLE_COPY_H
 #define OL_TABLE_COPY_H
 
@@ -26,30 +27,33 @@ typedef struct ol_table_copy {
     ol_table *target;
     size_t sizes[OL_TABLE_SECTIONS];    /* of the source's arenas, when measured */
     uint64_t *marks;
-    uint32_t page_count;                /* number of pages of cells when the table was measured */
-    uint32_t copied_again;              /* number of marked pages that were copied again in steps */
+    uint32_t page_count;  /* number of pages that the cells had when the table was measured */
+    uint32_t copied_again;  /* number of marked pages that earlier steps have copied again */
     bool begun;
 } ol_table_copy;
 
-/* Returns how many bytes, at least, the last step will copy under the lock. */
+/* Measures the table.  Returns how many bytes the last step will copy under the lock at least. */
 size_t ol_table_copy_measure(ol_table *source, ol_table *target, ol_table_copy *copy);
 
-/* Returns how many bytes the last step would copy under the lock now. */
+/* Returns how many bytes the last step would copy under the lock if it were made now. */
 size_t ol_table_copy_left(const ol_table_copy *copy);
 
-/* Allocates the copy's memory.  OL_NO_MEMORY: there is nothing to cancel. */
+/* Allocates the memory of the copy.  If it fails with OL_NO_MEMORY, the caller need not cancel the
+ * copy. */
 int ol_table_copy_prepare(ol_table_copy *copy, ol_error *error) OL_NODISCARD;
 
-/* Begins the copy.  OL_WOULD_BLOCK: another copy of the table is under way. */
+/* Begins the copy.  Fails with OL_WOULD_BLOCK if another copy of the table is being made. */
 int ol_table_copy_begin(ol_table_copy *copy, ol_error *error) OL_NODISCARD;
 
-/* Copies at most 256 KiB; false: nothing is left that is worth another step. */
+/* Copies at most 256 KiB.  Returns false if what is left is not worth another step; the caller then
+ * calls ol_table_copy_finish. */
 bool ol_table_copy_step(ol_table_copy *copy);
 
-/* Completes the copy.  OL_NO_MEMORY: the table has grown, and the copy cannot grow with it. */
+/* Completes the copy.  Fails with OL_NO_MEMORY if the table has grown and there is no memory for
+ * the copy to grow, too. */
 int ol_table_copy_finish(ol_table_copy *copy, ol_error *error) OL_NODISCARD;
 
-/* Ends a copy, whether it was finished or not; a second call does nothing. */
+/* Ends a copy, whether or not it was finished.  A second call does nothing. */
 void ol_table_copy_cancel(ol_table_copy *copy);
 
 #endif

@@ -1,9 +1,9 @@
-/* table/digest: the canonical bytes of a partition's records, and their XXH3-128.
+/* table/digest: the canonical bytes of the records of a partition, and their XXH3-128 hashes.
  *
- * docs/digest.md has the layout, with vectors.  A state's digest is the sum modulo 2^128 over its
- * records, so it does not depend on their order, and digests of parts add up.  All integers are
- * big-endian.  The functions keep no state and are safe from any thread.
- */
+ * docs/digest.md describes the layout and has test vectors.  The digest of a state is the sum of
+ * the hashes of its records, modulo 2^128.  It therefore does not depend on the order of the
+ * records, and the digests of two parts can be added.  All integers are big-endian.  The functions
+ * keep no state, and any thread may call them. */
 #ifndef OL_TABLE_DIGEST_H
 #define OL_TABLE_DIGEST_H
 
@@ -14,18 +14,19 @@ enum {
     OL_DIGEST_POSITION = 1,
     OL_DIGEST_PENDING = 2,
     OL_DIGEST_GROUP_RECORD = 3,
-    OL_DIGEST_PHYSICAL = 0x80,          /* added to the kind: the bytes end with the log offset */
-    /* Three strings of 32,767 bytes and the fields between them. */
+    OL_DIGEST_PHYSICAL = 0x80,  /* is added to the kind if the bytes end with the log offset */
+    /* enough for three strings of 32,767 bytes and the fields between them */
     OL_DIGEST_BYTES_MAX = 3 * 32767 + 96,
 };
 
-/* Writes the bytes that begin every record of one pair, once for all its partitions; returns their
- * size.  `producer_id` is used only for OL_DIGEST_PENDING.  `bytes` has space for
- * OL_DIGEST_BYTES_MAX. */
+/* Writes the bytes with which the canonical bytes of every position of one (group, topic) begin,
+ * and returns their size.  A caller that hashes several positions of the pair calls it only once.
+ * `producer_id` is used only for OL_DIGEST_PENDING.  `bytes` must have OL_DIGEST_BYTES_MAX
+ * bytes. */
 size_t ol_digest_begin(uint8_t *bytes, unsigned kind, int64_t producer_id, ol_slice group,
                        ol_slice topic, bool physical);
 
-/* Completes a record after its first `begun` bytes and hashes it. */
+/* Adds the rest of a position after the first `begun` bytes, and returns the hash of all bytes. */
 ol_hash128 ol_digest_finish(uint8_t *bytes, size_t begun, int32_t partition,
                             const ol_position_value *value, bool physical);
 

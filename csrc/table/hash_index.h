@@ -1,18 +1,20 @@
 /* table/hash_index: a hash of 32-bit item numbers.
  *
- * The owner keeps the items, their keys and their hashes.  A line is one cache line of 15 slots,
- * with a count of the items that found the line full and continued to a later one.  A slot holds an
- * item number and, above it, as many bits of the item's hash as fit (5 for 27-bit numbers), so a
- * wrong item is hardly ever inspected.  A removal clears the item's slot and decrements the counts
- * of the lines that the item had passed: no item moves and no marker stays.
+ * The index contains only the numbers of items; its owner keeps the items, their keys and their
+ * hashes.  A line is a cache line with 15 slots and a count.  The count says how many items found
+ * the line full and went on to a later line.  A slot contains the number of an item and, in the
+ * bits above it, as many bits of the item's hash as fit (5 if the numbers have 27 bits), so that a
+ * probe hardly ever looks at a wrong item.  When an item is removed, its slot is cleared, and the
+ * count of every line that the item had passed is decremented.  No other item moves, and no marker
+ * remains.
  *
- * Lines belong to pieces of 1 to 6 units of 1 KiB.  A full piece gets one more unit; a full piece
- * of six units is split in two of four along the next bit of the hash.  So slots cost 4.7 to 6.3
- * bytes per item at any size, and growth touches at most 1,300 items.
+ * Lines belong to pieces.  A piece has 1 to 6 units, and a unit has 1 KiB.  A full piece gets one
+ * more unit.  If it has six units already, it is split into two pieces of four units each by the
+ * next bit of the hash.  The slots therefore cost 4.7 to 6.3 bytes per item, whatever the number of
+ * items is.  One step of growth touches at most 1,300 items.
  *
- * Ownership: the index owns its arenas.  Locks: none; calls that take a const index may run side by
- * side.  Calls that fail change nothing.
- */
+ * Ownership: the index owns its arenas.  The functions take no lock.  Calls that take a const index
+ * may run at the same time.  A call that fails changes nothing. */
 #ifndef OL_TABLE_HASH_INDEX_H
 #define OL_TABLE_HASH_INDEX_H
 
@@ -36,12 +38,12 @@ typedef struct ol_hash_index_piece {
     uint32_t unit[OL_HASH_INDEX_PIECE_UNITS];
     uint32_t used;                          /* items */
     uint8_t unit_count;
-    uint8_t depth;  /* number of hash bits that all items of the piece share */
+    uint8_t depth;  /* how many of their first hash bits all items of the piece have in common */
     uint16_t zero;
 } ol_hash_index_piece;
 
-/* The index asks its owner about items with these calls.  `prefetch` may be NULL; otherwise it is
- * called in three rounds before `hash_of`. */
+/* The calls with which the index asks its owner about items.  `prefetch` may be NULL.  Otherwise
+ * the index calls it in three rounds before it calls `hash_of`. */
 typedef struct ol_hash_index_items {
     uint64_t (*hash_of)(const void *owner, uint32_t item);
     void (*prefetch)(const void *owner, uint32_t item, int round);
@@ -50,7 +52,8 @@ typedef struct ol_hash_index_items {
 typedef struct ol_hash_index {
     ol_arena units;
     ol_arena pieces;
-    ol_arena directory;  /* piece numbers by the first `depth` bits of a hash; unused at depth 0 */
+    ol_arena directory;  /* the number of the piece for each value of the first `depth` bits of a
+                            hash; unused if depth is 0 */
     const ol_hash_index_items *items;
     const void *owner;
     uint64_t count;
@@ -64,37 +67,40 @@ void ol_hash_index_init(ol_hash_index *hash_index, unsigned item_bits,
                         const ol_hash_index_items *items, const void *owner);
 void ol_hash_index_free(ol_hash_index *hash_index);
 
-/* Reserves a slot for one more item of this hash.  Fails with OL_NO_MEMORY or OL_LIMIT.  After a
- * success, ol_hash_index_insert cannot fail if it is the next change. */
+/* Reserves a slot for one more item with this hash.  If the next change to the index is an
+ * ol_hash_index_insert with this hash, it cannot fail.  Fails with OL_NO_MEMORY or OL_LIMIT. */
 int ol_hash_index_reserve(ol_hash_index *hash_index, uint64_t hash, ol_error *error) OL_NODISCARD;
 void ol_hash_index_insert(ol_hash_index *hash_index, uint64_t hash, uint32_t item);
 void ol_hash_index_remove(ol_hash_index *hash_index, uint64_t hash, uint32_t item);
-/* Replaces `item` in its slot by another item of the same hash. */
+/* Puts `replacement` into the slot of `item`.  Both must have the same hash. */
 void ol_hash_index_replace(ol_hash_index *hash_index, uint64_t hash, uint32_t item,
                            uint32_t replacement);
 
 uint64_t ol_hash_index_resident(const ol_hash_index *hash_index);
-/* Returns the bytes of free slots and free units. */
+/* Returns how many bytes the free slots and the free units have. */
 uint64_t ol_hash_index_unused(const ol_hash_index *hash_index);
 void ol_hash_index_verify(const ol_hash_index *hash_index);
 
 /* ----------------------------------------------------------------------------------- validation */
 
-/* Validates the structure of an index that came from a file (table/validate/ownership.h): its
- * pieces, units and directory.  Returns OL_CORRUPT if it is not valid.  After OL_OK every probe is
- * safe, whatever the slots hold. */
+/* Validates the structure of an index that came from a file (table/validate/ownership.h), which
+ * consists of its pieces, units and directory.  Returns OL_CORRUPT if it is not valid.  After OL_OK
+ * every probe is safe, whatever is in the slots. */
 int ol_hash_index_validate_shape(const ol_hash_index *hash_index, ol_error *error) OL_NODISCARD;
 
-/* The index is valid when the tally of all its lines equals the tally of all the owner's items. */
+/* Two tallies are made, one of all lines of the index and one of all items of the owner.  The index
+ * is valid if they are equal. */
 typedef struct ol_hash_index_tally {
     uint64_t items;
-    uint64_t passed;            /* sum of the marks of lines, one for each item that passed them */
+    uint64_t passed;            /* the sum of the marks of passed lines: each item adds the mark of
+                                   every line that it passed */
 } ol_hash_index_tally;
 
-/* Adds the lines of pieces [first, end) to *tally; false when a piece contradicts its own count. */
+/* Adds the lines of the pieces [first, end) to *tally.  Returns false if the item count of a piece
+ * is wrong. */
 bool ol_hash_index_validate_lines(const ol_hash_index *hash_index, size_t first, size_t end,
                                   uint64_t key, ol_hash_index_tally *tally);
-/* Adds an item to *tally; false when the index does not have it. */
+/* Adds an item to *tally.  Returns false if the index does not contain the item. */
 bool ol_hash_index_validate_item(const ol_hash_index *hash_index, uint64_t hash, uint32_t item,
                                  uint64_t key, ol_hash_index_tally *tally);
 
@@ -133,8 +139,8 @@ static inline uint32_t ol_hash_index_item(const ol_hash_index *hash_index, uint3
     return slot & (((uint32_t)1 << hash_index->item_bits) - 1);
 }
 
-/* Returns a mask.  Bit i: slot i holds an item with this tag, or tag 0 is wanted and the slot is
- * free. */
+/* Returns a mask in which bit i is set if slot i matches the tag.  A slot with an item matches if
+ * the item has this tag.  A free slot matches tag 0. */
 uint32_t ol_hash_index_match_portable(const ol_hash_index *hash_index,
                                       const ol_hash_index_line *line, uint32_t tag);
 
@@ -151,7 +157,7 @@ static inline uint32_t ol_hash_index_match(const ol_hash_index *hash_index,
     }
     __m128i bytes = _mm_packs_epi16(_mm_packs_epi32(equal[0], equal[1]),
                                     _mm_packs_epi32(equal[2], equal[3]));
-    /* The last of the sixteen words is the count of passed items. */
+    /* The last of the sixteen words is not a slot, but the count of passed items. */
     return (uint32_t)_mm_movemask_epi8(bytes) & 0x7fff;
 }
 #else
@@ -161,7 +167,7 @@ static inline uint32_t ol_hash_index_match(const ol_hash_index *hash_index,
 }
 #endif
 
-/* A probe yields the candidates for a hash, then 0. */
+/* A probe returns the possible items for a hash one after the other, and then 0. */
 typedef struct ol_hash_index_probe {
     const ol_hash_index *hash_index;
     const ol_hash_index_piece *piece;
@@ -191,7 +197,7 @@ static inline uint32_t ol_hash_index_probe_next(ol_hash_index_probe *probe) {
             int slot = __builtin_ctz(probe->matches);
             probe->matches &= probe->matches - 1;
             uint32_t item = ol_hash_index_item(probe->hash_index, probe->line->slot[slot]);
-            if (item != 0) return item;         /* a free slot matches tag 0, too */
+            if (item != 0) return item;         /* A free slot matches tag 0 as well. */
         }
         if (probe->line == NULL || probe->line->passed == 0 || --probe->left == 0) return 0;
         probe->at++;

@@ -1,17 +1,20 @@
-/* table/run_allocator: allocates runs of neighbouring units of one size, without lasting holes.
+/* table/run_allocator: allocates runs of neighbouring units.  All units have the same size.  Holes
+ * that free runs leave can be used again.
  *
- * Units are in pages of 128, each with a bitmap of its free units, so neighbouring holes join by
- * themselves.  A page is listed by its longest free run; a run of n comes from the page whose
- * longest free run fits it best.
+ * Units belong to pages of 128 units.  Each page has a bitmap of its free units, so that
+ * neighbouring holes become one hole by themselves.  The pages are in lists by the length of their
+ * longest free run.  A run of n units comes from a page whose longest free run is at least n, and
+ * as short as possible.
  *
- * The runs of an allocator are of one of two kinds.  Free runs have 1 to 32 units and begin
- * anywhere in a page.  Aligned runs have 1, 2 or 4 units and begin at a multiple of their length.
- * Units are left over only beside a live run smaller than 4, so the loss is bounded by the live
- * runs, whatever was allocated and freed before.  Cells are aligned, because they are nearly all of
- * a table's memory.
+ * An allocator has one of two kinds of runs.  Its runs are either unaligned, with 1 to 32 units,
+ * and begin at any unit of a page.  Or they are aligned, with 1, 2 or 4 units, and begin at a
+ * multiple of their length.  In an aligned allocator, a unit can be unusable only because it is
+ * next to a live run of fewer than 4 units.  The loss therefore depends only on the runs that are
+ * live, not on what was allocated and freed before.  Cells are aligned, because they are nearly all
+ * of the memory of a table.
  *
- * Ownership: the allocator owns the units.  Locks: none.  Calls that fail change nothing.
- */
+ * Ownership: the allocator owns the units.  The functions take no lock.  A call that fails changes
+ * nothing. */
 #ifndef OL_TABLE_RUN_ALLOCATOR_H
 #define OL_TABLE_RUN_ALLOCATOR_H
 
@@ -37,30 +40,34 @@ typedef struct ol_run_allocator {
     uint32_t page_count;
     uint32_t page_count_max;
     bool aligned;
-    uint64_t lists_used;                            /* bit n: list n is not empty */
-    uint32_t lists[OL_RUN_LENGTH_MAX + 1];          /* first page by longest free run: page number +
-                                                       1; 0: none */
+    /* bit n is set if the list of pages with a longest free run of n is not empty */
+    uint64_t lists_used;
+    /* for each length of the longest free run: the number of the first page plus 1, or 0 if there
+     * is none */
+    uint32_t lists[OL_RUN_LENGTH_MAX + 1];
 } ol_run_allocator;
 
-/* No unit gets an index at or above `index_limit`. */
+/* Initialises an allocator.  The indices of all its units are below `index_limit`. */
 void ol_run_allocator_init(ol_run_allocator *run_allocator, uint32_t unit_size,
                            uint64_t index_limit, bool aligned);
 void ol_run_allocator_free_all(ol_run_allocator *run_allocator);
 
-/* Sets the index of the first of `length` units.  Fails with OL_NO_MEMORY or OL_LIMIT. */
+/* Allocates `length` units and sets *index to the index of the first.  Fails with OL_NO_MEMORY or
+ * OL_LIMIT. */
 int ol_run_allocator_allocate(ol_run_allocator *run_allocator, unsigned length, uint32_t *index,
                               ol_error *error) OL_NODISCARD;
 void ol_run_allocator_free(ol_run_allocator *run_allocator, uint32_t index, unsigned length);
 
 uint64_t ol_run_allocator_resident(const ol_run_allocator *run_allocator);
 
-/* The first function asserts that lists and bitmaps agree.  The second returns whether a unit is
- * free, for the owner's own checks. */
+/* ol_run_allocator_verify asserts that the lists and the bitmaps agree.  ol_run_allocator_is_free
+ * returns whether a unit is free, for checks that the owner makes. */
 void ol_run_allocator_verify(const ol_run_allocator *run_allocator);
 bool ol_run_allocator_is_free(const ol_run_allocator *run_allocator, uint32_t index);
 
-/* Validate runs that came from a file (table/validate/ownership.h): the first function checks pages
- * and lists, the second that each unit is either free or taken by exactly one user. */
+/* Both validate runs that came from a file (table/validate/ownership.h).  ol_run_allocator_validate
+ * checks the pages and the lists.  ol_run_allocator_validate_taken checks that each unit is either
+ * free or taken by exactly one user. */
 int ol_run_allocator_validate(const ol_run_allocator *run_allocator, ol_error *error) OL_NODISCARD;
 bool ol_run_allocator_validate_taken(const ol_run_allocator *run_allocator,
                                      const ol_ownership_bits *taken);

@@ -1,14 +1,16 @@
-/* table/string_pool: reference-counted byte strings of up to 32,767 bytes, each stored once.
+/* table/string_pool: byte strings of up to 32,767 bytes.  Equal strings are stored once and have a
+ * reference count.
  *
- * A string is named by its position in one arena, in units of 4 bytes, so 30 bits reach 4 GiB.  A
- * count of references and the length, together 6 bytes, precede the bytes.  A string can carry a
- * topic id (16 bytes) as part of its identity, so a topic's id costs its pairs nothing.  The empty
- * string without a topic id is number 0 and takes no space.  Strings never move while they live; a
- * freed one is reused for a string of the same size.
+ * The number of a string is its position in one arena, in units of 4 bytes.  With 30 bits, it can
+ * therefore address 4 GiB.  Before the bytes of a string there are 6 bytes with its reference count
+ * and its length.  A string can also have a topic id (16 bytes); two strings with the same bytes
+ * but different topic ids are different strings.  This way, the pairs of a topic share one topic
+ * id.  The empty string without a topic id has the number 0 and takes no space.  A string never
+ * moves while it has references.  The space of a freed string is used again for a string of the
+ * same size.
  *
- * Ownership: each number that is held counts as one reference.  Locks: none.  Calls that fail
- * change nothing.
- */
+ * Ownership: each number that an owner holds counts as one reference.  The functions take no lock.
+ * A call that fails changes nothing. */
 #ifndef OL_TABLE_STRING_POOL_H
 #define OL_TABLE_STRING_POOL_H
 
@@ -28,24 +30,24 @@ enum {
 
 typedef struct ol_string_pool {
     ol_arena arena;
-    ol_arena free_lists;        /* number of the first free string, by size in units */
+    ol_arena free_lists;        /* for each size in units: the number of the first free string */
     ol_hash_index hash_index;             /* strings that ol_string_pool_intern can find */
     uint64_t seed;
     uint64_t count;             /* strings, each once */
-    uint64_t bytes;             /* bytes of these strings, with topic ids, without headers */
+    uint64_t bytes;  /* total size of these strings, with topic ids and without headers */
     uint64_t free_bytes;        /* of freed strings */
 } ol_string_pool;
 
 void ol_string_pool_init(ol_string_pool *string_pool, uint64_t seed);
 void ol_string_pool_free_all(ol_string_pool *string_pool);
 
-/* Returns the one string with these bytes and this topic id (16 bytes, or NULL for none), and
- * counts one more reference.  Fails with OL_NO_MEMORY, OL_LIMIT (the arena is full) or
- * OL_TOO_LARGE. */
+/* Sets *number to the string with these bytes and this topic id (16 bytes; NULL: none), which is
+ * stored if it does not exist yet.  Adds one reference to it.  Fails with OL_NO_MEMORY, OL_LIMIT
+ * (the arena is full) or OL_TOO_LARGE. */
 int ol_string_pool_intern(ol_string_pool *string_pool, ol_slice bytes, const uint8_t *topic_id,
                           uint32_t *number, ol_error *error) OL_NODISCARD;
-/* Adds a separate string with one reference, which ol_string_pool_intern does not find: for owners
- * with an index of their own. */
+/* Stores a separate string with one reference.  ol_string_pool_intern does not find it.  For owners
+ * that have an index of their own. */
 int ol_string_pool_add(ol_string_pool *string_pool, ol_slice bytes, uint32_t *number,
                        ol_error *error) OL_NODISCARD;
 void ol_string_pool_retain(ol_string_pool *string_pool, uint32_t number);
@@ -54,14 +56,15 @@ void ol_string_pool_release(ol_string_pool *string_pool, uint32_t number);
 uint64_t ol_string_pool_resident(const ol_string_pool *string_pool);
 uint64_t ol_string_pool_unused(const ol_string_pool *string_pool);
 
-/* Asserts every invariant except the reference counts, which it copies to `references` by number:
- * an array of arena.used / 4 counts for the owner to compare with its own. */
+/* Asserts every invariant except the reference counts.  Copies each reference count to
+ * `references`, at the number of its string, so that the owner can compare the counts with its own.
+ * `references` has arena.used / 4 elements. */
 void ol_string_pool_verify(const ol_string_pool *string_pool, uint32_t *references);
 
-/* Validates strings that came from a file (table/validate/ownership.h), except their users;
- * *references becomes the sum of the marks of all strings, each times its reference count.  A
- * number from the file may be read only if ol_string_pool_is_within says that it stays within the
- * arena. */
+/* Validates strings that came from a file (table/validate/ownership.h), but not who uses them.
+ * Each string has a mark.  *references is set to a sum to which each string adds its mark
+ * multiplied by its reference count.  A string whose number came from a file may be read only if
+ * ol_string_pool_is_within says that it is within the arena. */
 int ol_string_pool_validate(const ol_string_pool *string_pool, uint64_t key, uint64_t *references,
                             ol_error *error) OL_NODISCARD;
 bool ol_string_pool_is_within(const ol_string_pool *string_pool, uint32_t number);
@@ -79,7 +82,7 @@ static inline uint16_t ol_string_pool_length_field(const uint8_t *record) {
     return field;
 }
 
-/* Returns the bytes, without the topic id; never a null slice. */
+/* Returns the bytes of the string without the topic id.  The data of the slice is never NULL. */
 static inline ol_slice ol_string_pool_get(const ol_string_pool *string_pool, uint32_t number) {
     if (number == 0) return ol_slice_of("", 0);
     const uint8_t *record = ol_string_pool_record(string_pool, number);

@@ -1,7 +1,7 @@
 /* table/table_impl: the records of a table, and how a cell is found.
  *
- * Shared by the files of this folder and its checks.  The rules of table/table.h apply.
- */
+ * The files of this folder and the code that checks the table share it.  The rules of table/table.h
+ * apply. */
 #ifndef OL_TABLE_TABLE_IMPL_H
 #define OL_TABLE_TABLE_IMPL_H
 
@@ -16,32 +16,34 @@
 
 typedef struct ol_cell {
     int64_t offset;
-    int64_t log_offset;         /* log offset of the record; not used in an absent cell */
+    int64_t log_offset;         /* log offset of the record that has the value; not used if the cell
+                                   is absent */
     int64_t commit_timestamp;
     int32_t leader_epoch;
-    uint32_t metadata;          /* string number and two flags, or OL_CELL_ABSENT */
+    uint32_t metadata;  /* number of the metadata string, with two flags; or OL_CELL_ABSENT */
 } ol_cell;
 
 _Static_assert(sizeof(ol_cell) == 32, "two cells are a cache line");
 
-#define OL_CELL_EXTRAS 0x80000000u  /* the cell's extras entry holds an expire timestamp or a topic
-                                       id */
+#define OL_CELL_EXTRAS 0x80000000u  /* the cell has an entry in cell_extras with an expire timestamp
+                                       or a topic id */
 #define OL_CELL_TOPIC_ID 0x40000000u    /* it carries its pair's topic id */
 #define OL_CELL_METADATA 0x3fffffffu
-#define OL_CELL_ABSENT 0x3fffffffu      /* the cell is reserved, or removed but pinned: no read sees
-                                           it */
+/* The cell is reserved, or its value was removed while a reservation pins it.  No read sees it. */
+#define OL_CELL_ABSENT 0x3fffffffu
 
 _Static_assert(OL_STRING_NUMBER_MAX < OL_CELL_ABSENT,
                "no string is named as an absent cell is marked");
 
 typedef struct ol_pair {
-    uint32_t group;  /* string number of the group's name; all pairs of a group hold the same */
-    uint32_t topic;  /* string number of the topic's name, with the pair's topic id.  OL_PAIR_FREE:
-                        not in use */
-    uint32_t next;              /* the next pair of the same group, 0: none; in a free pair: the
+    uint32_t group;  /* number of the string with the group's name; it is the same in all pairs of
+                        the group */
+    uint32_t topic;  /* number of the string with the topic's name and the pair's topic id;
+                        OL_PAIR_FREE: the pair is not in use */
+    uint32_t next;              /* the next pair of the same group, or 0; if this pair is free: the
                                    next free pair */
-    uint32_t previous;          /* the previous pair; 0: this is the group's first, which the hash
-                                   of groups names */
+    uint32_t previous;          /* the previous pair of the same group; 0: this pair is the first
+                                   one, which group_index contains */
     ol_chunk root;
 } ol_pair;
 
@@ -66,9 +68,9 @@ struct ol_table {
     uint32_t last_pair;         /* number of that pair; 0: none */
     uint32_t free_pair;
     uint32_t free_pair_count;
-    /* While a copy is made (table/copy.h): one bit for each page of cells, set if the page has
-     * changed since it was copied.  Then the number of these pages, and the number of pages copied
-     * so far. */
+    /* Set while a copy is made (table/copy.h).  `marks` has one bit for each page of cells, which
+     * is set if the page has changed since it was copied.  marked_count is the number of these
+     * pages, and copied_pages is the number of pages that have been copied so far. */
     uint64_t *marks;
     uint32_t marked_count;
     uint32_t copied_pages;
@@ -103,12 +105,13 @@ static inline uint32_t ol_table_find_pair(const ol_table *table, const ol_pair_n
 /* Returns the first pair of a group, or 0. */
 uint32_t ol_table_find_group(const ol_table *table, ol_slice group, uint64_t group_hash);
 
-/* Returns the number of ones in a chunk's bitmap, from a constant of sixteen 4-bit answers. */
+/* Returns how many bits are set in the bitmap of a chunk.  The constant contains the sixteen
+ * answers, with 4 bits each. */
 static inline unsigned ol_table_ones(uint32_t bitmap) {
     return 0x4332322132212110u >> (bitmap * 4) & 7;
 }
 
-/* Returns how many units a run of this many cells takes. */
+/* Returns how many units are allocated for a run of this many cells. */
 static inline unsigned ol_table_run_capacity(unsigned cells) {
     return cells == 3 ? 4 : cells;
 }
@@ -119,7 +122,8 @@ static inline ol_cell *ol_table_cell_at(const ol_table *table, const ol_chunk *c
            ol_table_ones(chunk->bitmap & ((1u << bit) - 1));
 }
 
-/* Returns the cell of a partition, absent or not; NULL if there is none. */
+/* Returns the cell of a partition, which may be absent (ol_table_is_absent).  Returns NULL if the
+ * partition has no cell. */
 static inline ol_cell *ol_table_find_cell(const ol_table *table, uint32_t pair, int32_t partition) {
     ol_chunk *chunk = ol_partition_map_find(
         &table->partition_map, &ol_table_pair(table, pair)->root, ol_chunk_number(partition));
@@ -140,8 +144,8 @@ static inline bool ol_table_has_id(const ol_table *table, uint32_t string,
     return own != NULL && memcmp(own, topic_id, OL_STRING_ID_SIZE) == 0;
 }
 
-/* Returns whether the cell can take the value by plain stores; *metadata is then the new value of
- * its last field. */
+/* Returns whether the value can be stored into the cell without any other change to the table.
+ * Sets *metadata to the value that the field `metadata` of the cell must then get. */
 static inline bool ol_table_is_plain(const ol_table *table, uint32_t pair, const ol_cell *cell,
                                      const ol_position_value *value, uint32_t *metadata) {
     uint32_t string = cell->metadata & OL_CELL_METADATA;
@@ -162,8 +166,8 @@ static inline bool ol_table_is_plain(const ol_table *table, uint32_t pair, const
 /* table/copy.c */
 void ol_table_mark_page(ol_table *table, const ol_cell *cell);
 
-/* Called before or after each change of a cell, or of cells of one run, which are all in one
- * page. */
+/* Called before or after each change of a cell.  A call for one cell of a run is enough for all of
+ * them, because they are in the same page. */
 static inline void ol_table_mark(ol_table *table, const ol_cell *cell) {
     if (OL_UNLIKELY(table->copied_pages != 0)) ol_table_mark_page(table, cell);
 }
@@ -183,22 +187,24 @@ static inline void ol_table_store_plain(ol_table *table, ol_cell *cell,
 /* Derives the seeds of all hashes of the table from one seed. */
 void ol_table_set_seed(ol_table *table, uint64_t seed);
 
-/* Adds a pair that does not exist yet, without cells: the caller adds one or frees the pair. */
+/* Adds a pair, which must not exist yet.  It has no cell.  The caller must add a cell or free the
+ * pair. */
 int ol_table_add_pair(ol_table *table, const ol_pair_name *name, uint32_t *pair, ol_error *error)
     OL_NODISCARD;
 void ol_table_free_pair(ol_table *table, uint32_t pair);
 void ol_table_init_pairs(ol_table *table);
 
-/* Adds an absent cell for a partition that has no cell. */
+/* Adds a cell for a partition that has none.  The cell is absent until a value is stored. */
 int ol_table_add_cell(ol_table *table, uint32_t pair, int32_t partition, ol_cell **cell,
                       ol_error *error) OL_NODISCARD;
-/* Frees an absent cell, and the pair with its last one. */
+/* Frees an absent cell.  If it was the last cell of its pair, also frees the pair. */
 void ol_table_free_cell(ol_table *table, uint32_t pair, int32_t partition);
 
-/* Does what ol_table_put does, for a pair that was looked up (0: there is none). */
+/* Puts a value as ol_table_put does.  `pair` is the result of looking the pair up; 0 means that it
+ * does not exist. */
 int ol_table_put_at(ol_table *table, uint32_t pair, const ol_pair_name *name, int32_t partition,
                     const ol_position_value *value, ol_error *error) OL_NODISCARD;
-/* Frees a pair if it has no cell; returns whether it did. */
+/* Frees a pair if it has no cell.  Returns whether it was freed. */
 bool ol_table_drop_empty_pair(ol_table *table, uint32_t pair);
 
 /* Fills *value from a cell that is not absent. */

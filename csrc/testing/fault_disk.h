@@ -1,11 +1,13 @@
-/* testing/fault_disk: the durable content of a disk beside the content that programs see.
+/* testing/fault_disk: a simulated disk, with its durable content and the content that programs see.
  *
- * This is the model of the disk for testing/fault_fs, whose header states the rules of the model.
- * For every file the disk keeps the durable bytes, and a file to read the current ones from.  It
- * keeps two sets of names, current and durable, and the journal of the changes between them.
+ * This is the model of the disk for testing/fault_fs.  The header of testing/fault_fs states the
+ * rules of the model.  For every file the disk keeps the durable bytes, and an open file from which
+ * the current bytes can be read.  It also keeps the current set of names, the durable set of names,
+ * and a journal of the changes that lead from the durable set to the current one.
  *
- * Ownership: the disk owns its nodes and contents.  Locks: none; testing/fault_fs's mutex covers
- * it.  If memory runs out, the process ends: this is a tool for tests.
+ * Ownership: the disk owns its nodes and contents.  It takes no locks, because the mutex of
+ * testing/fault_fs protects it.  If memory runs out, the process ends, since this is a tool for
+ * tests.
  */
 #ifndef OL_TESTING_FAULT_DISK_H
 #define OL_TESTING_FAULT_DISK_H
@@ -16,23 +18,24 @@
 
 #define OL_FAULT_PAGE ((size_t)4096)
 
-/* The bytes of a file, in whole pages.  Those at or after `size` are zeros, unless the kernel
- * already wrote back pages of a growth that is not durable yet. */
+/* The bytes of a file, in whole pages.  The bytes at and after `size` are zeros.  There is one
+ * exception: if the kernel has written back pages of a file that has grown, but its new size is not
+ * durable yet, these pages have content. */
 typedef struct ol_fault_content {
     uint8_t *bytes;
     size_t capacity;
     size_t size;
 } ol_fault_content;
 
-/* A file or a directory, without its names. */
+/* A file or a directory.  Its names are stored elsewhere (ol_fault_names). */
 typedef struct ol_fault_node {
     struct ol_fault_node *next;
     ol_file *reader;  /* reads the current bytes; NULL for a directory, and for a removed file */
     ol_fault_content durable;
-    ol_fault_content current;   /* filled by ol_fault_disk_capture, and when the file is removed */
+    ol_fault_content current;   /* set by ol_fault_disk_capture, and when the file is removed */
     size_t floor;               /* smallest size since the last flush */
-    size_t allocated;  /* size of its blocks in bytes: whole pages, those after its end included */
-    uint8_t **suspects;         /* by page: its bytes when a flush of them failed, else NULL */
+    size_t allocated;  /* bytes of its allocated blocks, in whole pages, also after its end */
+    uint8_t **suspects;         /* by page: its bytes at a failed flush, or NULL */
     size_t suspect_count;       /* length of `suspects` */
     int64_t unreadable_from;    /* the disk cannot read [from, to) */
     int64_t unreadable_to;
@@ -80,11 +83,11 @@ typedef struct ol_fault_disk {
     uint64_t node_count;
 } ol_fault_disk;
 
-/* Missing memory ends the process: this is a tool for tests. */
+/* If memory runs out, the process ends, since this is a tool for tests. */
 void ol_fault_disk_open(ol_fault_disk *disk, ol_fs *real);
 void ol_fault_disk_close(ol_fault_disk *disk);
 
-/* Adds a node that is not linked anywhere. */
+/* Adds a node that has no name yet. */
 ol_fault_node *ol_fault_disk_add_node(ol_fault_disk *disk, bool is_directory, ol_file *reader);
 
 ol_fault_node *ol_fault_disk_find(const ol_fault_disk *disk, const ol_fault_node *parent,
@@ -98,30 +101,35 @@ int ol_fault_disk_unlink(ol_fault_disk *disk, ol_fault_node *parent, const char 
 int ol_fault_disk_rename(ol_fault_disk *disk, ol_fault_node *parent, const char *name,
                          ol_fault_node *target_parent, const char *target_name, ol_error *error)
     OL_NODISCARD;
-/* Makes the journal's changes of this directory durable. */
+/* Makes the changes of the names in this directory durable, and removes them from the journal. */
 void ol_fault_disk_flush_directory(ol_fault_disk *disk, const ol_fault_node *directory);
 void ol_fault_disk_flush_all_names(ol_fault_disk *disk);
 
-/* Records a write to [from, to), so that the next flush stores its pages. */
+/* Records a write to [from, to), so that the next flush makes its pages durable even if an earlier
+ * flush of them failed. */
 void ol_fault_node_touch(ol_fault_node *node, size_t from, size_t to);
 void ol_fault_node_cut(ol_fault_node *node, size_t size);
-/* Returns whether the blocks of [0, to) are allocated; ol_fault_node_allocate allocates them. */
+/* ol_fault_node_is_allocated returns whether the blocks of [0, to) are allocated.
+ * ol_fault_node_allocate allocates them. */
 bool ol_fault_node_is_allocated(const ol_fault_node *node, size_t to);
 void ol_fault_node_allocate(ol_fault_node *node, size_t to);
 int ol_fault_node_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error *error) OL_NODISCARD;
-/* Makes the pages of [from, to) durable, and a pending size only as far as these pages reach. */
+/* Makes the pages of [from, to) durable.  If the file has grown since the last flush, its new size
+ * becomes durable only up to the end of these pages. */
 int ol_fault_node_flush_range(ol_fault_disk *disk, ol_fault_node *node, size_t from, size_t to,
                               ol_error *error) OL_NODISCARD;
-/* Records a failed flush: dirty pages become clean without being durable. */
+/* Records a failed flush: the dirty pages become clean although they are not durable. */
 int ol_fault_node_fail_flush(ol_fault_disk *disk, ol_fault_node *node, ol_error *error)
     OL_NODISCARD;
 int ol_fault_node_write_back(ol_fault_disk *disk, ol_fault_node *node, uint64_t *random,
                              ol_error *error) OL_NODISCARD;
 
-/* Keeps the current bytes of every file. */
+/* Copies the current bytes of every file into its node. */
 int ol_fault_disk_capture(ol_fault_disk *disk, ol_error *error) OL_NODISCARD;
 
-/* Writes out a captured state: a result of power loss drawn from `seed`, or everything. */
+/* Writes a captured state to the directory `target`.  If `everything` is true, the state has all
+ * current bytes and names; otherwise it is one that the disk could have after a loss of power,
+ * drawn from `seed`. */
 int ol_fault_disk_materialize(const ol_fault_disk *disk, const char *target, uint64_t seed,
                               bool everything, ol_error *error) OL_NODISCARD;
 

@@ -1,34 +1,39 @@
 /* testing/fault_fs: a file system for tests that stops the machine and loses unflushed bytes.
  *
- * The file system works on a real directory (the root).  In addition it keeps the durable state:
- * the bytes and the size of every file at its last successful flush, and the names at the last
- * flush of their directory.  Flushes are modelled, not made, so a run is fast; mapped stores are
- * found by reading the file.
+ * The file system works on a real directory, its root.  In addition it remembers the durable state:
+ * the bytes and the size of every file at its last successful flush, and the names in every
+ * directory at its last flush.  It does not really flush, so a test is fast.  It finds stores
+ * through a mapping by reading the file.
  *
- * Operations are numbered from 1: creating opens (and locks that create their file), write,
- * truncate, extend, keep_space, flush, rename, remove, make_directory and remove_directory that
- * change something, flush_directory, set_modified, and each report of a mapped store.  Reads are
- * counted apart: opens of what exists, size, read, list, exists, modified and keeps_pages.  When
- * the machine stops at operation N, N is not performed; only a reported store is already in memory,
- * and stays.  The state is captured at that moment.  N and every later call return OL_CRASHED until
- * ol_fault_fs_restart, except close and unmap, so that the engine can unwind.
+ * Operations are numbered from 1.  The operations are: open and lock if they create a file; write,
+ * truncate, extend, keep_space, flush, rename and remove; make_directory and remove_directory if
+ * they change something; flush_directory and set_modified; and each call of `stored`.  Reads have
+ * numbers of their own: open of an existing file, size, read, list, exists, modified and
+ * keeps_pages.  When the machine stops at operation N, operation N is not performed, except that
+ * the bytes of a reported store are already in memory and stay there.  The state of the disk is
+ * captured at that moment.  Operation N and every later call return OL_CRASHED until
+ * ol_fault_fs_restart is called.  Only close and unmap still work, so that the engine can release
+ * its resources.
  *
- * The model of the disk, from which materialize draws:
- * - A page of 4 KiB that was written since the last flush holds its new or its old content, or a
- *   content in between that ol_fault_fs_write_back made durable, independently of other pages.
- * - An unflushed change of size is kept or lost.  If it is lost, so are the pages after the old
- *   size; if a file was truncated and has grown again, the removed bytes come back only if the
- *   truncation itself is lost.
- * - Names are kept in a journal of the creates, renames and removes that no flush of their
- *   directory covers; a prefix of it (in the order of the calls) survives.  A file whose name is
- *   lost is lost with all its bytes, flushed or not.
- * - A flush of a range makes its pages durable, and a pending growth no further than the range.
- * - Times of files are those of the real ones, and are not materialized.
- * - After a failed flush the dirty pages count as clean, as in Linux: a later successful flush
+ * The model of the disk, which determines the states that ol_fault_fs_materialize can write:
+ * - A page of 4 KiB that was written since the last flush has its new content, its old content, or
+ *   a content in between that ol_fault_fs_write_back made durable.  Each page is decided on its
+ *   own.
+ * - A change of a file's size since the last flush is kept or lost.  If it is lost, the pages after
+ *   the old size are lost, too.  If a file was truncated and has grown again, the removed bytes
+ *   come back only if the truncation itself is lost.
+ * - The creates, renames and removes of names that no flush of their directory covers are kept in a
+ *   journal, in the order of the calls.  The first of these changes survive, up to a drawn one, and
+ *   the rest are lost.  If the name of a file is lost, all bytes of the file are lost, even if they
+ *   were flushed.
+ * - A flush of a range makes the pages of the range durable.  If the file has grown, the new size
+ *   becomes durable only up to the end of the range.
+ * - The time of a file is the time of the real file.  It is not materialized.
+ * - After a failed flush the dirty pages count as clean, as in Linux.  A later successful flush
  *   stores them only if they were written again.
  *
- * Opening or changing a path outside the root is OL_INVALID.  Every call takes one mutex; any
- * number of threads may use the file system.
+ * A call that opens or changes a path outside the root fails with OL_INVALID.  Every call takes the
+ * mutex of the file system, so any number of threads may use it.
  */
 #ifndef OL_TESTING_FAULT_FS_H
 #define OL_TESTING_FAULT_FS_H
@@ -39,69 +44,78 @@
 
 #define OL_FAULT_PAGE_SIZE 4096
 
-/* Creates a file system on the existing directory `root`; everything in it counts as durable.  The
- * name is used unchanged: paths passed to the file system start with it. */
+/* Creates a file system on the existing directory `root`.  Everything in the directory counts as
+ * durable.  Paths that are passed to the file system must start with `root` as it is spelled
+ * here. */
 int ol_fault_fs_create(const char *root, ol_fs **fs, ol_error *error) OL_NODISCARD;
 
 /* Frees the file system.  Every file must have been closed. */
 void ol_fault_fs_free(ol_fs *fs);
 
-/* Returns the number of operations begun so far, including the one that stopped the machine. */
+/* Returns the number of operations that have begun so far, including the one at which the machine
+ * stopped. */
 int64_t ol_fault_fs_operations(ol_fs *fs);
 int64_t ol_fault_fs_flushes(ol_fs *fs);
 
-/* Stops the machine at operation `operation` (0: never), or now with ol_fault_fs_stop. */
+/* ol_fault_fs_stop_at lets the machine stop at the operation with this number; 0 means never.
+ * ol_fault_fs_stop stops it now. */
 void ol_fault_fs_stop_at(ol_fs *fs, int64_t operation);
 int ol_fault_fs_stop(ol_fs *fs, ol_error *error) OL_NODISCARD;
 bool ol_fault_fs_stopped(ol_fs *fs);
 
-/* Continues after a stop, as after a kill of the process: the next process finds the page cache as
- * it was left, and nothing more of it is durable.  A stop, a failure or a full disk that was
- * ordered is cancelled.  Every file must have been closed. */
+/* Continues after a stop as if the process had been killed: the next process finds the contents of
+ * the page cache, and no more of it is durable than before.  Stops, failures and a full disk that
+ * were requested for later operations are cancelled.  Every file must have been closed. */
 void ol_fault_fs_restart(ol_fs *fs);
 
-/* Makes operation `operation`, or the flush (of a file) with that number among flushes, fail once
- * with `sys_errno`; 0 cancels the order.  The failed operation changes nothing. */
+/* Make one operation fail with `sys_errno`: ol_fault_fs_fail_at the operation with this number, and
+ * ol_fault_fs_fail_flush the flush of a file with this number among all flushes.  The number 0
+ * cancels the request.  The failed operation changes nothing. */
 void ol_fault_fs_fail_at(ol_fs *fs, int64_t operation, int sys_errno);
 void ol_fault_fs_fail_flush(ol_fs *fs, int64_t flush, int sys_errno);
 
-/* Makes the disk full from operation `operation` on (0: gives it space again): a new name, and an
- * operation that needs a block that its file does not have, fail with ENOSPC.  Blocks that are
- * freed are not available either, as if other programs took them at once. */
+/* Makes the disk full from the operation with this number on; 0 means that it has space again.  On
+ * a full disk an operation fails with ENOSPC if it adds a name, or if it needs a block that its
+ * file does not have.  Blocks that are freed do not become available, as if other programs took
+ * them at once. */
 void ol_fault_fs_fill(ol_fs *fs, int64_t operation);
-/* Returns whether the next operation meets a full disk. */
+/* Returns whether the disk is full for the next operation. */
 bool ol_fault_fs_is_full(ol_fs *fs);
 
 /* ol_fault_fs_reads returns the number of reads so far.  ol_fault_fs_fail_read makes the read with
- * a given number fail once with `sys_errno` and read nothing; the number 0 cancels the order. */
+ * a given number fail with `sys_errno` and read nothing.  The number 0 cancels the request. */
 int64_t ol_fault_fs_reads(ol_fs *fs);
 void ol_fault_fs_fail_read(ol_fs *fs, int64_t read, int sys_errno);
 
-/* Count the calls of `populate`, which faults in pages before a store, and make one of them
- * fail. */
+/* ol_fault_fs_populates returns the number of calls of `populate` so far, which faults in pages
+ * before a store.  ol_fault_fs_fail_populate makes the call with a given number fail. */
 int64_t ol_fault_fs_populates(ol_fs *fs);
 void ol_fault_fs_fail_populate(ol_fs *fs, int64_t populate, int sys_errno);
 
-/* Makes [from, to) of the file that has this name now unreadable, until it is called with an empty
- * range: a read returns the bytes before the range and fails with EIO.  Writes and flushes work. */
+/* Makes [from, to) of the file that now has this name unreadable.  A read that reaches the range
+ * returns the bytes before it and fails with EIO.  Writes and flushes still work.  A call with an
+ * empty range makes the file readable again. */
 int ol_fault_fs_spoil(ol_fs *fs, const char *path, int64_t from, int64_t to, ol_error *error)
     OL_NODISCARD;
 
-/* Truncates the file that has this name, as another program would, even while it is open. */
+/* Truncates the file that has this name as another program might do it, even while the file is
+ * open. */
 int ol_fault_fs_shrink(ol_fs *fs, const char *path, int64_t size, ol_error *error) OL_NODISCARD;
 
-/* Lets the kernel write back by itself: each dirty page becomes durable as it is now, or not, by a
- * draw from `seed`; sizes and names stay pending.  This gives crash states in which a page is older
- * than its newest content and newer than its last flush. */
+/* Simulates that the kernel writes back dirty pages on its own.  For each dirty page, a draw from
+ * `seed` decides whether its present content becomes durable.  Changes of sizes and names do not
+ * become durable.  After a crash, a page can then have content that is older than its last write
+ * and newer than its last flush. */
 int ol_fault_fs_write_back(ol_fs *fs, uint64_t seed, ol_error *error) OL_NODISCARD;
 
-/* Writes into `target` (an existing, empty directory outside the root) one state that the disk
- * could hold if power failed at the stop, or now if the machine was not stopped.  Equal seeds give
- * equal states. */
+/* Writes one state that the disk could hold after a loss of power to `target`, an existing and
+ * empty directory outside the root.  The power is lost when the machine stopped, or now if it has
+ * not stopped.  Equal seeds give equal states. */
 int ol_fault_fs_materialize(ol_fs *fs, const char *target, uint64_t seed, ol_error *error)
     OL_NODISCARD;
 
-/* Writes the state after a kill of the process: it has everything that reached the page cache. */
+/* Writes the state after a kill of the process to `target`.  It has everything that has reached the
+ * page cache. */
 int ol_fault_fs_materialize_all(ol_fs *fs, const char *target, ol_error *error) OL_NODISCARD;
 
 #endif

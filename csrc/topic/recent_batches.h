@@ -1,14 +1,14 @@
-/* topic/recent_batches: the last five batches of each idempotent producer, with which a log
- * compares new batches (docs/format/topics.md §17.2).
+/* topic/recent_batches: the last five batches of each idempotent producer.  A new batch of the
+ * producer is compared with them (docs/format/topics.md §17.2).
  *
- * A producer has at most five requests to a partition in flight.  A request that is sent again,
- * because its answer was lost, is recognised by its sequence numbers and gets the same answer as
- * the first time.  After an open the log knows the last batch of each producer
- * (log/files/producers.h), but not the four before it, unless the caller hands them over from the
- * closed log (ol_topic_log_swap_recent).
+ * A producer has at most five requests to a partition in flight.  If the answer to a request was
+ * lost, the producer sends the request again.  The log recognises the request by its sequence
+ * numbers and gives the same answer as the first time.  When a log is opened, it knows the last
+ * batch of each producer (log/files/producers.h), but not the four batches before it.  A caller
+ * that closes and reopens a log can hand these batches over with ol_topic_log_swap_recent.
  *
- * Ownership: zeroed memory is an empty set, which owns its entries.  Locks: none; the owner of the
- * log holds its writer's lock.
+ * Ownership: zeroed memory is an empty set, which owns its entries.  The set takes no locks; the
+ * caller holds the writer lock of the topic log.
  */
 #ifndef OL_TOPIC_RECENT_BATCHES_H
 #define OL_TOPIC_RECENT_BATCHES_H
@@ -43,16 +43,19 @@ typedef struct ol_recent_batches {
 
 void ol_recent_batches_free(ol_recent_batches *recent);
 
-/* Checks whether the log may append the batch, which has a producer id and passed
- * ol_produced_batch_check.  If the log has the batch already, *duplicate is set to it (valid until
- * the next change) and OL_OK is returned.  If the log may append it, *duplicate is NULL, and memory
- * for ol_recent_batches_add is reserved.  Fails with OL_CORRUPT, a refusal and the reason if the
- * sequence numbers do not follow or the epoch is an older one, or with OL_NO_MEMORY. */
+/* Checks whether a batch may be appended to the log.  The batch has a producer id, and
+ * ol_produced_batch_check has accepted it.  If the log already has the batch, *duplicate points to
+ * its entry, which is valid until the set is next changed.  If the batch may be appended,
+ * *duplicate is NULL, and the memory for ol_recent_batches_add is reserved.  In both cases the
+ * result is OL_OK.  If the sequence numbers do not continue those of the last batch, or the
+ * producer epoch is older, the call fails with OL_CORRUPT and sets produced->refusal and
+ * error->reason.  It can also fail with OL_NO_MEMORY. */
 int ol_recent_batches_check(ol_recent_batches *recent, const ol_log *log,
                             ol_produced_batch *produced, const ol_recent_batch **duplicate,
                             ol_error *error) OL_NODISCARD;
 
-/* Called when the batch is in the log, at `base_offset`. */
+/* Adds a batch.  The caller calls it after it has appended the batch to the log at
+ * `base_offset`. */
 void ol_recent_batches_add(ol_recent_batches *recent, const ol_produced_batch *produced,
                            int64_t base_offset);
 

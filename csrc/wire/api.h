@@ -1,18 +1,20 @@
-/* wire/api: the requests of Kafka's protocol that the server knows, and the schemas of both sides.
+/* wire/api: the APIs of Kafka's protocol that the server supports, and the schemas of their
+ * requests and responses.
  *
- * Everything here is constant.  Locks: none.
+ * Everything here is constant, so no locks are needed.
  */
 #ifndef OL_WIRE_API_H
 #define OL_WIRE_API_H
 
 #include "format/schema.h"
 
-/* ApiVersions: its responses always have header version 0, and it is answered even in an
- * unsupported version (docs/format/wire.md §11.1). */
+/* The key of ApiVersions.  Its responses always have header version 0, and the server answers it
+ * even if its version is not supported (docs/format/wire.md §11.1). */
 enum { OL_API_VERSIONS = 18 };
 
-/* The schemas of requests and answers have the same versions.  The versions from `advertised_from`
- * on are advertised; older ones are used by clients that do not ask for the versions. */
+/* The schemas of the request and of the response have the same versions.  The server advertises the
+ * versions from `advertised_from` on.  Clients that do not ask for the supported versions use older
+ * ones. */
 typedef struct ol_api {
     int16_t key;
     int16_t advertised_from;
@@ -21,10 +23,10 @@ typedef struct ol_api {
     const ol_schema *response;
 } ol_api;
 
-/* NULL: no such API. */
+/* Returns the API with this key, or NULL if the server does not support it. */
 const ol_api *ol_api_of_key(int16_t key);
 
-/* Return the number of APIs, and each API, in ascending order of their keys. */
+/* Return the number of APIs, and the API at an index in ascending order of their keys. */
 size_t ol_api_count(void);
 const ol_api *ol_api_at(size_t index);
 

@@ -1,12 +1,14 @@
-/* wire/form: a message in one of its versions, prepared to be read and written again and again.
+/* wire/form: the form of a message in one of its versions, computed once so that reads and writes
+ * are fast.
  *
- * The tables (format/schema) describe all versions at once.  A form holds what they say about one
- * version.  It has the version's fields as steps in the order of the bytes, the defaults of fields
- * that the version does not have, and the sizes that follow from both.
+ * The tables of fields (format/schema) describe all versions of a message at once.  A form
+ * describes one version.  It lists the fields of the version as steps, in the order of their bytes.
+ * It also holds the defaults of the fields that the version does not have, and the sizes that
+ * follow from both.
  *
- * Ownership: ol_forms owns its forms, which do not move until it is freed; zeroed memory with a
- * schema has no forms yet.  Locks: none; forms are constant once made, and ol_forms belongs to one
- * thread.
+ * Ownership: an ol_forms owns its forms, which do not move in memory until it is freed.  Zeroed
+ * memory with a schema is an ol_forms without forms.  The functions take no locks.  One thread uses
+ * an ol_forms; a form does not change after it was made.
  */
 #ifndef OL_WIRE_FORM_H
 #define OL_WIRE_FORM_H
@@ -22,17 +24,18 @@ typedef struct ol_step {
     uint8_t element;
     uint8_t tag;
     bool may_be_null;
-    uint16_t place;  /* index of its value in the struct, and of its field in the table */
+    uint16_t place;  /* index of the value in its struct and of the field in its table */
     uint32_t element_size_min;  /* of an array, in bytes */
-    const ol_struct_form *inner;    /* of a struct or an array of structs; else NULL */
+    const ol_struct_form *inner;    /* of a struct or an array of structs; otherwise NULL */
 } ol_step;
 
 struct ol_struct_form {
     const ol_field *fields;     /* its table */
     const ol_value *defaults;   /* of all fields of the table */
     uint16_t width;             /* fields of the table */
-    /* Where each kind of steps ends: first the fields in sequence, then the tagged fields in
-     * ascending order of their tags, then the fields that this version does not have. */
+    /* The steps come in three parts: the untagged fields in sequence, up to `placed_end`; the
+     * tagged fields in ascending order of their tags, up to `tagged_end`; and the fields that this
+     * version does not have. */
     uint16_t placed_end;
     uint16_t tagged_end;
     ol_step steps[];
@@ -49,15 +52,15 @@ enum { OL_FORM_VERSIONS_MAX = 20 };     /* of a schema, from 0 on */
 
 typedef struct ol_forms {
     const ol_schema *schema;
-    ol_form *made[OL_FORM_VERSIONS_MAX];    /* by version; NULL: not asked for yet */
+    ol_form *made[OL_FORM_VERSIONS_MAX];    /* by version; NULL: not made yet */
 } ol_forms;
 
 /* Makes the form of a version.  Fails with OL_UNSUPPORTED if the schema does not have the version,
  * or with OL_NO_MEMORY. */
 int ol_forms_make(ol_forms *forms, int16_t version, ol_error *error) OL_NODISCARD;
 
-/* Finds the form of a version, and makes it when it is first asked for.  Fails as ol_forms_make
- * does. */
+/* Sets *form to the form of a version.  The first call for a version makes the form.  Fails as
+ * ol_forms_make does. */
 OL_NODISCARD static inline int ol_forms_get(ol_forms *forms, int16_t version, const ol_form **form,
                                             ol_error *error) {
     if (OL_UNLIKELY(version < 0 || version >= OL_FORM_VERSIONS_MAX ||
@@ -74,8 +77,8 @@ void ol_forms_free(ol_forms *forms);
 /* Returns how many values a struct with these fields has. */
 size_t ol_message_width(const ol_field *fields);
 
-/* Returns the default value of a field.  For a struct that is neither tagged nor nullable, the
- * caller must set the values of its fields. */
+/* Returns the default value of a field.  If the field is a struct that is neither tagged nor
+ * nullable, the caller must then set the values of the struct's fields. */
 ol_value ol_field_default(const ol_field *field);
 
 #endif

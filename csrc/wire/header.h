@@ -1,7 +1,8 @@
 /* wire/header: the headers of requests and responses (docs/format/wire.md §11.1).
  *
- * The connection handles the four bytes of the size before a header; the functions here do not get
- * them.  Ownership: the client id is borrowed from the request.  Locks: none.
+ * The four bytes of the size before a header are handled by the connection and are not passed to
+ * the functions here.  Ownership: the client id points into the bytes of the request.  The
+ * functions take no locks.
  */
 #ifndef OL_WIRE_HEADER_H
 #define OL_WIRE_HEADER_H
@@ -18,16 +19,18 @@ typedef struct ol_request_header {
 
 enum { OL_RESPONSE_HEADER_MAX = 5 };
 
-/* Reads the header of a request; *used is its size.  Unknown tags are skipped.
+/* Reads the header of a request, and sets *used to the size of the header.  Unknown tags are
+ * skipped.
  *
  * Fails with OL_CORRUPT if the header ends early.  Fails with OL_UNSUPPORTED if the server does not
- * know the API or its version; API key, version and correlation id are set then.  A broker closes
- * the connection, unless the API is ApiVersions: it answers that in version 0 with the versions
- * that it supports. */
+ * support the API or its version; the API key, the version and the correlation id are set then.  In
+ * this case a broker closes the connection.  The exception is ApiVersions: the broker answers it in
+ * version 0, with the versions that it supports. */
 int ol_request_header_read(ol_slice request, ol_request_header *header, size_t *used,
                            ol_error *error) OL_NODISCARD;
 
-/* Writes the header of the response and returns its size, OL_RESPONSE_HEADER_MAX at most. */
+/* Writes the header of the response, and returns its size, which is at most
+ * OL_RESPONSE_HEADER_MAX. */
 size_t ol_response_header_write(const ol_request_header *header, uint8_t *bytes);
 
 #endif

@@ -1,8 +1,9 @@
 /* wire/tables: the macros in which the tables of messages are written, and the list of the
  * messages.
  *
- * Fields and versions are those of Kafka 4.3.0 (docs/format/wire.md §11), under Kafka's names.
- * Older versions, which clients of 0.8 use without asking for versions, are here, too.
+ * The fields and versions are those of Kafka 4.3.0 (docs/format/wire.md §11), and have the names
+ * that Kafka gives them.  There are also older versions, because clients of Kafka 0.8 use them
+ * without asking which versions are supported.
  */
 #ifndef OL_WIRE_TABLES_H
 #define OL_WIRE_TABLES_H
@@ -15,7 +16,7 @@
 #define SCHEMA(message, list, versions, flexible) \
     const ol_schema ol_message_##message = {#message, list, versions, flexible};
 
-/* APPLY(number of the API, its name, the first advertised version). */
+/* Calls APPLY(the key of the API, its name, the first version that is advertised) for each API. */
 #define OL_WIRE_APIS(APPLY) \
     APPLY(0, Produce, 3) \
     APPLY(1, Fetch, 4) \

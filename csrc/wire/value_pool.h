@@ -1,8 +1,8 @@
-/* wire/value_pool: memory for the values of messages, given back all at once.
+/* wire/value_pool: memory for the values of a message, all of which is released at once.
  *
- * Ownership: the pool owns its blocks; a value lives until the next clear or free.  Blocks do not
- * move, so values may point to each other.  Zeroed memory with a limit is an empty pool.
- * Locks: none; one thread at a time.
+ * Ownership: the pool owns its blocks, and a value is valid until the pool is next cleared or
+ * freed.  Blocks do not move, so values may point to each other.  Zeroed memory with a limit is an
+ * empty pool.  The pool takes no locks; one thread at a time uses it.
  */
 #ifndef OL_WIRE_VALUE_POOL_H
 #define OL_WIRE_VALUE_POOL_H
@@ -19,7 +19,8 @@
  *   of a struct                  1, its fields follow each other at `values` in the order of their
  *                                table; 0: null, or a tag that is not there
  *
- * Bytes are borrowed: from the message that was read, or from the code that made the value. */
+ * The bytes are not copied.  They belong to the message that was read, or to the code that made the
+ * value. */
 typedef struct ol_value {
     int64_t number;
     union {
@@ -31,23 +32,24 @@ typedef struct ol_value {
 typedef struct ol_value_block ol_value_block;
 
 typedef struct ol_value_pool {
-    ol_value_block *blocks;     /* the newest first: values are taken from it */
-    ol_value *next;             /* the next value of that block, and how many are left there */
-    size_t left;
+    ol_value_block *blocks;     /* newest first; values are taken from the first */
+    ol_value *next;             /* next free value in the newest block */
+    size_t left;                /* free values in the newest block */
     size_t count;               /* values taken since the last clear */
-    size_t limit;               /* how many may be */
+    size_t limit;               /* the most values that may be taken */
 } ol_value_pool;
 
-/* Takes `count` consecutive zeroed values; *values is never NULL on success.  Fails with OL_LIMIT
- * if the pool may not give so many values, or with OL_NO_MEMORY.  A failure changes nothing. */
+/* Takes `count` consecutive zeroed values from the pool.  On success *values is never NULL.  Fails
+ * with OL_LIMIT if more values would be taken than the limit allows, or with OL_NO_MEMORY.  After a
+ * failure the pool is unchanged. */
 int ol_value_pool_take(ol_value_pool *pool, size_t count, ol_value **values,
                        ol_error *error) OL_NODISCARD;
 
-/* Ensures that the newest block has `count` more values, and that the limit allows them.  Fails as
- * ol_value_pool_take does. */
+/* Ensures that the newest block has `count` free values and that the limit allows the caller to
+ * take them.  Fails as ol_value_pool_take does. */
 int ol_value_pool_extend(ol_value_pool *pool, size_t count, ol_error *error) OL_NODISCARD;
 
-/* Like ol_value_pool_take, but the caller sets the values. */
+/* Like ol_value_pool_take, but the values are not zeroed; the caller must set them. */
 OL_NODISCARD static inline int ol_value_pool_take_unset(ol_value_pool *pool, size_t count,
                                                         ol_value **values, ol_error *error) {
     if (OL_UNLIKELY(count > pool->left || count > pool->limit - pool->count ||
@@ -62,7 +64,7 @@ OL_NODISCARD static inline int ol_value_pool_take_unset(ol_value_pool *pool, siz
     return OL_OK;
 }
 
-/* Takes all values back; keeps one block of ordinary size for the next message. */
+/* Releases all values.  The pool keeps one block of ordinary size for the next message. */
 void ol_value_pool_clear(ol_value_pool *pool);
 void ol_value_pool_free(ol_value_pool *pool);
 

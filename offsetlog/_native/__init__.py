@@ -1,1 +1,4 @@
-"""The compiled part: each .pyx is one extension over the C engine.  Not part of the public interface."""
+"""The compiled part of offsetlog.  Each .pyx file is one extension over the C engine.
+
+It is not part of the public interface.
+"""

@@ -1,6 +1,7 @@
-"""Makes the columns of an Arrow table readable as plain memory, and checks that no read can be outside the buffers.
+"""Checks that the columns of an Arrow table refer only to their own buffers, and makes them readable as plain memory.
 
-Arrow checks its input only on request, so the ends of strings and the indexes of dictionaries can have any value.
+Arrow validates data only on request.  Until the checks of this module, the end offsets of strings and the indexes of
+dictionaries can therefore have any value.
 """
 
 from libc.stddef cimport size_t

@@ -36,7 +36,7 @@ _SIGNED = re.compile(r"(?i)\b(sig|signature|x-amz-(?:signature|credential|securi
 
 
 def failure_text(failure):
-    """Returns the message of a file system's failure in one line, without the signatures in URLs."""
+    """Returns the error message of a file system as one line, with the signatures in its URLs removed."""
     lines = (line.strip() for line in (str(failure) or type(failure).__name__).splitlines())
     return _SIGNED.sub(r"\1=***", " ".join(line for line in lines if line))
 
@@ -195,7 +195,9 @@ cdef int _lock(ol_fs *fs, const char *path, ol_file **file, ol_error *error) noe
 
 
 cdef class ArrowFileSystem(FileSystem):
-    """Reads through a pyarrow.fs.FileSystem; calls that write raise ReadOnlyError.  Paths are those of that file system.
+    """Reads files through a pyarrow.fs.FileSystem.  Calls that write raise ReadOnlyError.
+
+    A path is passed to that file system unchanged.
 
     Any thread may use the file system; each open file belongs to one thread.
     """

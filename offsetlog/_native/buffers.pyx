@@ -1,4 +1,7 @@
-"""Converts Python objects to the engine's slices (pointer and size) and back; raises the errors for wrong arguments."""
+"""Converts Python objects to the engine's slices (a pointer and a size) and back.
+
+Raises the errors for wrong arguments.
+"""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t

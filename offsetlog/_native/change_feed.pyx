@@ -1,4 +1,4 @@
-"""The changes that take effect on the positions of one log partition, as Arrow columns or PositionChange objects.
+"""Returns the changes that take effect in one log partition, as Arrow columns or as PositionChange objects.
 
 A feed reads the log below the high watermark W, whether the replica leads or follows (csrc/history/change_feed.h).
 """
@@ -129,7 +129,7 @@ cdef list changes_in(RowBlock rows, object log_partition):
 
 @cython.final
 cdef class ChangeFeed:
-    """Reads the changes that take effect in one log partition.  One thread at a time.
+    """Reads the changes that take effect in one log partition.  Only one thread at a time may use it.
 
     Args:
         log_partition: the number of the log partition.
@@ -185,7 +185,8 @@ cdef class ChangeFeed:
             partition: the partition.
             offset: the log offset from which to read.
             epoch: the leader epoch of the record before that offset, -1 if there is no such record.
-            known_below: gaps between `offset` and this log offset were reported before, and are not reported again.
+            known_below: a log offset; gaps in the log between `offset` and this log offset were reported before, and
+                the feed does not report them again.
 
         Raises StorageError, CapacityError, OffsetOutOfRangeError, ClosedError.
         """
@@ -201,12 +202,12 @@ cdef class ChangeFeed:
             partition.leave()
 
     def extend_gap(self, int64_t below):
-        """Extends the last gap up to a log offset, so that missing records below it are not reported again."""
+        """Extends the last gap up to the log offset `below`.  Missing records below it are not reported again."""
         if below > self.feed.known_below:
             self.feed.known_below = below
 
     def is_current(self):
-        """Whether the log was not truncated since `start`; raises ClosedError if the partition is closed."""
+        """Whether the log has not been truncated since `start`; raises ClosedError if the partition is closed."""
         self.check_started()
         self.partition.enter()
         try:
@@ -237,21 +238,22 @@ cdef class ChangeFeed:
             self.partition.leave()
 
     def read(self, RowBlocks blocks not None, size_t rows, bint arrow):
-        """Reads about `rows` rows, or fewer up to the next gap in the log or up to the high watermark W.
+        """Reads about `rows` rows.  The read ends earlier at a gap in the log, or at the high watermark W.
 
         Args:
-            blocks: row blocks of the view "changes", which the feeds of one thread share.
-            rows: the number of rows, at least 1; exceeded by a transaction with more values, because its values are not
-                split.
-            arrow: whether rows are returned as pyarrow.RecordBatch, otherwise as PositionChange.
+            blocks: the row blocks of the view "changes"; all feeds of one thread share them.
+            rows: the number of rows, at least 1.  The values of a transaction are not split, so a transaction with more
+                values exceeds this number.
+            arrow: whether the rows are returned as pyarrow.RecordBatch objects; if not, they are returned as
+                PositionChange objects.
 
         Returns:
             (batches or changes, the LogGap after them or None, whether W was reached).
 
         Raises:
-            StorageError, CapacityError, OffsetOutOfRangeError, LimitError: nothing was read, and the feed must be
-                started again at the same offset.
-            ClosedError.
+            StorageError, CapacityError, OffsetOutOfRangeError, LimitError: the call returned no rows.  The caller must
+                start the feed again at the same log offset.
+            ClosedError: the partition is closed.
         """
         cdef RowBlock block
         cdef list found = []

@@ -1,4 +1,4 @@
-"""Surveys which records and bytes a clean of one partition would free, by group and reason (docs/maintenance.md)."""
+"""Surveys, by group and reason, which records and bytes a clean of one partition would free (docs/maintenance.md)."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t
@@ -58,23 +58,26 @@ cdef list _shares(const ol_clean_survey *survey):
 def survey(Partition partition not None, *, int64_t now_ms, bint closes_active, int64_t end_max=INT64_MAX,
            list holds=None, int64_t delete_retention_ms=86_400_000, size_t map_bytes=64 << 20,
            CleanControl control=None):
-    """Decides about every record as a clean from the start of the log would, and changes nothing.
+    """Decides for every record whether a clean from the start of the log would drop it, and changes nothing.
 
     Args:
         partition: a loaded partition; its log may be read-only.
         now_ms: the time, in milliseconds since 1970.
-        closes_active: whether the active segment is closed first, unless a transaction is open.
+        closes_active: whether the clean would close the active segment first.  It is not closed while a transaction is
+            open.
         end_max, holds, delete_retention_ms, map_bytes: as in `cleaner.clean`.  The survey makes one pass.
-        control: the control that ends the survey; `stopped` is true in the report if it did.
+        control: the object that can stop the survey; if it has, the report's `stopped` is true.
 
     Returns:
-        (report, shares): the report of the run as a dictionary, and a CleanShare for each group.  `survey_segments` and
-        `survey_batches` of the report count the segments and batches that hold records.  The results are valid only if the
-        report is `complete`; otherwise the keys did not fit in `map_bytes`, or the run was stopped.
+        (report, shares): the report of the run as a dictionary, and a CleanShare for each group.  The fields
+        `survey_segments` and `survey_batches` of the report count the segments and batches that hold records.  The
+        results are valid only if the report's `complete` is true.  It is false if the keys did not fit in `map_bytes`,
+        or if the run was stopped.
 
     Raises:
         ClosedError, StateError, StorageError, CapacityError.
-        ChangedFileError: a segment was replaced or truncated while it was read; load the log again.
+        ChangedFileError: a segment was replaced or truncated while the survey read it.  The caller must load the log
+            again.
     """
     cdef ol_clean_options options
     cdef ol_clean_report *report

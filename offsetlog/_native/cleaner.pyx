@@ -91,7 +91,7 @@ cdef void _release(void *context, ol_slice output) noexcept with gil:
 
 @cython.final
 cdef class Compressor:
-    """Lets the cleaner call `deflate`.  Any thread may use it; each call takes the GIL."""
+    """Lets the cleaner compress batches through `deflate`.  Any thread may use the object; each call takes the GIL."""
 
     def __cinit__(self):
         self._outputs = {}
@@ -121,7 +121,7 @@ cdef class CleanControl:
     """Stops one run of the cleaner, and returns its progress.  Any thread may use this object."""
 
     def stop(self):
-        """Ends the run soon; segments that the run has replaced stay replaced."""
+        """Asks the run to end soon.  Segments that the run has already replaced stay replaced."""
         self._stop = True
 
     @property
@@ -130,7 +130,7 @@ cdef class CleanControl:
         return bool(self._stop)
 
     def progress(self):
-        """Returns the bytes read and written so far, and the bytes that are known to remain to be read."""
+        """Returns the bytes read and written so far, and the bytes that are known to remain."""
         return {
             "bytes_read": self._progress.bytes_read,
             "bytes_written": self._progress.bytes_written,
@@ -230,20 +230,24 @@ def clean(Partition partition not None, CleanControl control not None, *, int64_
     """Cleans the closed segments of one partition without the GIL.
 
     Args:
-        partition: a partition with a writable log, which is loaded unless it is replicated.
-        control: the control of this run alone.
+        partition: a partition whose log is writable.  It must be loaded, unless it is replicated.
+        control: the object that can stop this run; every run needs its own.
         now_ms: the time, in milliseconds since 1970.
-        first_dirty: the cleaner's checkpoint, -1 for none.
+        first_dirty: the log offset in the cleaner's checkpoint, at which the part that is not cleaned yet begins; -1 if
+            there is no checkpoint.
         end_max: records at or above this log offset are not cleaned.
-        holds: (group or prefix, whether it is a prefix, log offset) of groups whose history is kept from that log offset on.
-        delete_retention_ms: how long tombstones and markers stay after the run that first found them without older records.
-        map_bytes: memory for the keys of one pass.
-        bytes_per_second: the limit of reads and writes together; 0 for no limit.
-        raise_floor: called with a log offset before states below that offset are dropped; its exception ends the run.
+        holds: tuples of a group or prefix, whether it is a prefix, and a log offset.  The run keeps the history of
+            these groups from that log offset on.
+        delete_retention_ms: how long a tombstone or marker is kept.  The time begins with the first run that finds no
+            older records for it.
+        map_bytes: the memory for the keys of one pass, in bytes.
+        bytes_per_second: the limit of the bytes read and written together; 0 for no limit.
+        raise_floor: a function that is called before the run replaces its first segment.  Its argument is the log
+            offset below which the log can then no longer give past states.  An exception of the function ends the run.
 
     Returns:
-        (report, failure): the report of what was done, as a dictionary, even if the run failed; and the exception with
-        which it failed, or None.
+        (report, failure): the report is a dictionary that describes the work, even if the run failed; the failure is
+        the exception with which the run failed, or None.
 
     Raises:
         ClosedError: the partition is closed.
@@ -328,16 +332,20 @@ cdef int _replay(void *context, const ol_batch *batch, ol_error *error) noexcept
 
 def replay_cleaned(Partition partition not None, Replay into not None, *, int64_t now_ms, int64_t end_max=INT64_MAX,
                    int64_t delete_retention_ms=86_400_000, size_t map_bytes=64 << 20, CleanControl control=None):
-    """Applies to an empty replay the records that a clean, including the active segment, would keep; changes no file.
+    """Applies to an empty replay the records that a clean of all segments, even the active one, would keep.
+
+    Changes no file.
 
     Args:
-        partition: loaded; its log may be read-only.
-        into: receives the kept records below the log offset `told_end` of the report; from there on, a clean changes nothing.
+        partition: a loaded partition; its log may be read-only.
+        into: the replay that receives the kept records.  It receives those below the log offset `told_end` of the
+            report; a clean changes nothing from that log offset on.
         now_ms: the time, in milliseconds since 1970.
         end_max: records at or above this log offset are not applied.
-        delete_retention_ms, map_bytes: as in `clean`.  There is only one pass, which ends where the keys no longer fit in
-            memory.
-        control: the control that ends the call; if it did, `stopped` is true in the report, and the replay must not be used.
+        delete_retention_ms, map_bytes: as in `clean`.  The call makes only one pass, which ends where the keys no
+            longer fit in memory.
+        control: the object that can stop the call.  If it has, the report's `stopped` is true, and the replay must not
+            be used.
 
     Returns:
         The report as a dictionary.
@@ -390,7 +398,7 @@ def replay_cleaned(Partition partition not None, Replay into not None, *, int64_
 
 
 def roll(Partition partition not None):
-    """Closes the active segment of a partition, so that it can be cleaned; raises the errors of a commit."""
+    """Closes the active segment of a partition, so that it can be cleaned.  Raises the errors of a commit."""
     cdef ol_error error
     partition.enter()
     try:
@@ -418,10 +426,11 @@ cdef tuple _ages(ol_log *log, int64_t base_offset):
 def log_facts(Partition partition not None, bint ages=False):
     """Returns the facts for deciding about a clean of a log, as a dictionary.
 
-    The fields are: `segments`, ascending, as (base offset, bytes, whether active, first timestamp, largest timestamp), with
-    times of -1 unless `ages` is set; `start`, `end` and `flushed`, log offsets; `stable`, the first log offset that is not
-    final yet; `entries`, the number of positions and group records, -1 if nothing is loaded; `damaged`, whether damage made
-    the log read-only.
+    The fields are: `segments`, a list in ascending order of (base offset, bytes, whether the segment is active, first
+    timestamp, largest timestamp), in which the timestamps are -1 unless `ages` is set; the log offsets `start`, `end`
+    and `flushed`; `stable`, the first log offset whose record is not final, because it is not replicated or its
+    transaction is open; `entries`, the number of positions and group records, -1 if nothing is loaded; `damaged`,
+    whether the log is read-only because of damage.
 
     Raises:
         StateError: the partition is closed or has failed.

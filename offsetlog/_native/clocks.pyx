@@ -6,7 +6,10 @@ from libc.stdint cimport int64_t
 
 @cython.final
 cdef class ManualClock:
-    """A time of day in milliseconds since 1970 that changes only when it is set.  The GIL guards it."""
+    """A time of day, in milliseconds since 1970, that changes only when a caller sets it.
+
+    The GIL protects the object.
+    """
 
     def __init__(self, int64_t now):
         self.now = now

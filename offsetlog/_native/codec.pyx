@@ -1,4 +1,4 @@
-"""Small functions of the format for Python: hashes, checksums, partition numbers and lengths."""
+"""Small functions of the record format for Python: hashes, checksums, partition numbers and lengths."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t
@@ -33,14 +33,14 @@ def java_hash(group):
 
 
 def partition_for(group, int32_t count):
-    """Returns the partition that keeps a group among `count` partitions (docs/format/partitioning.md §4)."""
+    """Returns which of `count` log partitions keeps a group (docs/format/partitioning.md §4)."""
     if count < 1:
         raise ValueError(f"there must be at least one partition, not {count}")
     return ol_partition_for(_name(group), count)
 
 
 def utf16_units(text):
-    """Returns the length of a str, or of UTF-8 bytes, in UTF-16 units, which Kafka's limits count."""
+    """Returns the length, in UTF-16 units, of a str or of UTF-8 bytes.  Kafka's limits count these units."""
     cdef c_bool valid = True
     return ol_utf16_units(_name(text), &valid)
 

@@ -1,8 +1,8 @@
 """Commits Arrow columns, plain or in a transaction, without creating an object for each row.
 
-Consecutive rows with the same group and topic form a run.  Every distinct group is numbered and hashed once.  Two counting
-sorts order the runs by log partition and group.  Each log partition gets whole groups, in pieces that fit the processor's
-cache.
+Consecutive rows that have the same group and topic form a run.  Every distinct group is numbered and hashed once.  Two
+counting sorts order the runs by log partition and group.  The groups of a log partition are then written whole, in
+pieces that fit the processor's cache.
 """
 
 import os
@@ -389,7 +389,10 @@ cdef struct producer:
 
 
 cdef class _Order:
-    """The columns of a batch and the order in which their rows are written; all shares of the batch use this object."""
+    """The columns of a batch, and the order in which their rows are written.
+
+    All shares of the batch use the same object.
+    """
 
     cdef batch_columns columns
     cdef order_plan plan
@@ -407,9 +410,10 @@ cdef class _Order:
 
 
 cdef class _Share:
-    """The groups of a batch that belong to one log partition.  Calling the share writes them, on any thread.
+    """The groups of a batch that belong to one log partition.  Any thread may call the share, which writes its groups.
 
-    Shares of one batch may be written in parallel, because each has its own rows and log partition and only reads the order.
+    Threads may write the shares of one batch in parallel, because each share has its own rows and log partition, and no
+    share changes the order.
     """
 
     cdef StoreCore core
@@ -485,27 +489,28 @@ def commit_arrow(StoreCore core not None, batch, *, durability=None):
 
 
 def write_in_transaction(StoreCore core not None, batch, int64_t producer_id, int16_t producer_epoch, admit not None, *, pool=None):
-    """Writes the rows of a record batch or table into transactions of the producer, one in each log partition of the rows.
+    """Writes the rows of a record batch or table into a transaction of the producer in each log partition concerned.
 
-    The rows take effect once the caller commits these transactions (`Partition.end_transaction`).  If several rows have the
-    same key, the last one counts.
+    The rows take effect when the caller commits these transactions with `Partition.end_transaction`.  If several rows
+    have the same key, the last one counts.
 
     Args:
         core: the core of a store that is open for writing.
         batch: columns as in OffsetStore.commit_arrow.
         producer_id: at least 0.
         producer_epoch: at least 0.
-        admit: called with the number of each log partition that has rows, before they are written; if it returns False, the
-            rows of that log partition are skipped.
-        pool: a concurrent.futures.Executor of threads that write to several log partitions in parallel; None to write one by
-            one.
+        admit: a function that is called with the number of each log partition that has rows, before the rows are
+            written.  If it returns False, the call skips the rows of that log partition.
+        pool: a concurrent.futures.Executor, whose threads write to several log partitions in parallel.  If it is None,
+            the call writes to one log partition after the other.
 
     Returns:
         The number of rows that were written.
 
     Raises:
         InvalidArgumentError: nothing was written.
-        StateError, StorageError: as in OffsetStore.commit_arrow; rows that were written stay in the open transactions.
+        StateError, StorageError: as in OffsetStore.commit_arrow.  The rows that were written before the error stay in
+            the open transactions.
     """
     cdef producer owner
     if producer_id < 0 or producer_epoch < 0:

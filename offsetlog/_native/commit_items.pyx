@@ -102,17 +102,19 @@ cdef dict one_position(object topic, object partition, object offset, object met
             offset = partition
         elif partition is not None:
             raise ArgumentTypeError(
-                f"{shown_key(*key)} is named by one key: pass only an offset after it, and the rest as metadata= and "
-                "leader_epoch="
+                f"{shown_key(*key)} is passed as one key, so only an offset may follow it: pass metadata= and "
+                "leader_epoch= by name"
             )
         if offset is None:
             raise ArgumentTypeError(
-                f"the offset is missing after the key {shown_key(*key)}: pass it even if the object has one, as in "
+                f"no offset follows the key {shown_key(*key)}: pass one even if the key object has an offset, as in "
                 "commit_one(group, each, each.offset)"
             )
     if metadata != "" or type(leader_epoch) is not int or leader_epoch != -1:
         if isinstance(offset, tuple):
-            raise ArgumentTypeError("metadata and leader_epoch must not be given beside an OffsetAndMetadata, which has them")
+            raise ArgumentTypeError(
+                "metadata= and leader_epoch= must not be passed with an OffsetAndMetadata, which has both"
+            )
         offset = OffsetAndMetadata(offset, metadata, leader_epoch)
     try:
         return {key: offset}
@@ -123,7 +125,7 @@ cdef dict one_position(object topic, object partition, object offset, object met
 cdef tuple one_key(object key, object partition):
     plain = key_in_place(key)
     if partition is not None:
-        raise ArgumentTypeError(f"{shown_key(*plain)} is named by one key: pass no partition after it")
+        raise ArgumentTypeError(f"{shown_key(*plain)} is passed as one key, so no partition may follow it")
     return plain[0], plain[1]
 
 
@@ -262,7 +264,8 @@ cdef dict own_dictionary(object offsets):
             own = dict(pairs)
         except (TypeError, ValueError) as failure:
             raise ArgumentTypeError(
-                f"the offsets must be a mapping, and items() of this {type(offsets).__name__} gives no pairs: {failure}"
+                f"the offsets must be a mapping, but items() of this {type(offsets).__name__} returns no pairs: "
+                f"{failure}"
             ) from failure
     else:
         refuse_mapping(offsets)

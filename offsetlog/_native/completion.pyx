@@ -1,6 +1,6 @@
-"""Answers that arrive later: to writes that wait for the high watermark or the disk, to leadership changes and to flushes.
+"""Results that arrive later: of writes that wait for the high watermark or the disk, leadership changes and flushes.
 
-Waiting for an answer needs no thread, and a thread that gives many answers wakes each event loop once.
+No thread is blocked while a result is awaited.  A thread that completes many results wakes each event loop only once.
 """
 
 cimport cython
@@ -34,7 +34,7 @@ cdef object running_loop():
 @cython.final
 @cython.freelist(256)
 cdef class Answered:
-    """The iterator that `await` uses once the answer is there."""
+    """The iterator that `await` uses once the result is available."""
 
     cdef object result
     cdef object failure
@@ -49,9 +49,9 @@ cdef class Answered:
 
 
 cdef class Completion:
-    """An answer that is given once: a result, or the error to raise.  Safe from any thread.
+    """A result that is set once: a value, or the error to raise.  Any thread may use the object.
 
-    `result` blocks the calling thread; `await` and callbacks block no thread.
+    `result` blocks the calling thread.  `await` and callbacks block no thread.
     """
 
     @classmethod
@@ -75,24 +75,24 @@ cdef class Completion:
         return self.finished
 
     def succeed(self, result):
-        """Sets the result, unless an answer was given before; returns whether it was set."""
+        """Sets the result and returns True; returns False if a result or error was set before."""
         if not self.take(result, None):
             return False
         release_all([self])
         return True
 
     def fail(self, failure):
-        """Sets the error, unless an answer was given before; returns whether it was set."""
+        """Sets the error and returns True; returns False if a result or error was set before."""
         if not self.take(None, failure):
             return False
         release_all([self])
         return True
 
     def add_done_callback(self, callback):
-        """Calls the callback with this object once the answer is given, or at once if it was given already.
+        """Calls the callback with this object as soon as the result is set, or at once if it is set already.
 
-        The answering thread makes the call without holding a lock.  The callback must not wait, and its exceptions are
-        logged.
+        The thread that sets the result makes the call, and holds no lock while it does.  The callback must not wait.
+        Its exceptions are logged.
         """
         cdef list fresh = []
         if not self.finished:
@@ -103,10 +103,10 @@ cdef class Completion:
         call_back(callback, self)
 
     def result(self, timeout=None):
-        """Waits for the answer, at most `timeout` seconds, and returns the result or raises the error.
+        """Waits at most `timeout` seconds for the result, and returns it or raises the error.
 
         Raises:
-            CommitTimeoutError: the answer was not given in time, but may still follow.
+            CommitTimeoutError: the result was not set in time; it may still be set later.
             InvalidArgumentError: the timeout is negative or not a number.
         """
         if not self.finished:
@@ -135,7 +135,7 @@ cdef class Completion:
         return 0
 
     def __await__(self):
-        """Waits for the answer in the running event loop, without blocking the loop."""
+        """Waits for the result in the running event loop, without blocking the loop."""
         cdef Answered answered
         cdef object future
         cdef list fresh
@@ -175,7 +175,10 @@ cdef int call_back(object callback, Completion answer) except -1:
 
 
 def settle_futures(list pairs):
-    """Completes the futures of one event loop, on its thread; each future in the list is followed by its Completion."""
+    """Completes the futures of one event loop, on its thread.
+
+    In the list, the Completion of each future follows the future.
+    """
     cdef Completion answer
     cdef Py_ssize_t at
     for at in range(0, len(pairs), 2):

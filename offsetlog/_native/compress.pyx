@@ -1,4 +1,4 @@
-"""Deflates the records of a batch through pyarrow's codecs, in the framings that every Kafka client reads.
+"""Compresses the records of a batch through pyarrow's codecs, in the framings that every Kafka client reads.
 
 Source: docs/format/batches.md §2.3, §2.8.
 """
@@ -63,8 +63,8 @@ def deflate(int codec, bytes source not None, int magic=2):
     Args:
         codec: 1 gzip, 2 snappy (xerial framing), 3 lz4 frame, 4 zstd.
         source: the records.
-        magic: the magic of the batch.  With 0, the lz4 frame gets the wrong header checksum of KAFKA-3160, which readers of
-            magic 0 expect.
+        magic: the magic of the batch.  In batches of magic 0, the header checksum of an lz4 frame is wrong
+            (KAFKA-3160); it is written this way because the readers of magic 0 expect it.
 
     Raises:
         UnsupportedVersionError: the codec is unknown.

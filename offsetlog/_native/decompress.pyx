@@ -1,4 +1,4 @@
-"""Inflates compressed batches through pyarrow's codecs, up to a limit of bytes.
+"""Decompresses batches through pyarrow's codecs, up to a limit of bytes.
 
 Source: docs/architecture.md §9, docs/format/batches.md §2.3, §2.8.
 """
@@ -128,16 +128,17 @@ cdef bytes _inflate_snappy(bytes source, Py_ssize_t limit):
 
 
 def inflate(int codec, bytes source not None, Py_ssize_t limit, int magic=2):
-    """Returns the inflated bytes of the block of one batch.
+    """Returns the decompressed bytes of the block of one batch.
 
     Args:
         codec: 1 gzip, 2 snappy (xerial framing, or one raw block), 3 lz4 frame, 4 zstd.
         source: the block.
-        limit: the largest number of inflated bytes.
-        magic: the magic of the batch.  With 0, the wrong header checksum of KAFKA-3160 is accepted in an lz4 frame too.
+        limit: the largest number of decompressed bytes.
+        magic: the magic of the batch.  In batches of magic 0, an lz4 frame may also have the wrong header checksum of
+            KAFKA-3160.
 
     Raises:
-        LimitError: the block would inflate to more than `limit` bytes.
+        LimitError: the decompressed block would have more than `limit` bytes.
         CorruptionError: the block is damaged.
         UnsupportedVersionError: the codec is unknown.
     """
@@ -193,7 +194,7 @@ cdef void _release(void *context, ol_slice output) noexcept with gil:
 
 
 cdef class Decompressor:
-    """Lets the engine call `inflate`.  Any thread may use it; each call takes the GIL."""
+    """Lets the engine decompress batches through `inflate`.  Any thread may use the object; each call takes the GIL."""
 
     def __cinit__(self, size_t limit=OL_DECOMPRESSED_LIMIT_DEFAULT):
         self._outputs = {}

@@ -1,7 +1,8 @@
-"""Encodes keys, values and batches from Python objects: the inverse of `records`, for tools and tests, one record at a time.
+"""Encodes keys, values and batches from Python objects, one record at a time.
 
-Field names are those of Kafka's schemas, as `records` returns them.  Bytes are passed as bytes or base64 text, and ids as
-UUID or Kafka's text.  A tagged field is written if the dictionary has a value for it other than None.
+It is the inverse of `records`, for tools and tests.  The names of the fields are those of Kafka's schemas, as `records`
+returns them.  A field of bytes is passed as bytes or as base64 text, and an id as a UUID or as the text that Kafka
+writes.  A tagged field is written only if the dictionary has a value for it that is not None.
 """
 
 import base64
@@ -123,7 +124,7 @@ cdef bytes _encode(const ol_schema *schema, int16_t number, int16_t version, dic
 
 
 def encode_key(int16_t key_type, dict fields not None):
-    """Returns the bytes of a key of this type; raises InvalidArgumentError for a field that is missing or out of range."""
+    """Returns the bytes of a key of this type.  Raises InvalidArgumentError if a field is missing or out of range."""
     cdef const ol_schema *schema = ol_schema_of_key(key_type)
     if schema == NULL:
         raise InvalidArgumentError(f"unknown key type {key_type}")
@@ -144,7 +145,9 @@ cdef ol_slice _slice(object value):
 
 def encode_batch(int64_t base_offset, int64_t timestamp, list records not None, *, int32_t leader_epoch=-1,
                  int64_t producer_id=-1, int16_t producer_epoch=-1):
-    """Returns a batch of magic 2 from [(key, value), ...], bytes or None; a batch with a producer id is transactional.
+    """Returns a batch of magic 2 that contains the given (key, value) pairs; each part is bytes or None.
+
+    The batch is transactional if a producer id is given.
     """
     cdef ol_batch_fields fields
     cdef size_t size = OL_BATCH_OVERHEAD

@@ -1,4 +1,4 @@
-"""Reads positions into Arrow columns without an object for each row, and positions of one group into a dictionary or set."""
+"""Reads positions into Arrow columns without an object for each row, or a group's positions into a dict or set."""
 
 cimport cython
 from libc.stddef cimport size_t
@@ -48,7 +48,7 @@ cdef type OFFSET_AND_METADATA = OffsetAndMetadata
 
 @cython.final
 cdef class ColumnBlock:
-    """A block of columns that Arrow arrays may borrow; the arrays keep it alive."""
+    """A block of columns whose memory Arrow arrays can use without a copy.  The arrays keep the block alive."""
 
     cdef ol_position_columns columns
 

@@ -1,4 +1,4 @@
-"""Converts a committed position in the table to the named tuple that callers get."""
+"""Converts a committed position in the table to an OffsetAndMetadata."""
 
 from offsetlog._native.buffers cimport new_named_tuple, set_item
 from offsetlog._native.csrc cimport ol_position_value

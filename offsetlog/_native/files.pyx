@@ -1,4 +1,4 @@
-"""The engine's file system (csrc/fs/fs.h) for the files that Python itself uses: small text files, directories, the lock."""
+"""The engine's file system (csrc/fs/fs.h), for files that Python code uses: small text files, directories, locks."""
 
 import os
 
@@ -58,17 +58,20 @@ cdef int _visit(void *context, const char *name) noexcept with gil:
 
 
 cdef class FileSystem:
-    """The real file system; a subclass for tests can misreport the contents of the disk.  Any thread may use it.
+    """The real file system.  Tests use a subclass that misreports the contents of the disk.
 
-    Every method takes a path as str, bytes or PathLike, releases the GIL while it works, and raises a StorageError with
-    the path.
+    Any thread may use the object.  Every method takes a path as str, bytes or PathLike, and releases the GIL while it
+    works.  If it fails, it raises a StorageError that has the path.
     """
 
     def __cinit__(self, *arguments):
         self.fs = ol_fs_posix()
 
     def read_file(self, path, size_t limit=TEXT_FILE_BYTES_MAX):
-        """Returns the content of a file; raises LimitError above `limit` bytes, MissingFileError if it does not exist."""
+        """Returns the content of a file.
+
+        Raises LimitError if it has more than `limit` bytes, MissingFileError if it does not exist.
+        """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
         cdef uint8_t *data = NULL
@@ -82,9 +85,9 @@ cdef class FileSystem:
             free(data)
 
     def replace_file(self, path, bytes content not None):
-        """Replaces a file: writes and flushes a temporary one, renames it, and flushes the directory.
+        """Replaces a file: writes and flushes a temporary file, renames it, and flushes the directory.
 
-        A crash leaves the old or the new file.
+        After a crash, the path has either the old file or the new one, complete.
         """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
@@ -97,8 +100,8 @@ cdef class FileSystem:
     def append_to_file(self, path, int64_t position, bytes content not None):
         """Writes bytes at a position, which must be the file's end, and flushes them.
 
-        A crash leaves all, none or a part of the bytes, and pages of 4 KiB within that part can be zeros.  After a
-        StorageError the bytes may be in the file too.
+        After a crash, the file has all of the bytes, a part of them, or none, and pages of 4 KiB within that part can
+        be zeros.  After a StorageError too, the bytes may be in the file.
         """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
@@ -115,7 +118,7 @@ cdef class FileSystem:
             check(status, &error)
 
     def rename(self, source, target):
-        """Renames a file within its directory, and replaces an existing target."""
+        """Renames a file within its directory; an existing file of the new name is replaced."""
         cdef bytes from_name = os.fsencode(source)
         cdef bytes to_name = os.fsencode(target)
         cdef const char *from_text = from_name
@@ -125,7 +128,7 @@ cdef class FileSystem:
             check(self.fs.rename(self.fs, from_text, to_text, &error), &error)
 
     def segment_checksum(self, path, int64_t size):
-        """Returns the checksum of the batches in the first `size` bytes of a segment, as the log's manifest stores it."""
+        """Returns the checksum of the batches in the first `size` bytes of a segment; a log's manifest stores it."""
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
         cdef uint32_t checksum = 0
@@ -147,10 +150,11 @@ cdef class FileSystem:
         return sorted(map(os.fsdecode, names))
 
     def planned_names(self, path):
-        """Returns (name after recovery, present name) of each file of a partition directory, sorted.
+        """Returns (name after recovery, present name) for each file of a partition directory, in sorted order.
 
-        Recovery finishes or undoes an unfinished replacement of segments, called a swap (docs/format/recovery.md §9.1).  The
-        call changes nothing.  It raises MissingFileError also if a swap ends during the call.
+        The replacement of segments by others is called a swap.  Recovery finishes or undoes a swap that was interrupted
+        (docs/format/recovery.md §9.1).  This call changes nothing.  If a swap ends during the call, it may raise
+        MissingFileError.
         """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
@@ -202,7 +206,9 @@ cdef class FileSystem:
             check(self.fs.flush_directory(self.fs, text, &error), &error)
 
     def lock(self, path):
-        """Takes the exclusive lock of a file, which is created if it is missing; raises LockedError if the lock is held.
+        """Takes the exclusive lock of a file; creates the file if it is missing.
+
+        Raises LockedError if the lock is held.
         """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
@@ -241,7 +247,10 @@ cdef class FileLock:
 
 
 def parse_offset_checkpoint(bytes text not None):
-    """Returns {(topic, partition): offset} of a checkpoint file; raises CorruptionError for bytes that Kafka would not write."""
+    """Returns {(topic, partition): offset} of a checkpoint file.
+
+    Raises CorruptionError for bytes that Kafka would not write.
+    """
     cdef ol_offset_checkpoint checkpoint
     cdef ol_checkpoint_entry *entry
     cdef ol_error error
@@ -280,10 +289,10 @@ def format_offset_checkpoint(dict entries not None):
 
 
 def parse_manifest(bytes text not None):
-    """Returns (base offset, end offset, size, checksum or None) of each closed segment in a manifest.
+    """Returns (base offset, end offset, size, checksum or None) for each closed segment in a manifest.
 
-    Returns None if the manifest states that segments may have been replaced.  Raises CorruptionError if the bytes are not a
-    manifest.
+    Returns None if the manifest says that a replacement of segments may not have finished.  Raises CorruptionError if
+    the bytes are not a manifest.
     """
     cdef ol_manifest manifest
     cdef ol_manifest_segment *segment
@@ -304,7 +313,10 @@ def parse_manifest(bytes text not None):
 
 
 def parse_directory_name(str name not None):
-    """Returns (topic, partition, kind) of a partition directory's name, or None; kind 0 is a partition in use."""
+    """Returns (topic, partition, kind) from the name of a partition directory, None for another name.
+
+    Kind 0 is a partition in use.
+    """
     cdef ol_directory_name parsed
     cdef bytes text = os.fsencode(name)
     if not ol_directory_name_parse(text, &parsed):
@@ -326,7 +338,10 @@ def format_uuid(bytes value not None):
 
 
 def parse_uuid(str text not None):
-    """Returns the 16 bytes of an id that Kafka wrote as text; raises CorruptionError for other text."""
+    """Returns the 16 bytes of an id that Kafka wrote as text.
+
+    Raises CorruptionError if Kafka would not write this text.
+    """
     cdef ol_uuid uuid
     cdef bytes encoded = text.encode("utf-8", "surrogatepass")
     if not ol_uuid_parse(ol_slice_of(<const char *>encoded, <size_t>len(encoded)), &uuid):

@@ -1,4 +1,4 @@
-"""The frames of one connection: reads requests and sends their answers in the same order."""
+"""The frames of one connection: reads the requests, and sends their answers in the order of the requests."""
 
 from collections import deque
 from time import perf_counter
@@ -39,31 +39,35 @@ cdef int NEXT_TURN_C = NEXT_TURN
 
 
 cdef class FrameStream:
-    """Splits the received bytes into frames, gets an answer for each, and sends the answers in order.
+    """Splits the received bytes into frames, gets an answer for each frame, and sends the answers in order.
 
-    After `TURN_SECONDS`, other connections get their turn.  The clock is read after each call of `handle`.  It is not read
-    after requests that the Front answers, because the Front needs at most a few milliseconds for the bytes of one read.
+    A connection that has handled frames for `TURN_SECONDS` lets the other connections work first.  To measure this, the
+    clock is read after each call of `handle`.  It is not read after the requests that the Front answers, because the
+    Front needs at most a few milliseconds for the bytes of one read.
 
     A subclass is the asyncio.Protocol of one connection.  It sets `transport`, and has these methods:
 
-    * ``handle(frame, place)``: handles a request that the front does not answer; the frame lacks its size.  Calls `answered`
-      with the place, now or later.
-    * ``refuse_size(size)``: a frame of this size is refused; the method makes the connection `CLOSING`.
-    * ``expect(arrived)``: this many bytes have arrived of a large frame (above `SMALL_REQUEST_BYTES`) that is not complete
-      yet; the method may `hold` the connection.
-    * ``taken()``: a large frame was handled.
-    * ``parked(size)``: frames with this total size are kept until their commits, which the front has written, are safe; the
-      method may `hold` the connection.
-    * ``unparked(size)``: these frames are no longer kept; also called after the connection has ended.
-    * ``unread(size)``: the client does not read, and answers with this total size wait for it.
-    * ``drained()``: a connection that is `CLOSING` has answered everything.
+    * ``handle(frame, place)``: handles a request that the front did not answer.  The frame begins after the request's
+      size field.  The method, or code that runs later, calls `answered` with the place.
+    * ``refuse_size(size)``: is called if a frame announces a size that is not allowed; the method makes the connection
+      `CLOSING`.
+    * ``expect(arrived)``: is called while a large frame (above `SMALL_REQUEST_BYTES`) is incomplete; `arrived` is the
+      number of its bytes that have arrived.  The method may `hold` the connection.
+    * ``taken()``: is called after a large frame was handled.
+    * ``parked(size)``: is called when the front has written the commits of some frames, and keeps the frames until the
+      commits are safe; `size` is their total size.  The method may `hold` the connection.
+    * ``unparked(size)``: is called when these frames are no longer kept, even if the connection has ended by then.
+    * ``unread(size)``: is called when the client does not read its answers; `size` is the total size of the answers
+      that wait for it.
+    * ``drained()``: is called when a connection that is `CLOSING` has sent all answers.
 
     Args:
-        front: the Front, which answers some requests before `handle` gets them; None for no front.
+        front: the Front, which answers some of the requests before `handle` gets them; None if there is no Front.
         loop: the event loop.
         time: returns the time that groups use, in seconds.
         request_bytes_max: the largest frame, in bytes.
-        requests_in_flight_max: the largest number of requests without an answer; more are read only once some are answered.
+        requests_in_flight_max: the largest number of requests without an answer.  When it is reached, further requests
+            are read only after some of these are answered.
     """
 
     cdef public object transport            # None: the connection has ended
@@ -116,7 +120,7 @@ cdef class FrameStream:
             self.is_receiving = False
 
     def go_on(self):
-        """Handles the complete frames, as long as nothing holds the connection."""
+        """Handles the frames that are complete, unless a `hold` is in effect."""
         self.take_received()
 
     cdef int take_received(self) except -1:
@@ -251,7 +255,10 @@ cdef class FrameStream:
     # ------------------------------------------------------------------------------------------------ holding
 
     def hold(self, int reason):
-        """Stops the handling of frames after the present one, until `release` with the same reason."""
+        """Stops the handling of frames after the present frame.
+
+        It continues after `release` is called with the same reason.
+        """
         self.held |= reason
         if not self.is_taking:
             self.pause_if_held()
@@ -267,7 +274,7 @@ cdef class FrameStream:
         return 0
 
     def begin_turn(self):
-        """Handles the frames that the last turn left, if nothing else holds the connection."""
+        """Handles the frames that the last turn left over, unless the connection is held for another reason."""
         self.held &= ~NEXT_TURN_C
         self.go_on()
         self.resume_if_free()
@@ -279,7 +286,7 @@ cdef class FrameStream:
         return 0
 
     def release(self, int reason):
-        """Ends the effect of `hold` with this reason; continues reading if no other reason is left."""
+        """Removes this reason to hold the connection.  If no other reason is left, reading continues."""
         self.held &= ~reason
         if self.held or self.transport is None:
             return
@@ -291,21 +298,21 @@ cdef class FrameStream:
     # ------------------------------------------------------------------------------------------------ answers
 
     def answered(self, Place place not None, bytes frame not None):
-        """Sets the answer to the request of a place, b"" for none, and sends it once all earlier answers are sent."""
+        """Sets the answer to the request at a place, b"" for no answer.  It is sent after all earlier answers."""
         place.answer = frame
         # The request is dropped now, although its answer may still wait for earlier ones.
         place.exchange = None
         self.settled(len(frame))
 
     def settled(self, Py_ssize_t size):
-        """Records that a place has its answer, with this size in bytes."""
+        """Records that the request at a place has its answer; `size` is the size of the answer in bytes."""
         self.count_unsent(size)
         if not self.is_taking:
             self.send()
             self.pause_if_held()
 
     cpdef send(self):
-        """Sends the answers before the first missing one."""
+        """Sends the answers in order, up to the first request that has no answer yet."""
         cdef Place place
         cdef list frames = []
         cdef object places = self.places
@@ -358,7 +365,10 @@ cdef class FrameStream:
         return 0
 
     def forget(self):
-        """Drops all requests whose answers are not sent, after the connection has ended.  Returns the dropped places."""
+        """Drops all requests whose answers have not been sent, because the connection has ended.
+
+        Returns their places.
+        """
         cdef object places = self.places
         self.places = deque()
         self.in_flight = self.unsent = 0

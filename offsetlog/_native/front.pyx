@@ -1,6 +1,6 @@
-"""Answers the requests of running consumers directly where they are read, without a handler.
+"""Answers frequent requests of consumers directly where they are read, without calling a handler.
 
-csrc/front makes the answers.  This module makes the commits, and keeps the answers until their commits are safe.  All
+csrc/front creates the answers.  This module writes the commits, and keeps each answer until its commits are safe.  All
 connections share one flush for the commits of one turn of the event loop.
 """
 
@@ -72,7 +72,10 @@ cdef double seconds_now() noexcept nogil:
 
 @cython.final
 cdef class Place:
-    """The place of one or more requests in the order of answers: they are answered after all earlier places."""
+    """The place of one or more requests in the order of answers.
+
+    Their answer is sent after those of all earlier places.
+    """
 
     def __cinit__(self):
         self.requests = 1
@@ -127,15 +130,15 @@ cdef void note_heard(void *context, ol_slice member_id, double at) noexcept with
 
 @cython.final
 cdef class Front:
-    """Answers requests before a handler gets them.  Not thread-safe: a front belongs to one event loop.
+    """Answers requests so that no handler is needed for them.  Not thread-safe: a front belongs to one event loop.
 
     Args:
         manager: the manager that keeps the positions; its durability decides when a commit is answered.
         loop: the event loop.
         now_ms: returns the time of day, in ms since 1970.
         metadata_units_max: the longest metadata of a position, in UTF-16 units.
-        refused: called with an OffsetCommit (Request) and the OffsetLogError with which it failed after it was written;
-            returns the frame of the answer.
+        refused: a function that is called if an OffsetCommit request was written and then failed.  Its arguments are
+            the Request and the OffsetLogError.  It returns the frame of the answer.
 
     Attributes:
         metrics: counts the requests that the front answers; None to count nothing.
@@ -164,7 +167,7 @@ cdef class Front:
     # --------------------------------------------------------------------------- called by the coordinator
 
     def admit(self, group, int32_t generation, member_id, group_instance_id):
-        """Admits a member: the front answers requests with exactly these values, until `revoke`."""
+        """Admits a member: until `revoke`, the front answers the requests that have exactly these values."""
         cdef ol_admission_key key
         cdef ol_error error
         key.generation = generation
@@ -179,7 +182,10 @@ cdef class Front:
             pass  # the coordinator goes on answering its requests
 
     def revoke(self, group):
-        """Stops admitting members of a group; returns (member id, time in s) of those that sent requests since `admit`."""
+        """Ends the admission of a group's members.
+
+        Returns (member id, time in s) for each member that sent requests since `admit`.
+        """
         cdef ol_slice name
         cdef list heard = []
         take_name(group, NAME_GROUP, &name)
@@ -187,9 +193,10 @@ cdef class Front:
         return heard
 
     def set_led(self, int32_t number, bint is_led):
-        """Sets whether this process leads a log partition and knows its groups.
+        """Sets whether this process leads a log partition and has loaded the groups of that log partition.
 
-        The front answers fetches only for a partition that is led.  When it no longer is, its members are revoked too.
+        The front answers fetches only for a log partition that this process leads.  When the process stops leading it,
+        the members of its groups are revoked too.
         """
         self.core.check_number(number)
         ol_front_set_led(&self.front, number, is_led)
@@ -198,20 +205,21 @@ cdef class Front:
 
     @property
     def admissions(self):
-        """The number of admitted members and admitted groups without members."""
+        """The number of admitted members, plus the number of admitted groups that have no members."""
         return self.front.admissions.entries.count
 
     def count_commit(self, group):
-        """Counts a commit that a handler answered, for its group."""
+        """Counts, for its group, a commit that a handler has answered."""
         cdef ol_slice name
         take_name(group, NAME_GROUP, &name)
         ol_commit_counts_add(&self.front.admissions.counts, name)
 
     def commit_counts(self, size_t part):
-        """Returns the number of the part after `part` (0 after the last), and the (group, commits) of `part`.
+        """Returns the number of the part after `part` (0 after the last one), and the (group, commits) pairs of `part`.
 
-        Commits are counted when they are written, for up to 65,536 groups.  The first part is 0.  A part has a few hundred
-        groups, so that requests can be answered between two parts.  If a group is in two parts, the later count is newer.
+        The counts are divided into parts of a few hundred groups, so that requests can be answered between two calls.
+        The first part is 0.  A commit is counted when it is written.  Up to 65,536 groups are counted.  If two parts
+        contain the same group, the later one has the newer count.
         """
         cdef list found = []
         following = ol_commit_counts_read(&self.front.admissions.counts, part, note_commits, <void *>found)
@@ -220,7 +228,7 @@ cdef class Front:
     # -------------------------------------------------------------------------------------------- metadata
 
     def put_topic(self, name, bytes topic_id not None, int32_t partitions):
-        """Adds a topic, with the 16 bytes of its id."""
+        """Adds a topic; `topic_id` is its id, 16 bytes."""
         cdef ol_slice slice
         cdef ol_error error
         if len(topic_id) != 16:

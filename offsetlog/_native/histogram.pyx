@@ -16,8 +16,8 @@ cdef double[BUCKETS - 1] UPPER = BOUNDS
 cdef class Histogram:
     """Counts durations by bucket.
 
-    Only one thread at a time may measure.  Any thread may read: each number is right, but the last measurement may be counted
-    in one number and not yet in another.
+    Only one thread at a time may measure.  Any thread may read.  A reader sees complete numbers, but the last
+    measurement may already be included in one number and not yet in another.
 
     Attributes:
         seconds: the sum of all durations.
@@ -36,7 +36,7 @@ cdef class Histogram:
         self.add(seconds, times)
 
     def cumulative(self):
-        """Returns (bound in seconds, number of durations up to that bound) by bucket; the last bound is infinite."""
+        """Returns (bound in seconds, number of durations up to it) for each bucket; the last bound is infinite."""
         cdef int bucket
         cdef uint64_t total = 0
         result = []

@@ -1,4 +1,4 @@
-"""Answers the queries of consumers to a log: its batches, its aborted transactions, and records by time."""
+"""Answers a consumer's queries to a log: it reads batches, lists aborted transactions, and finds records by time."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stddef cimport size_t

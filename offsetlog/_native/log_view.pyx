@@ -1,4 +1,4 @@
-"""The segments of an open partition at one moment, for a replay of its log while it is cleaned."""
+"""The segments of an open partition at one moment, from which its log is replayed while it is cleaned."""
 
 import os
 
@@ -21,7 +21,7 @@ from offsetlog.errors import ClosedError, MissingFileError
 
 
 def listed_segments(Partition partition not None):
-    """Returns (base offset, bytes) of every segment that an open partition has, ascending."""
+    """Returns (base offset, bytes) of every segment of an open partition, in ascending order."""
     cdef ol_log_segment_info info
     cdef size_t index = 0
     cdef list found = []
@@ -38,10 +38,13 @@ def listed_segments(Partition partition not None):
 
 @cython.no_gc_clear     # releasing it needs its owner
 cdef class LogView:
-    """Keeps the segments of a partition that is open for writing: cleaning, rolls and truncations do not change the view.
+    """A view of the segments of a partition that is open for writing.
 
-    `state_diff.cut` returns a view with the digest of a state and its log offset: a replay of the view up to that log offset
-    gives that state.  While the view is open, `close` of the partition waits.  A context manager; one thread at a time.
+    Cleaning, rolls and truncations do not change the view.
+
+    `state_diff.cut` returns a view together with the digest and the log offset of a state.  A replay of the view up to
+    that log offset gives the same state.  `close` of the partition waits until the view is closed.  The view is a
+    context manager, and only one thread at a time may use it.
     """
 
     def __cinit__(self):
@@ -81,7 +84,7 @@ cdef class LogView:
         raise MissingFileError("this view has no such segment; segments() lists those it has", path=os.fsdecode(path))
 
     def segments(self):
-        """Returns the paths of the segments, ascending by offset."""
+        """Returns the paths of the segments, in ascending order of their base offsets."""
         cdef ol_log_view_segment segment
         cdef size_t index = 0
         cdef list found = []

@@ -1,7 +1,7 @@
-"""The hot path of an offset manager: commits that wait for the disk or for the high watermark W, and moves of W.
+"""The hot path of an offset manager: commits that wait for the disk or for the high watermark W, and the advance of W.
 
-This file follows the rules of store_core.  A log partition that is not open in the core has no directory or is led by
-another process; the owner of the core's partitions knows which.
+This file follows the rules of store_core.  If a log partition is not open in the core, either it has no directory or
+another process leads it.  The owner of the core's partitions knows which.
 """
 
 cimport cython
@@ -117,20 +117,20 @@ cdef inline Py_ssize_t size_of_first(object parts, Py_ssize_t at) except -1:
 
 
 cdef class ManagerCore:
-    """Commits, deletes and high watermarks of one manager's partitions.  Any thread may call every method.
+    """Commits, deletes and high watermarks of the partitions of one manager.  Any thread may call every method.
 
     Args:
-        core: the core that has the partitions; its own durability is "process".
-        durability: the durability of calls that give none.
-        timeout: the seconds that a call waits for its answer if it gives no timeout.
-        alone: whether this is the only replica, so that "replicas" means "disk".
+        core: the core that has the partitions; the durability of the core itself is "process".
+        durability: the durability of the calls that do not specify one.
+        timeout: how many seconds a call waits for its result if it specifies no timeout.
+        alone: whether this is the only replica; if it is, "replicas" means the same as "disk".
         quotas: the quotas, None for no limits.
-        settle: called with the number of an attended partition (`attend`) and its W, after W has moved.
-        flush: called with the number of a partition when a write must wait for the disk and no flush is ordered yet.
-        check_lease: called with the number of a partition before a call is answered from its table alone; raises
-            NotCoordinatorError if another process may lead it now.
-        for_watermark: for each partition, the Parking of the writes that wait for W.
-        for_disk: for each partition, the Parking of the writes that wait for the disk.
+        settle: a function that is called with a partition's number and W after W has moved, if `attend` was called.
+        flush: a function that is called with a partition's number if a write needs a flush and none has been ordered.
+        check_lease: a function that is called with the number of a partition before a call is answered from the
+            partition's table alone.  It raises NotCoordinatorError if another process may lead the partition now.
+        for_watermark: a list that has, for each partition, the Parking of the writes that wait for W.
+        for_disk: a list that has, for each partition, the Parking of the writes that wait for the disk.
     """
 
     def __init__(self, StoreCore core not None, durability, timeout, bint alone, Quotas quotas, settle, flush, check_lease, *,
@@ -277,19 +277,19 @@ cdef class ManagerCore:
         self.limit_of(timeout)
 
     def wait_for(self, int32_t number, int64_t end_offset, uint64_t term, timeout):
-        """Waits at most `timeout` seconds until a write has the configured durability; raises as `commit` does."""
+        """Waits at most `timeout` seconds until a write has the default durability; raises the errors of `commit`."""
         self.core.check_number(number)
         self.wait(number, end_offset, term, self.default, self.limit_of(timeout))
 
     def park(self, int32_t number, int64_t end_offset, uint64_t term, int64_t count, timeout):
-        """Returns a PendingWrite for a write that was made; its result is `count`."""
+        """Returns a PendingWrite for a write that has been made; its result will be `count`."""
         cdef written write
         self.core.check_number(number)
         write.number, write.end_offset, write.term, write.count = number, end_offset, term, count
         return self.parked(&write, self.default, self.limit_of(timeout))
 
     def park_written(self, int32_t number):
-        """Returns a PendingWrite that is answered once W has passed all that is written now, None if it has already.
+        """Returns a PendingWrite that completes when W reaches the present log end; None if W is already there.
         """
         cdef written write
         cdef ol_positions positions
@@ -313,7 +313,7 @@ cdef class ManagerCore:
 
     def commit(self, group, offsets, *, expected=None, monotonic=False, generation=None, timeout=None, durability=None,
                client=None, principal=None):
-        """Commits positions of a group, all or none; see OffsetManager.commit."""
+        """Commits positions of a group, either all of them or none; see OffsetManager.commit."""
         cdef int32_t number = 0
         cdef int64_t end_offset
         cdef uint64_t term = 0
@@ -352,7 +352,7 @@ cdef class ManagerCore:
 
     def commit_async(self, group, offsets, *, expected=None, monotonic=False, generation=None, timeout=None, durability=None,
                      client=None, principal=None):
-        """Commits, and returns a PendingWrite; see OffsetManager.commit_async."""
+        """Commits positions, and returns a PendingWrite; see OffsetManager.commit_async."""
         cdef written write
         cdef int answer = self.default if durability is None else durability_of(durability, self.default)
         cdef int64_t timeout_ms = self.timeout_ms if timeout is None else take_timeout(timeout)
@@ -419,8 +419,7 @@ cdef class ManagerCore:
     # ------------------------------------------------------------------------------------------ fencing and deleting
 
     def fence(self, group, offsets, timeout):
-        """Ends the group's generation, with offsets in the same batch; returns the new generation; see OffsetManager.fence.
-        """
+        """Ends the group's generation, and commits positions in the same batch; see OffsetManager.fence."""
         cdef written write
         self.limit_of(timeout)
         if self.fenced_by is not None:
@@ -438,7 +437,7 @@ cdef class ManagerCore:
         return self.parked(&write, self.default, timeout_ms)
 
     def delete(self, group, list keys not None, timeout):
-        """Writes tombstones for positions of a group; returns how many existed; see OffsetManager.delete."""
+        """Deletes positions of a group with tombstones; returns how many existed; see OffsetManager.delete."""
         cdef written write
         self.limit_of(timeout)
         self.write_delete(group, keys, &write)
@@ -458,7 +457,7 @@ cdef class ManagerCore:
         return write.count, write.end_offset, write.term
 
     def delete_group(self, group, timeout):
-        """Deletes a group without members and all its records; returns their number; see OffsetManager.delete_group."""
+        """Deletes a group that has no members; returns the number of records; see OffsetManager.delete_group."""
         cdef written write
         cdef int64_t timeout_ms = self.limit_of(timeout)
         try:
@@ -630,14 +629,15 @@ cdef class ManagerCore:
     # ------------------------------------------------------------------------------------------------------------ W
 
     def set_replica(self, int32_t number, Replica replica):
-        """Sets the Replica of a log partition; None for no replica."""
+        """Sets the Replica of a log partition; None means that there is no replica."""
         self.core.check_number(number)
         self.replicas[number] = replica
 
     def detach(self, int32_t number):
-        """Ends the use of a retired partition: no thread of the core uses it afterwards, and its owner may abandon it.
+        """Removes a retired partition from the core, so that its owner may abandon it.
 
-        Until `set_replica` replaces the partition, calls raise the error with which it was retired.
+        Afterwards no thread of the core uses the partition.  Until `set_replica` replaces the partition, calls raise
+        the error that was passed to `retire`.
         """
         cdef StoreCore core = self.core
         cdef ol_partition *handle
@@ -662,11 +662,11 @@ cdef class ManagerCore:
         return self.replicas[number]
 
     def listen_to_moves(self, listener):
-        """Sets the function that is called with the number of a partition after each move of W; None for no function."""
+        """Sets a function that is called with a partition's number after each move of W; None removes it."""
         self.moved = listener
 
     def attend(self, int32_t number):
-        """Makes moves of a partition's W call `settle` from now on."""
+        """From now on, `settle` is called whenever W of the partition moves."""
         self.attended[number] = 1
 
     def disregard(self, int32_t number):

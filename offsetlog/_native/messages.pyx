@@ -1,8 +1,9 @@
 """Requests and responses of Kafka's protocol as named tuples, made from the tables in csrc/wire.
 
-A class has the fields of all versions, with Kafka's names and order.  A field that a version does not have keeps its default
-when a message is read, and is omitted when it is written.  The class of an element is named after the class and the field
-that contain it: the `topics` of a `MetadataResponse` have the class `MetadataResponseTopic`.
+A class has the fields of all versions of a message, with Kafka's names and in Kafka's order.  When a message is read, a
+field that its version does not have keeps the default value.  When a message is written, such a field is omitted.  The
+class of an element is named after the class and the field that contain it: the `topics` of a `MetadataResponse` have
+the class `MetadataResponseTopic`.
 """
 
 cimport cython
@@ -405,7 +406,7 @@ cdef ol_slice _slice_from(const uint8_t[::1] data, Py_ssize_t start) except *:
 
 
 def decode(kind, int version, const uint8_t[::1] data not None, Py_ssize_t start=0):
-    """Reads the body of a message of this class that begins at `start`; returns the message and the position after it.
+    """Reads the body of a message of this class that begins at `start`.  Returns the message and the position after it.
 
     Raises:
         CorruptionError: the message is truncated, or a field is null where the version does not allow it.
@@ -430,9 +431,11 @@ def encode(message, int version):
 
 
 def decode_request(const uint8_t[::1] frame not None):
-    """Reads a request with its header, without the four bytes of its size; ignores bytes after it, as brokers do.
+    """Reads a request with its header, starting after the four bytes of its size.
 
-    Raises the errors of `decode`; UnsupportedVersionError also for an unknown API.
+    Bytes after the request are ignored, as in brokers.
+
+    Raises the errors of `decode`.  An unknown API also raises UnsupportedVersionError.
     """
     cdef ol_request_header header
     cdef ol_error error

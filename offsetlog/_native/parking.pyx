@@ -1,8 +1,10 @@
-"""Writes that wait for the high watermark W or for the disk, in two lists for each partition, without a thread.
+"""The writes that wait for the high watermark W or for the disk.
 
-Each write has a deadline and a term, which ends when the leadership ends or the log is truncated.  A write leaves its list
-when it is answered: by the flush or the move of W that reaches it, by the end of its term, or at its deadline.  One timer
-serves all writes of a list, so an answered write has no timer to cancel.
+They wait in two lists for each partition, and need no thread.
+
+Each write has a deadline and a term.  The term ends when the leadership ends or the log is truncated.  A write leaves
+its list when it is completed.  A flush completes it, or a move of W, or the end of its term, or its deadline.  All
+writes of a list share one timer, so no timer must be cancelled when a write completes.
 """
 
 cimport cython
@@ -33,7 +35,7 @@ cdef double LOOK_SECONDS_A_WRITE = 2e-7
 
 @cython.final
 cdef class PendingWrite(Completion):
-    """A commit, delete or fence that is not yet durable, as the `..._async` calls return it."""
+    """A commit, delete or fence that is not durable yet; the calls whose names end in `_async` return it."""
 
     def __init__(self):
         raise TypeError("PendingWrite cannot be created directly; it comes from an asynchronous call")
@@ -44,7 +46,7 @@ cdef class PendingWrite(Completion):
 
     @property
     def position(self):
-        """The Position of the write's last record, with the log offset -1 if nothing was written."""
+        """The Position of the last record of the write; its log offset is -1 if nothing was written."""
         return new_position(self.number, self.end_offset if self.refusal is None and self.count != 0 else 0)
 
     cdef object value(self):
@@ -63,12 +65,13 @@ cdef PendingWrite new_write(int32_t number, Partition owner, int64_t end_offset,
 
 @cython.final
 cdef class Parking:
-    """The writes to one partition that wait for the same event.  Safe from any thread.
+    """The writes to one partition that wait for the same event.  Any thread may use the object.
 
     Args:
-        replicated: whether the writes wait for W, otherwise for the disk.
+        replicated: whether the writes wait for W; if not, they wait for the disk.
         now: returns the time in seconds.
-        call_later: calls a function after a number of seconds; returns a timer, which can be cancelled.
+        call_later: a function that arranges a call of another function after a number of seconds.  It returns a timer,
+            which can be cancelled.
     """
 
     def __init__(self, bint replicated, now, call_later):
@@ -114,11 +117,11 @@ cdef class Parking:
         return True
 
     def wants_flush(self):
-        """Returns whether the caller must order a flush; from now on a flush counts as ordered."""
+        """Returns whether the caller must order a flush.  After the call, a flush is considered ordered."""
         return self.order_flush()
 
     def begin_flush(self):
-        """Records that the ordered flush begins, so that later writes need another flush."""
+        """Records that the ordered flush is beginning.  Later writes need another flush."""
         self.flush_ordered = False
 
     # -------------------------------------------------------------------------------------------------- answering
@@ -159,9 +162,11 @@ cdef class Parking:
         return found
 
     def settle(self, int64_t reached=INT64_MAX):
-        """Answers the writes at and below a log offset; gives a failure if their term has ended or the log failed.
+        """Completes the writes that end at or below a log offset.
 
-        Writes that must still wait stay in the list.  Without an offset, all writes are checked.
+        Fails those whose term has ended or whose log has failed.
+
+        A write whose wait is not over stays in the list.  If no log offset is passed, all writes are checked.
         """
         cdef PendingWrite write
         cdef list found = self.taken(reached)
@@ -190,7 +195,10 @@ cdef class Parking:
         return 0
 
     def refuse(self, failure, int64_t reached=INT64_MAX):
-        """Answers the writes at and below a log offset with a failure, oldest first; each gets its own exception."""
+        """Fails the writes that end at or below a log offset, oldest first.
+
+        Each write gets its own copy of the exception.
+        """
         cdef PendingWrite write
         cdef list found = self.taken(reached)
         for write in found:
@@ -198,7 +206,7 @@ cdef class Parking:
         release_all(found)
 
     def close(self, failure):
-        """Answers all writes with a failure; a write that is parked later fails at once with NotCoordinatorError."""
+        """Fails all writes.  A write that is parked afterwards fails at once with NotCoordinatorError."""
         self.closed = True
         self.refuse(failure)
 
@@ -220,7 +228,7 @@ cdef class Parking:
         return 0
 
     def time_out(self):
-        """Answers the writes whose deadline has passed with CommitTimeoutError; their records stay in the log."""
+        """Fails, with CommitTimeoutError, the writes whose deadline has passed.  Their records stay in the log."""
         cdef PendingWrite write
         cdef list late = []
         cdef list kept = []

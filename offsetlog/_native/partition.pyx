@@ -1,6 +1,6 @@
-"""One partition of the offsets log, as an object that owns it: its life cycle, its whole state, and waits for durability.
+"""One open partition of the offsets log: its life cycle, its whole state, and waits for durability.
 
-`store_core` commits and fetches positions; `commit_columns` and `fetch_columns` do so with Arrow columns.
+`store_core` commits and fetches positions.  `commit_columns` and `fetch_columns` do the same with Arrow columns.
 """
 
 import os
@@ -127,9 +127,9 @@ os.register_at_fork(after_in_child=_forget_after_fork)
 cdef class Partition:
     """An open partition directory and its state in memory.
 
-    The life cycle: creation (opens the log, and recovers it if writable), `load` (replays the log), use, `close`.  Any thread
-    may call every method; `close` waits for the calls in progress.  After `close`, and in a forked child, calls that need
-    the open log raise ClosedError.
+    Creating the object opens the log; if the log is opened for writing, it is also recovered.  `load` then replays the
+    log, and `close` ends the use.  Any thread may call every method.  `close` waits for the calls in progress.  After
+    `close`, and in a forked child process, calls that need the open log raise ClosedError.
     """
 
     def __cinit__(self):
@@ -145,10 +145,10 @@ cdef class Partition:
                  uint64_t term=0, bint refuse_while_loading=False, ManualClock clock=None):
         """Opens a partition directory; `config` is a StoreConfig, `witness` a Witness of the log directory.
 
-        `accept_loss`: missing records are accepted as lost; `recovery` names them.  `replicated`: the host sets W, which
-        begins at `watermark`; see Replica.  `goes_on_from_snapshot`: the state will be loaded from the snapshot, so the
-        records below it need no check.  `term`: the first term.  `clock`: replaces the system's clock.  Raises StorageError,
-        CorruptionError, MissingFileError.
+        If `accept_loss` is true, missing records are accepted as lost, and `recovery` names them.  If `replicated` is
+        true, the host sets W, which begins at `watermark` (see Replica).  If `goes_on_from_snapshot` is true, the state
+        will be loaded from the snapshot, so the records below the snapshot's log offset are not checked.  `term` is the
+        first term.  `clock` replaces the system's clock.  Raises StorageError, CorruptionError, MissingFileError.
         """
         if self.directory is not None:
             raise InternalError("the partition is open already")
@@ -234,7 +234,7 @@ cdef class Partition:
             self.idle.set()
 
     def load(self):
-        """Replays the log into the state.  Raises StorageError or CapacityError; the partition has then failed."""
+        """Replays the log into the state.  If it raises StorageError or CapacityError, the partition has failed."""
         cdef ol_error error
         self.enter()
         try:
@@ -264,13 +264,14 @@ cdef class Partition:
         return interrupt
 
     def close(self, last=None):
-        """Closes cleanly once the calls in progress have ended; a second call does nothing.
+        """Closes cleanly after the calls in progress have ended.  A second call does nothing.
 
         Args:
-            last: called with the partition just before it closes, when no call is in progress and none can begin.
+            last: a function that is called with the partition just before it closes.  At that time no call is in
+                progress, and none can begin.
 
         Raises:
-            OffsetLogError: a file could not be written; the partition is closed nevertheless, but not cleanly.
+            OffsetLogError: a file could not be written.  The partition is closed nevertheless, but not cleanly.
         """
         cdef ol_partition *handle
         cdef ol_positions positions
@@ -295,10 +296,10 @@ cdef class Partition:
             raise interrupt
 
     def retire(self, refusal not None):
-        """Makes every later call raise `refusal`, because the log is opened again elsewhere; calls in progress continue.
+        """Makes every later call raise `refusal`, because the log is opened again elsewhere.
 
-        The owner calls `abandon` afterwards.  The error can be replaced at any time, for callers that still have this
-        partition.
+        Calls in progress continue.  The owner calls `abandon` afterwards.  Another call of `retire` changes the error
+        that later calls raise.
         """
         self.refusal = refusal
 
@@ -323,12 +324,12 @@ cdef class Partition:
 
     @property
     def closed_at(self):
-        """The log offset below which everything was on disk at a clean close; -1 if there was none."""
+        """The log offset below which all records were on disk at the clean close; -1 if there was no clean close."""
         return self.flushed_at_close
 
     @property
     def closed(self):
-        """Whether the partition was closed, or belongs to the parent of this process."""
+        """Whether the partition was closed, or this process is a forked child of the one that opened it."""
         return self.handle == NULL or self.closing
 
     # ------------------------------------------------------------------------------------------------ facts
@@ -340,7 +341,7 @@ cdef class Partition:
 
     @property
     def role(self):
-        """The state: unloaded, loading, active, follower or failed; a retired partition has failed."""
+        """The role: "unloaded", "loading", "active", "follower" or "failed".  A retired partition counts as failed."""
         if self.refusal is not None:
             return "failed"
         self.enter()
@@ -360,7 +361,7 @@ cdef class Partition:
 
     @property
     def topic_id(self):
-        """The 16 bytes of partition.metadata, or None."""
+        """The topic id, 16 bytes, from partition.metadata; None if there is none."""
         cdef uint8_t[16] topic_id
         self.enter()
         try:
@@ -371,7 +372,7 @@ cdef class Partition:
             self.leave()
 
     def log_facts(self):
-        """Returns the log's start, end, flushed, leader_epoch and size_bytes, and W and the applied offset."""
+        """Returns the log's start, end, flushed, leader_epoch, size_bytes, watermark and applied, as a dictionary."""
         cdef ol_positions positions
         self.enter()
         try:
@@ -390,7 +391,7 @@ cdef class Partition:
             self.leave()
 
     def progress(self):
-        """Returns how far the load is, as a dictionary of counts."""
+        """Returns the progress of the load, as a dictionary of counts."""
         cdef ol_load_progress progress
         self.enter()
         try:
@@ -408,7 +409,7 @@ cdef class Partition:
             self.leave()
 
     def problems(self):
-        """Returns the problems of opening and loading as exceptions that were not raised; at most the first 64."""
+        """Returns the problems of opening and loading, as exceptions that were not raised; at most the first 64."""
         cdef ol_problem problem
         cdef size_t index = 0
         cdef list found = []
@@ -447,17 +448,17 @@ cdef class Partition:
         return 0
 
     def wait(self, int64_t end_offset, *, uint64_t term=OL_TERM_NOW, bint replicated=False, timeout=None):
-        """Waits until everything below a log offset is on disk, or with `replicated` below W; at most `timeout` seconds.
+        """Waits at most `timeout` seconds until all records below a log offset are on disk; with `replicated`, below W.
 
-        `term` is the term of the commit; without a term, the wait is for the records that are now below the log offset.
-        Raises CommitTimeoutError, PartitionFailedError, NotCoordinatorError, InvalidArgumentError; if a flush could not
-        begin, StorageError, CapacityError, ReadOnlyError.
+        `term` is the term of the commit.  Without a term, the call waits for the records that are below the log offset
+        now.  Raises CommitTimeoutError, PartitionFailedError, NotCoordinatorError, InvalidArgumentError.  If a flush
+        could not begin, raises StorageError, CapacityError or ReadOnlyError.
         """
         cdef int64_t timeout_ms = take_timeout(timeout)
         self.wait_for(end_offset, term, OL_WAIT_WATERMARK if replicated else OL_WAIT_FLUSHED, timeout_ms)
 
     def flush(self):
-        """Waits until everything written before the call is on disk; returns the log end offset at the call."""
+        """Waits until all records written before the call are on disk; returns the log end offset at the call."""
         cdef ol_positions positions
         self._refuse_wait()
         self.enter()
@@ -471,9 +472,11 @@ cdef class Partition:
     # ------------------------------------------------------------------------------------------------ writing
 
     def delete_group(self, group, *, bint only_empty=False):
-        """Deletes all records of a group; returns (end offset to wait for, its term, records written).
+        """Deletes all records of a group.
 
-        `only_empty` raises GenerationError if the group has members.
+        Returns (end offset to wait for, term of the write, number of records written).
+
+        With `only_empty`, the call raises GenerationError if the group has members.
         """
         cdef ol_slice name
         cdef ol_commit_result result
@@ -492,8 +495,9 @@ cdef class Partition:
     def check_producer(self, int64_t producer_id, int16_t producer_epoch):
         """Raises an error unless the producer may begin a transaction.
 
-        TransactionError: the producer id is negative, is reserved for offsetlog, or has an open transaction.
-        FencedError: the log has a newer epoch of the producer.
+        Raises:
+            TransactionError: the producer id is negative or reserved, or the producer has an open transaction.
+            FencedError: the log has a newer epoch of the producer.
         """
         cdef ol_error error
         self.enter()
@@ -504,9 +508,9 @@ cdef class Partition:
             self.leave()
 
     def end_transaction(self, int64_t producer_id, int16_t producer_epoch, bint commit, int32_t coordinator_epoch=0):
-        """Writes an end-transaction marker; returns the end offset to wait for and its term.
+        """Writes a marker that ends a transaction; returns the end offset to wait for, and the term of the write.
 
-        A producer epoch of -1 means the one that the log has for this producer.
+        If the producer epoch is -1, the marker gets the epoch that the log has for this producer.
         """
         cdef ol_commit_result result
         cdef ol_error error
@@ -526,7 +530,7 @@ cdef class Partition:
     # ------------------------------------------------------------------------------------------------ the state as a whole
 
     def digest(self, bint physical=False):
-        """Returns the digests of positions, of group records and of pending positions, and the log offset applied so far."""
+        """Returns the digests of positions, group records and pending positions, and the applied log offset."""
         cdef const ol_state *state
         cdef ol_digest digest
         cdef ol_positions positions
@@ -558,7 +562,7 @@ cdef class Partition:
         return count
 
     def memory(self):
-        """Returns the allocated bytes of the state by component; `free` and `string_bytes` are parts of other components."""
+        """Returns the allocated bytes of the state's components; `free` and `string_bytes` are parts of others."""
         cdef const ol_state *state
         cdef ol_table_memory table
         cdef ol_error error
@@ -592,7 +596,7 @@ cdef class Partition:
     # garbage collection, which may run code that waits for the lock.
 
     def group_records(self):
-        """Returns every group record of the state as (key, value, log offset, timestamp), in unspecified order."""
+        """Returns every group record of the state as (key, value, log offset, timestamp), in no particular order."""
         cdef const ol_state *state
         cdef ol_group_record record
         cdef size_t cursor = 0
@@ -615,7 +619,7 @@ cdef class Partition:
         return list(zip(flat[0::4], flat[1::4], flat[2::4], flat[3::4], strict=True))
 
     def groups(self):
-        """Returns {group: number of committed positions} of every group with a position or a record of its own."""
+        """Returns {group: number of committed positions} for every group that has a position or a record of its own."""
         cdef const ol_state *state
         cdef ol_table_cursor cursor
         cdef ol_group_record record
@@ -672,7 +676,7 @@ cdef class Partition:
     def transactions(self):
         """Returns (id, epoch, first offset, last timestamp, groups, positions, own) of each open transaction, oldest first.
 
-        `own` is whether the producer id is one that offsetlog uses itself, for large commits.
+        `own` is whether offsetlog itself uses the producer id, which it does for large commits.
         """
         cdef ol_transaction_copy copy
         cdef ol_copied_transaction row

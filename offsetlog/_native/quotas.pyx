@@ -1,22 +1,23 @@
-"""Limits on the commits and bytes per second of each group and each client, as token buckets.
+"""Limits the commits per second and the bytes per second of each group and of each client, with token buckets.
 
-**Admission.** A bucket gains its rate in tokens every second, and holds at most the rate times `burst_seconds`.  A commit is
-admitted if none of its buckets is below zero.  The commit may take a bucket below zero; the next commit then waits until that
-debt is paid.  A commit larger than a burst is therefore not refused forever.  Kafka limits controller mutations by the same
-rule.  A commit is charged to all of its buckets or to none.
+**Admission.** A bucket gains tokens at its rate every second, and holds at most the rate times `burst_seconds`.  A
+commit is admitted if none of its buckets is below zero.  The commit may take a bucket below zero; the next commit then
+waits until that debt is paid.  For this reason, a commit that is larger than a burst is not refused forever.  Kafka
+limits controller mutations by the same rule.  A commit is charged to all of its buckets or to none.
 
 **Isolation.** A debt belongs to one group or one client.  No bucket is shared, so no client waits for another's debt.
 
-**Memory.** Groups, and also clients, have at most `max_entities` buckets without an override.  When these are used up, a new
-name replaces a full bucket.  This loses nothing, because a name with a full bucket is treated exactly as a name that was
-never seen.  A bucket that is not full is never replaced.  Otherwise a client in debt could clear its debt with a flood of new
-names.  For each new name only a few buckets are inspected, and for the next name the following ones, so a flood costs little
-time.
+**Memory.** At most `max_entities` groups without an override have a bucket.  The same limit applies to clients.  When
+all these buckets are in use, a new name replaces a full bucket.  This loses nothing, because a name with a full bucket
+is treated exactly like a new name.  A bucket that is not full is never replaced; otherwise a client in debt could clear
+its debt by sending many new names.  For each new name only a few buckets are inspected.  The search continues where the
+last one ended, so a flood of new names costs little time.
 
-A new name that finds no full bucket is admitted without a bucket, and counted in `untracked`.  A refusal would delay every
-new name during a flood, and a common bucket would delay all names that share it with the flood.  The flood gains nothing,
-because a new name may always commit once: no limit by name stops a client that invents a name for each commit.  If clients
-cannot choose their own names, the limits on clients stop a client that invents groups.
+If no full bucket is found for a new name, the name is admitted without a bucket, and `untracked` counts it.  Refusing
+it would delay every new name during a flood.  If new names shared a bucket, all of them would wait for the flood's
+debt.  The flood gains nothing, because every new name may commit once in any case: no limit by name stops a client that
+invents a name for each commit.  If clients cannot choose their own names, the limits on clients stop a client that
+invents group names.
 """
 
 cimport cython
@@ -95,9 +96,9 @@ cpdef int check_client(object client, object principal) except -1:
 
 
 def client_name(client, principal):
-    """Returns the name of a client's bucket: the client, joined with its principal by a NUL if it has one.
+    """Returns the name of a client's bucket: the client's name, and if it has a principal, a NUL and the principal.
 
-    Clients with the same name therefore share a bucket only if they have the same user.
+    Clients of the same name therefore share a bucket only if they have the same principal.
     """
     if principal is None:
         return client
@@ -107,7 +108,7 @@ def client_name(client, principal):
 @cython.final
 @cython.freelist(256)
 cdef class Bucket:
-    """The quota of one name, and its state."""
+    """The quota of one name, and the tokens that are left."""
 
     def __init__(self):
         raise TypeError("Bucket cannot be created directly; Quotas creates it")
@@ -147,7 +148,10 @@ cdef class Bucket:
 @cython.no_gc   # nothing that it refers to leads back to it
 @cython.final
 cdef class Buckets:
-    """The buckets of groups, or of clients.  The GIL guards them: no change runs Python code or a garbage collection."""
+    """The buckets of groups, or of clients.
+
+    The GIL protects them, because no change runs Python code or a garbage collection.
+    """
 
     def __init__(self):
         raise TypeError("Buckets cannot be created directly; Quotas creates it")
@@ -336,27 +340,30 @@ cdef inline int64_t longest_wait_ns(Bucket of_group, Bucket of_client, int64_t n
 @cython.no_gc_clear     # a charge during a garbage collection finds the buckets
 @cython.final
 cdef class Quotas:
-    """Decides by the limits of a commit's group and client whether the commit may be made now, or how long it must wait.
+    """Decides by the limits of a commit's group and client whether the commit is admitted now or how long it must wait.
 
-    The docstring of the module has the rules.  Threads share a Quotas without a lock: the GIL guards it, because a charge
-    runs no Python code.  Only a caller's clock is Python code, and it is called before any balance is read.
+    The docstring of the module states the rules.  Threads share a Quotas without a lock.  The GIL protects it, because
+    a charge runs no Python code, except a `clock` that the caller passed; that is called before any balance is read.
 
     Args:
-        group_commits_per_second: the limit of each group that has none of its own (`set_group`).  None here, and in the
-            next three, means no limit.
+        group_commits_per_second: the limit of each group that `set_group` has given none of its own.  For this argument
+            and the next three, None means no limit.
         group_bytes_per_second: the limit of each group in bytes.
-        client_commits_per_second: the limit of each client that has none of its own (`set_client`).
+        client_commits_per_second: the limit of each client that `set_client` has given none of its own.
         client_bytes_per_second: the limit of each client in bytes.
-        burst_seconds: the time in which an unused bucket fills from zero; a full bucket holds the rate times this.
-        max_entities: how many groups, and how many clients, without limits of their own can have a bucket at a time.
-        clock: returns nanoseconds from 0 to 2**62, for tests; None for CLOCK_MONOTONIC.  If the clock goes back, no time
-            counts as passed.
+        burst_seconds: the time in which an unused bucket fills from zero.  A full bucket holds the rate times this
+            time.
+        max_entities: how many groups that have no limits of their own can have a bucket at a time; the same number
+            holds for clients.
+        clock: a function for tests that returns nanoseconds, from 0 to 2**62; None for CLOCK_MONOTONIC.  While its
+            value is lower than an earlier one, no time passes for the quotas.
 
     Attributes:
-        untracked: how many new names got no bucket because all inspected buckets were in use.
+        untracked: how many new names got no bucket, because all inspected buckets were in use.
 
     Raises:
-        ConfigError: a rate or burst_seconds is not finite and above 0, or max_entities is not from 1 to 2**31 - 1.
+        ConfigError: a rate or `burst_seconds` is not a finite number above 0, or `max_entities` is not from 1 to
+            2147483647.
     """
 
     def __cinit__(self, *, group_commits_per_second=None, group_bytes_per_second=None, client_commits_per_second=None,
@@ -394,7 +401,7 @@ cdef class Quotas:
             nbytes: the number of bytes.
 
         Returns:
-            0.0 if the commit was charged; otherwise the seconds until it can be charged, at most 73 years.
+            0.0 if the commit was charged; otherwise the number of seconds until it can be charged, at most 73 years.
 
         Raises:
             InvalidArgumentError: the count or the bytes are negative, or a name is not a str.
@@ -428,7 +435,7 @@ cdef class Quotas:
         return 0.0
 
     cpdef double throttle(self, object group, object client) except -1.0:
-        """Returns the seconds until a commit of the group and the client would be admitted, 0.0 if now."""
+        """Returns the seconds until a commit of the group and the client would be admitted; 0.0 means now."""
         cdef Bucket of_group, of_client
         cdef int64_t now
         cdef str group_name = take_entity("group", group)
@@ -457,9 +464,10 @@ cdef class Quotas:
         return " and ".join(found)
 
     def set_group(self, name, commits_per_second, bytes_per_second):
-        """Sets the limits of one group, None for no limit.
+        """Sets the limits of one group; None means no limit.
 
-        A full bucket stays full.  Any other bucket keeps its debt or its tokens, up to the new burst.
+        A full bucket stays full.  Any other bucket keeps its debt or its tokens, but not more than a full bucket holds
+        under the new limits.
 
         Raises:
             ConfigError: a rate is not finite and above 0.
@@ -471,7 +479,10 @@ cdef class Quotas:
         set_override(self, self.clients, name, commits_per_second, bytes_per_second)
 
     def remove_group(self, name):
-        """Returns a group to the common limits, and keeps its debt; does nothing if it has no limits of its own."""
+        """Returns a group to the common limits.  Its debt remains.
+
+        Does nothing if the group has no limits of its own.
+        """
         self.groups.remove_override(take_override(self.groups, name), self.now())
 
     def remove_client(self, name):
@@ -479,9 +490,11 @@ cdef class Quotas:
         self.clients.remove_override(take_override(self.clients, name), self.now())
 
     def usage(self):
-        """Returns the tokens of every bucket now, as (kind, name, commits, bytes); infinite for no limit.
+        """Returns the present tokens of every bucket as (kind, name, commits, bytes).
 
-        The kind is "group" or "client".  A name without a row is not in debt.  A name longer than 256 characters is
+        A number without a limit is infinite.
+
+        The kind is "group" or "client".  A name that has no row is not in debt.  A name longer than 256 characters is
         shortened.
         """
         cdef int64_t now = self.now()

@@ -316,15 +316,17 @@ cdef dict _decode_after_version(const ol_schema *schema, int16_t version, ol_sli
 
 
 def decode_key(bytes key not None):
-    """Returns {"type": "2", "data": {...}} with Kafka's field names, or None for an unknown type.
+    """Returns a key as {"type": "2", "data": {...}} with Kafka's field names; None if its type is unknown.
 
-    Raises CorruptionError for a truncated key.
+    Raises CorruptionError if the key is truncated.
     """
     return _decode_key(ol_slice_of(<const char *>key, <size_t>len(key)))
 
 
 def decode_value(int key_type, bytes value not None):
-    """Returns {"version": "3", "data": {...}} with Kafka's field names; bytes are base64, ids as Kafka writes them.
+    """Returns a value as {"version": "3", "data": {...}} with Kafka's field names.
+
+    Bytes are base64; ids are in Kafka's text form.
 
     Raises:
         CorruptionError: the value is truncated.
@@ -337,7 +339,9 @@ def decode_value(int key_type, bytes value not None):
 
 
 def decode_subscription(bytes value not None):
-    """Returns the fields of the metadata that a consumer sends, with Kafka's names; ignores unknown fields of newer versions.
+    """Returns the fields of the metadata that a consumer sends, with Kafka's names.
+
+    Unknown fields of newer versions are ignored.
 
     Raises:
         CorruptionError: the bytes are truncated, or are not a subscription.
@@ -416,9 +420,10 @@ cdef str _timestamp_type(const ol_batch *batch):
 
 @cython.no_gc_clear  # an open file is closed through its file system
 cdef class SegmentReader:
-    """Reads a .log file batch by batch, with plain reads, so that the file may be truncated or removed meanwhile.
+    """Reads a .log file batch by batch.  It uses plain reads, so the file may be truncated or removed at the same time.
 
-    The reader sees the bytes that the file had when it was opened.  One thread at a time; `close` or a `with` block ends it.
+    The reader reads the bytes that the file had when it was opened.  One thread at a time may use it.  `close`, or the
+    end of a `with` block, closes the file.
     """
 
     cdef ol_file_scan scan
@@ -435,7 +440,8 @@ cdef class SegmentReader:
     def __init__(self, path, FileSystem file_system=None, Decompressor decompressor=None, *, bint transactions=False):
         """Opens the file; raises MissingFileError or StorageError if that fails.
 
-        `transactions`: the file is a segment of __transaction_state, whose keys and values have their own schemas.
+        `transactions` says that the file is a segment of __transaction_state, whose keys and values have schemas of
+        their own.
         """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
@@ -483,15 +489,16 @@ cdef class SegmentReader:
         return self.scan.limit
 
     def read(self):
-        """Returns (fields of the next batch, list of its records), or None at the end of the file.
+        """Returns (the fields of the next batch, the list of its records), or None at the end of the file.
 
         The fields of a batch are position, base_offset, last_offset, batch_size, magic, codec, crc, leader_epoch,
-        producer_id, producer_epoch, base_sequence, transactional, control, delete_horizon and timestamp_type.  Those of a
-        record are log_offset, timestamp, headers (names), kind, key and value.  The kind is "marker", "unknown",
-        "undecodable" or one of KINDS; with `transactions`, TRANSACTION_KIND takes the place of KINDS.
+        producer_id, producer_epoch, base_sequence, transactional, control, delete_horizon and timestamp_type.  The
+        fields of a record are log_offset, timestamp, headers (their names), kind, key and value.  The kind is "marker",
+        "unknown", "undecodable" or one of KINDS.  With `transactions`, TRANSACTION_KIND takes the place of KINDS.
 
         Raises:
-            CorruptionError: the batch at `position` cannot be read; the reader stays there, and `skip` continues after it.
+            CorruptionError: the batch at `position` cannot be read.  The reader stays at this batch; `skip` moves it to
+                the next.
             TornTailError: the file ends within the batch.
             UnsupportedVersionError: the magic or codec of the batch is unknown.
         """
@@ -561,7 +568,10 @@ cdef class SegmentReader:
         return found
 
     def read_again(self, int64_t position):
-        """Opens the file again, to continue at `position`, where a batch begins or may have been written since."""
+        """Opens the file again, in order to continue at `position`.
+
+        A batch begins there, or may have been written there since.
+        """
         cdef bytes name = os.fsencode(self.path)
         cdef const char *text = name
         cdef ol_file_scan scan
@@ -573,7 +583,7 @@ cdef class SegmentReader:
         self.scan = scan
 
     def skip(self):
-        """Moves to the next complete batch after `position` with a correct CRC; returns False if the file has none."""
+        """Moves to the next complete batch after `position` with a correct CRC; returns False if there is none."""
         cdef ol_error error
         cdef int status
         self.ready()

@@ -1,8 +1,8 @@
-"""Replays a partition's .log files with the engine's own code, and reports damage and other findings.
+"""Replays the .log files of a partition with the engine's own code, and reports damage and other findings.
 
-A load computes a state through the open log.  This is the engine's second way: it needs no log object, checkpoint, lock or
-mapping, only the bytes of the files in order.  It is for logs that another program owns, and even for a single segment.  A
-verification compares the results of the two.
+The engine has two ways to compute a state.  A load computes it through the open log.  A replay needs no log object,
+checkpoint, lock or mapping, but only the bytes of the files in order.  It therefore also reads logs that another
+program owns, and even a single segment.  A verification compares the results of the two ways.
 """
 
 import os
@@ -169,7 +169,7 @@ cdef list _producers_of(const ol_producers *producers):
 def parse_producer_snapshot(bytes content not None):
     """Returns (id, epoch, last offset, open transaction's first offset or -1, coordinator epoch) of each producer, by id.
 
-    Raises CorruptionError or UnsupportedVersionError (docs/format/directory.md §1.6).
+    Raises CorruptionError or UnsupportedVersionError if it cannot read the bytes (docs/format/directory.md §1.6).
     """
     cdef ol_producers producers
     cdef ol_error error
@@ -182,9 +182,9 @@ def parse_producer_snapshot(bytes content not None):
 
 
 def parse_transaction_index(bytes content not None, int64_t base_offset):
-    """Returns (producer id, first offset, last offset, last stable offset) of each aborted transaction of a segment.
+    """Returns (producer id, first offset, last offset, last stable offset) for each aborted transaction of a segment.
 
-    Raises CorruptionError with the position (docs/format/directory.md §1.7).
+    Raises a CorruptionError that has the position of the damage (docs/format/directory.md §1.7).
     """
     cdef size_t count = <size_t>len(content) // OL_TRANSACTION_INDEX_ENTRY_SIZE
     cdef ol_aborted_transaction *entries = NULL
@@ -207,7 +207,7 @@ def parse_transaction_index(bytes content not None, int64_t base_offset):
 
 
 def check_index(bytes content not None, *, bint time, int64_t base_offset, int64_t log_size, int64_t next_offset):
-    """Raises CorruptionError unless the bytes are an offset index, or with `time` a time index, of the given segment."""
+    """Raises CorruptionError unless the bytes are an offset index of the segment, or, with `time`, a time index."""
     cdef ol_error error
     cdef ol_slice slice = ol_slice_of(<const char *>content, <size_t>len(content))
     check(
@@ -218,7 +218,7 @@ def check_index(bytes content not None, *, bint time, int64_t base_offset, int64
 
 @cython.final
 cdef class MemoryAccount:
-    """Limits the memory that the states of several replays may use together.  Safe from any thread."""
+    """Limits the memory that the states of several replays may use together.  Any thread may use the object."""
 
     def __cinit__(self, int64_t bytes_max):
         self.taken = 0
@@ -233,7 +233,7 @@ cdef class MemoryAccount:
 # A replay returns its memory to the account when it is destroyed, so it needs the account until then.
 @cython.no_gc_clear
 cdef class Replay:
-    """The state of one partition, from its .log files in order.  One thread at a time."""
+    """Computes the state of one partition from its .log files, in order.  One thread at a time may use the object."""
 
     def __cinit__(self):
         memset(&self.state, 0, sizeof(self.state))
@@ -245,15 +245,18 @@ cdef class Replay:
                  MemoryAccount account=None):
         """Creates an empty state; raises CapacityError if memory runs out.
 
-        The replay applies only share number `bucket` of `buckets` shares of the positions (with `by_group`, of the groups
-        with all their records), so that several replays can run in parallel.  All other records are in share 0.
+        With `bucket` and `buckets`, the replay applies only one share of the positions, so that several replays can run
+        in parallel: share number `bucket` of `buckets` shares.  With `by_group`, a share consists of groups with all
+        their records.  Records that belong to no share are applied in share 0.
 
-        With a view (`log_view`), paths mean the segments of the view, even if newer files have replaced them; keep the view
-        open.  Once `stop` is set, calls in progress end soon with ClosedError, and the replay must not be used any more.
+        With a view (`log_view`), the paths name segments of the view, even if newer files have replaced them.  The
+        caller keeps the view open.  After `stop` is set, calls in progress soon raise ClosedError, and the replay must
+        not be used any more.
 
-        A `run` may begin anywhere in the log; `join` adds it to the replay of the records before it.  If the states that
-        share an `account` exceed its limit, `apply` and `join` raise CapacityError, and the replay must not be used any
-        more.  Memory is counted after each batch and each join.
+        With `run`, the replay may begin anywhere in the log.  `join` adds its result to the replay of the records
+        before it.  Replays can share an `account`.  If their states exceed the account's limit, `apply` and `join`
+        raise CapacityError, and the replay must not be used any more.  Memory is counted after each batch and each
+        join.
         """
         cdef ol_error error
         if self.state.table != NULL:
@@ -436,23 +439,25 @@ cdef class Replay:
 
     def apply(self, path, *, int64_t position=0, snapshots=(), bint batches=False, int64_t since=0,
               int64_t until=0x7FFFFFFFFFFFFFFF, int64_t segment_limit=0x7FFFFFFFFFFFFFFF, bint unreadable=False):
-        """Applies the batches of a .log file from `position` on, up to its end or to bytes that are not a batch.
+        """Applies the batches of a .log file from `position` up to the end, or up to bytes that are not a batch.
 
         Args:
-            path: the file, whose present bytes are read.
+            path: the file; the bytes that it has now are read.
             position: the byte position where a batch begins.
-            snapshots: log offsets at which to report the producers' state.
-            batches: whether to report every applied batch, as the bytes of an array of BATCH_FIELDS.
-            since: batches that end below this log offset are skipped.
-            until: records at or above this log offset are not applied; it may be inside a batch.
-            segment_limit: a batch that reaches this log offset, the base offset of the next segment, is damage.
-            unreadable: whether bytes that the disk cannot read are reported as `damage`, a StorageError, instead of raised.
+            snapshots: the log offsets at which the producers' state is reported.
+            batches: whether every applied batch is reported, as the bytes of an array of BATCH_FIELDS.
+            since: a log offset; the call skips batches that end below it.
+            until: a log offset, which may be inside a batch; the call does not apply the records at and above it.
+            segment_limit: the base offset of the next segment; a batch that reaches it counts as damage.
+            unreadable: whether bytes that the disk cannot read count as damage; `damage` is then a StorageError.  If it
+                is false, the call raises the StorageError.
 
         Returns:
-            A dict with `size`, the bytes of the file; `position`, where the walk stopped; `damage`, the exception (not
-            raised) for the damage that stopped it, or None; `aborted` as in `parse_transaction_index`; `producers` by log
-            offset of `snapshots`, as in `parse_producer_snapshot`; `refused`, exceptions for records that a broker would not
-            load; and `batches`.
+            A dict with these keys: `size`, the bytes of the file; `position`, where the call stopped; `damage`, the
+            exception for the damage that stopped it, or None; `aborted`, as `parse_transaction_index` returns it;
+            `producers`, a dict from each log offset of `snapshots` to the state that `parse_producer_snapshot` returns;
+            `refused`, exceptions for the records that a broker would not load; and `batches`.  The exceptions are not
+            raised.
 
         Raises:
             StorageError: the file cannot be read.
@@ -479,9 +484,9 @@ cdef class Replay:
         return found
 
     def skip(self, path, int64_t position, *, bint unreadable=False):
-        """Returns the position of the next complete batch after the damage at `position`, None if the file has none.
+        """Returns the position of the next complete batch after damage at `position`; None if the file has none.
 
-        With `unreadable`, bytes that the disk cannot read are skipped too; otherwise they raise StorageError.
+        With `unreadable`, the search skips bytes that the disk cannot read; otherwise they raise StorageError.
         """
         cdef ol_file_scan scan
         cdef ol_error error
@@ -509,13 +514,14 @@ cdef class Replay:
             ol_file_scan_close(&scan)
 
     def join(self, Replay later not None):
-        """Applies the result of `later`, a run over a later part of the same log, for the same share; `later` is unchanged.
+        """Applies the result of `later`, a replay with `run` of a later part of the same log, for the same share.
 
-        This replay then has the state after the batches of both, but no longer knows the producers' state.  Neither replay
-        may be changed during the call.  The memory of `later` no longer counts in an account, so release it.
+        This replay then has the state after the batches of both replays, but no longer knows the producers' state.
+        `later` is not changed.  No other thread may change either replay during the call.  The account no longer counts
+        the memory of `later`, so the caller should release it.
 
         Raises:
-            InvalidArgumentError: `later` was not made with run=True, or begins below the end of this replay.
+            InvalidArgumentError: `later` was not made with run=True, or it begins below the end of this replay.
             CapacityError: memory ran out, or the account's limit was reached; this replay must not be used any more.
         """
         cdef ol_error error
@@ -597,10 +603,11 @@ cdef class Replay:
         return found
 
     def transactions(self):
-        """Returns the open transactions, sorted by their first offset.
+        """Returns the open transactions, sorted by their first log offset.
 
-        Each is (producer id, epoch, first offset, time of its first pending commit in ms or -1, number of pending positions,
-        sorted names of their groups as bytes).  A position that a tombstone deleted is no longer pending.
+        Each is (producer id, epoch, first log offset, time of the first pending commit in ms or -1, number of pending
+        positions, sorted names of the groups as bytes).  After a tombstone has deleted a position, it is no longer
+        pending.
         """
         cdef const ol_producer *each
         cdef ol_table_row row
@@ -628,7 +635,7 @@ cdef class Replay:
         """Returns the committed positions of a group, sorted by topic and partition.
 
         Each is (topic, partition, offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, topic id or None,
-        log_offset); text is decoded as Java decodes it.
+        log_offset).  Text is decoded as Java decodes it.
         """
         cdef ol_slice name = ol_slice_of(<const char *>group, <size_t>len(group))
         cdef uint64_t hash = ol_table_group_hash(self.state.table, name)
@@ -642,9 +649,9 @@ cdef class Replay:
         return found
 
     def pending(self, int64_t producer_id):
-        """Returns the positions that a COMMIT of a producer's open transaction would set, sorted by group, topic, partition.
+        """Returns the positions that a COMMIT of a producer's open transaction would set, by group, topic, partition.
 
-        Each is the name of the group as bytes, followed by the fields of `positions`.
+        Each is a tuple of the group's name, as bytes, and the fields that `positions` returns.
         """
         cdef ol_table_row row
         cdef size_t cursor = 0
@@ -664,7 +671,7 @@ cdef class Replay:
         return found
 
     def digest(self, *, bint physical=False):
-        """Returns the three sums of the digest as ints: for positions, for group records, and for pending positions."""
+        """Returns the three sums of the digest, for positions, for group records and for pending positions, as ints."""
         cdef ol_digest digest
         ol_state_digest(&self.state, physical, &digest)
         return _whole(digest.positions), _whole(digest.group_records), _whole(digest.pending)

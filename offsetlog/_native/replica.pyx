@@ -1,8 +1,8 @@
-"""One replicated partition for its host: leadership, following, the high watermark W, and reads for other replicas.
+"""One replicated partition, for its host: it leads, follows, moves the high watermark W, and reads for other replicas.
 
-A call with an `epoch` passes the leader epoch that its caller knows.  If that is older than the newest one known here, the
-call raises FencedLeaderEpochError; if newer, UnknownLeaderEpochError, except for `become_leader` and `become_follower`,
-which accept a newer epoch.  A refused call changes nothing (docs/architecture.md §7).
+The caller passes the leader epoch that it knows as `epoch`.  If it is older than the newest leader epoch known here,
+the call raises FencedLeaderEpochError.  If it is newer, the call raises UnknownLeaderEpochError; but `become_leader`
+and `become_follower` accept a newer epoch.  A refused call changes nothing (docs/architecture.md §7).
 """
 
 import os
@@ -50,10 +50,10 @@ from offsetlog.types import EpochEnd, FileRange, Leadership, LogPositions
 
 
 cdef class Replica:
-    """The replication calls of an open partition, which must be opened with `replicated`.
+    """The replication calls of an open partition, which must have been opened with `replicated`.
 
-    Any thread may call every method; all raise ClosedError once the partition is closed.  The owner of the partition closes
-    it.
+    Any thread may call every method.  All methods raise ClosedError once the partition is closed.  The owner of the
+    partition closes it.
     """
 
     def __init__(self, Partition partition not None):
@@ -62,9 +62,10 @@ cdef class Replica:
     # -------------------------------------------------------------------------------------------------- leadership
 
     def become_leader(self, int32_t epoch, *, bint alone=False):
-        """Starts to lead; with `alone`, no other replica exists, and W follows the log end by itself.
+        """Makes this replica the leader.  With `alone`, there is no other replica, and W follows the log end by itself.
 
-        The partition need not be loaded yet: plain commits are appended meanwhile, and the load applies them.
+        The partition need not be loaded yet.  Until it is, plain commits are appended to the log, and the load applies
+        them.
 
         Raises:
             FencedLeaderEpochError: the epoch is not above the newest one known, or another replica leads in this epoch.
@@ -81,7 +82,10 @@ cdef class Replica:
             partition.leave()
 
     def become_follower(self, int32_t epoch):
-        """Starts to follow; a leader that resigns passes its own epoch.  Waiting commits raise NotCoordinatorError."""
+        """Makes this replica a follower.  A leader that resigns passes its own epoch.
+
+        Waiting commits raise NotCoordinatorError.
+        """
         cdef Partition partition = self.partition
         cdef ol_error error
         partition.enter()
@@ -92,7 +96,7 @@ cdef class Replica:
             partition.leave()
 
     def unload(self, int32_t epoch):
-        """Drops a follower's table to free memory; `Partition.load` loads it again."""
+        """Drops the table of a follower to free memory.  `Partition.load` loads it again."""
         cdef Partition partition = self.partition
         cdef ol_error error
         partition.enter()
@@ -104,7 +108,7 @@ cdef class Replica:
 
     @property
     def leadership(self):
-        """The Leadership: the newest leader epoch known, whether this process leads in it, and so on."""
+        """The Leadership: the newest leader epoch that this replica knows, whether it leads in this epoch, and more."""
         cdef Partition partition = self.partition
         cdef ol_leadership now
         partition.enter()
@@ -121,7 +125,8 @@ cdef class Replica:
         """Appends complete batches from the leader of the epoch; returns the log end offset.
 
         Raises:
-            CorruptionError: the bytes are not batches, do not follow the log, or have a later epoch than the leader's.
+            CorruptionError: the bytes are not batches or do not continue the log, or have a later epoch than the
+                leader.
         """
         cdef Partition partition = self.partition
         cdef ol_error error
@@ -136,7 +141,10 @@ cdef class Replica:
             partition.leave()
 
     def advance(self, int32_t epoch, int64_t offset):
-        """Moves W forward to min(offset, log end), and applies the records below it; never moves W back; returns W."""
+        """Moves W forward to min(offset, log end), and applies the records below it; returns W.
+
+        W is never moved back.
+        """
         return self.move_watermark(epoch, offset)
 
     cdef int64_t move_watermark(self, int32_t epoch, int64_t offset) except -1:
@@ -153,11 +161,14 @@ cdef class Replica:
         return positions.watermark
 
     def check_cut(self, int32_t epoch):
-        """Raises the error that `truncate` with this epoch would raise now, and changes nothing."""
+        """Raises the error that `truncate` with this epoch would raise now.  Changes nothing."""
         self.truncate(epoch, INT64_MAX)
 
     def truncate(self, int32_t epoch, int64_t offset):
-        """Truncates a follower's log to an offset; returns whether the state was dropped and must be loaded again."""
+        """Truncates a follower's log to an offset.
+
+        Returns whether the state was dropped, so that it must be loaded again.
+        """
         cdef Partition partition = self.partition
         cdef ol_error error
         partition.enter()
@@ -169,7 +180,7 @@ cdef class Replica:
         return partition.role == "unloaded"
 
     def restart_at(self, int32_t epoch, int64_t offset):
-        """Drops a follower's log and begins a new one at a log offset, the start of the leader's log.
+        """Drops a follower's log, and begins a new log at a log offset, which is the start of the leader's log.
 
         The partition must then be loaded again.
 
@@ -200,10 +211,12 @@ cdef class Replica:
         return LogPositions(start, positions.written, positions.flushed, positions.watermark, positions.applied)
 
     def digest(self, bint physical=False):
-        """Returns the digests of the applied state, as `Partition.digest` does, in any role.
+        """Returns the digests of the applied state, as `Partition.digest` does.
+
+        The role of the replica does not matter.
 
         Raises:
-            CoordinatorLoadingError: the state is not loaded.
+            CoordinatorLoadingError: the state has not been loaded.
         """
         cdef Partition partition = self.partition
         cdef ol_digest digest
@@ -227,7 +240,7 @@ cdef class Replica:
             partition.leave()
 
     def epoch_before(self, int64_t offset):
-        """Returns the leader epoch of the record before a log offset, -1 if there is none or it is unknown."""
+        """Returns the leader epoch of the record before a log offset; -1 if it is unknown or there is no record."""
         cdef Partition partition = self.partition
         partition.enter()
         try:
@@ -252,13 +265,13 @@ cdef class Replica:
         return EpochEnd(found, end)
 
     def read_into(self, int64_t offset, uint8_t[::1] buffer not None, *, int32_t epoch=-1, bint uncommitted=False):
-        """Reads complete batches, from the one that contains `offset`, into a buffer; returns the number of bytes.
+        """Reads complete batches into a buffer, from the batch that contains `offset` on; returns the number of bytes.
 
         Args:
             offset: a log offset, from the log start to the log end.
-            buffer: at least 61 bytes, writable.
-            epoch: the leader epoch of the reader, -1 for any.
-            uncommitted: whether batches at and above W are read too, as followers do.
+            buffer: a writable buffer of at least 61 bytes.
+            epoch: the leader epoch that the reader knows; -1 to accept any.
+            uncommitted: whether batches at and above W are read too, which followers need.
 
         Raises:
             OffsetOutOfRangeError: the log does not have the offset.
@@ -280,7 +293,9 @@ cdef class Replica:
         return size
 
     def file_range(self, int64_t offset, size_t size_max, *, int32_t epoch=-1, bint uncommitted=False):
-        """Returns the FileRange that `read_into` would read, for sendfile; the range may end within a batch.
+        """Returns the FileRange of the bytes that `read_into` would read, for sendfile.
+
+        The range may end within a batch.
 
         Raises as `read_into`.
         """
@@ -323,7 +338,7 @@ cdef class Replica:
             partition.leave()
 
     def size_between(self, int64_t offset, int64_t end, int64_t size_max):
-        """Returns how many bytes `read` would find in the segment of `offset`; raises as `read` does."""
+        """Returns how many bytes `read` would find in the segment that has `offset`; raises the errors of `read`."""
         cdef Partition partition = self.partition
         partition.enter()
         try:

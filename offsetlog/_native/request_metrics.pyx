@@ -1,6 +1,6 @@
-"""The counts that a server updates for each answer, at almost no cost.
+"""Counts that a server updates for each answer, at almost no cost.
 
-All other metrics are read from the server's parts when a client requests them (`offsetlog.server.metrics`).
+The server's other metrics are read from its components when a client requests them (`offsetlog.server.metrics`).
 """
 
 cimport cython
@@ -14,13 +14,14 @@ API_KEYS = 128
 
 @cython.final
 cdef class RequestMetrics:
-    """Counts requests, errors and latencies by API, and commits.
+    """Counts the requests, errors and latencies of each API, and the commits.
 
     Only the thread of the event loop writes; any thread may read.
 
     Attributes:
-        latencies: by the key of the API, the times from a complete request to its answer; None before the first request.
-        errors: the number of answers with an error, by API and by the first error in the answer.
+        latencies: a Histogram for each API key, of the times from the complete request to its answer; None before the
+            first request.
+        errors: the number of answers with an error, by API key and by the code of the first error in the answer.
         commits: the number of requests whose positions were committed.
         positions: the number of positions in these requests.
     """
@@ -43,11 +44,11 @@ cdef class RequestMetrics:
             self.failed(api_key, error_code)
 
     def failed(self, int api_key, int error_code):
-        """Counts an error; the answer that has it is counted separately."""
+        """Counts an error.  The answer that contains the error is counted separately."""
         key = (api_key, error_code)
         self.errors[key] = self.errors.get(key, 0) + 1
 
     def committed(self, int64_t positions, int64_t commits=1):
-        """Counts `commits` requests, whose `positions` positions in all were committed."""
+        """Counts `commits` requests that committed `positions` positions in total."""
         self.commits += commits
         self.positions += positions

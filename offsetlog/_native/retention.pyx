@@ -1,4 +1,4 @@
-"""Retention of one partition: expires positions, or lists those that will expire (docs/format/coordinator.md §5.13)."""
+"""The retention of one partition: expires positions, or lists those that will (docs/format/coordinator.md §5.13)."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_READ
@@ -60,7 +60,7 @@ _ROW = [
 
 @cython.final
 cdef class ExpiryRules:
-    """The retention of each group; immutable, and usable from any thread."""
+    """The retention of each group.  The object is immutable, and any thread may use it."""
 
     cdef ol_retention_rules *rules
 
@@ -68,9 +68,11 @@ cdef class ExpiryRules:
         self.rules = NULL
 
     def __init__(self, list rules not None, default_ms):
-        """Sets the rules, each as (group or prefix, whether it is a prefix, milliseconds or None for never), and the default.
+        """Sets the rules and the default retention.
 
-        Raises GroupError, and InvalidArgumentError if two rules have the same name.
+        A rule is (group or prefix, whether it is a prefix, milliseconds or None for never).
+
+        Raises GroupError if a name is invalid, and InvalidArgumentError if two rules have the same name.
         """
         cdef ol_error error
         cdef size_t index, count = <size_t>len(rules)
@@ -97,7 +99,7 @@ cdef class ExpiryRules:
 
 @cython.final
 cdef class ExpiryStop:
-    """Ends an expiry run at its next group.  Any thread may use it."""
+    """Stops an expiry run at its next group.  Any thread may use the object."""
 
     cdef atomic_flag_value asked
 
@@ -139,7 +141,7 @@ cdef _set_options(ol_retention_options *options, ExpiryRules rules, int64_t now_
 
 
 def newest_timestamp(Partition partition not None):
-    """Returns the greatest timestamp of a partition's batches, in milliseconds; 0 or -1 if there is none."""
+    """Returns the greatest timestamp of a partition's batches, in ms since 1970; 0 or -1 if they have no timestamp."""
     cdef int64_t newest
     partition.enter()
     try:
@@ -151,9 +153,10 @@ def newest_timestamp(Partition partition not None):
 
 
 def expire(Partition partition not None, ExpiryRules rules not None, int64_t now_ms, ExpiryStop stop=None):
-    """Deletes expired positions; returns the counters, with `end_offset` to wait for, -1 if nothing was written.
+    """Deletes expired positions, and returns the counters of the run.
 
-    Raises StateError, StorageError, TooLargeError, CapacityError; the positions of earlier groups stay deleted.
+    The caller waits for the counter `end_offset`; it is -1 if nothing was written.  Raises StateError, StorageError,
+    TooLargeError or CapacityError.  Positions of earlier groups that the run has deleted stay deleted.
     """
     cdef ol_retention_options options
     cdef ol_retention_report report
@@ -193,10 +196,11 @@ cdef c_bool _live_reads(void *context, ol_slice group, ol_slice topic) noexcept 
 
 def expire_group(Partition partition not None, ExpiryRules rules not None, int64_t now_ms, group, subscribed=None,
                  ExpiryStop stop=None):
-    """Deletes the expired positions of one group; returns the counters, as `expire` does.
+    """Deletes the expired positions of one group.  Returns the counters, as `expire` does.
 
-    `subscribed` lists the topics to which the members of a stable consumer group are subscribed.  If it is None, the group
-    has no members, and its records decide its state.  The caller must prevent changes of the group during the call.
+    `subscribed` lists the topics to which the members of a stable consumer group are subscribed.  If it is None, the
+    group has no members in memory, and its records decide its state.  The caller must prevent changes of the group
+    during the call.
 
     Raises GroupError, TopicError, and the errors of `expire`.
     """
@@ -234,7 +238,9 @@ def expire_group(Partition partition not None, ExpiryRules rules not None, int64
 
 @cython.final
 cdef class ExpiringRows:
-    """Collects the expiring positions of partitions one by one; `to_arrow` makes a table of them.  For one thread.
+    """Collects the expiring positions of several partitions; `to_arrow` makes a table of them.
+
+    One thread at a time may use the object.
     """
 
     cdef ol_expiring_rows rows
@@ -249,7 +255,10 @@ cdef class ExpiringRows:
         return self.rows.count
 
     def add(self, Partition partition not None, ExpiryRules rules not None, int64_t until_ms, ExpiryStop stop=None):
-        """Adds a partition's positions that expire by a time; writes nothing to the log.  Returns the counters."""
+        """Adds the positions of a partition that will have expired at a given time.  Writes nothing to the log.
+
+        Returns the counters.
+        """
         cdef ol_retention_options options
         cdef ol_retention_report report
         cdef ol_error error
@@ -265,11 +274,14 @@ cdef class ExpiringRows:
         return _report_of(&report)
 
     def groups(self):
-        """Returns the names of the groups with expiring positions."""
+        """Returns the names of the groups that have expiring positions."""
         return _names(&self.rows.group_names)
 
     def to_arrow(self, list rule_names not None):
-        """Returns a table of `expiring_schema`; `rule_names` are the names of the rules, in order."""
+        """Returns a table with the schema `expiring_schema`.
+
+        `rule_names` lists the names of the rules, in the order of the rules.
+        """
         import numpy
         import pyarrow
 

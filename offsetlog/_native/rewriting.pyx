@@ -1,6 +1,7 @@
 """Writes records of existing logs into new batches of magic 2, without changing the bytes of keys and values.
 
-A job that moves records from one log to another passes them as Arrow columns; one call makes a batch of any number of rows.
+A job that moves records from one log to another passes them as Arrow columns.  One call encodes any number of rows as a
+batch.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -67,9 +68,10 @@ cdef inline int64_t _size_of(ol_slice bytes_) noexcept nogil:
 cdef class RowEncoder:
     """Encodes any consecutive rows of one set of columns as a batch.
 
-    Args of the constructor: `keys` and `values`, Arrow columns of binary; `timestamps`, int64 of NumPy, in ms; `own`, uint8 of
-    NumPy, not 0 for a record of a transaction that offsetlog made of one large commit.  The columns must not be changed while
-    the encoder lives.  One thread at a time.
+    The arguments of the constructor are: `keys` and `values`, Arrow columns of type binary; `timestamps`, a NumPy array
+    of int64, in ms since 1970; `own`, a NumPy array of uint8, which is not 0 for a record of a transaction that
+    offsetlog made of one large commit.  The columns must not be changed while the encoder exists.  One thread at a time
+    may use it.
     """
 
     cdef binary_column keys
@@ -80,7 +82,10 @@ cdef class RowEncoder:
     cdef Py_ssize_t rows
 
     def __init__(self, keys, values, timestamps, own):
-        """Borrows the columns; raises InvalidArgumentError if their lengths differ, or if keys or values are not binary."""
+        """Keeps references to the columns.
+
+        Raises InvalidArgumentError if the columns differ in length, or if keys or values are not binary.
+        """
         self.held = (keys, values, timestamps, own)
         self.rows = len(keys)
         if not len(values) == len(timestamps) == len(own) == self.rows:
@@ -93,9 +98,10 @@ cdef class RowEncoder:
     def batch(self, Py_ssize_t start, Py_ssize_t count, int64_t base_offset, *, int32_t leader_epoch=-1,
               int64_t producer_id=-1, int16_t producer_epoch=-1, int32_t base_sequence=0, bint transactional=False,
               bint control=False, bint log_append_time=False, int64_t delete_horizon=-1):
-        """Returns `count` rows from `start` on as an uncompressed batch without gaps that begins at `base_offset`.
+        """Encodes `count` rows from `start` on as an uncompressed batch without gaps, which begins at `base_offset`.
 
-        A delete horizon (ms, -1 for none) replaces the base timestamp, as in a cleaned batch (docs/format/batches.md §2.7).
+        If `delete_horizon` is not -1, it replaces the base timestamp, as in a cleaned batch (docs/format/batches.md
+        §2.7).  It is a time in ms since 1970.
 
         Raises:
             InvalidArgumentError: the rows do not exist.

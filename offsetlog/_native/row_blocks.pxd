@@ -3,12 +3,12 @@ from libc.stddef cimport size_t
 
 from offsetlog._native.csrc cimport ol_record_block
 
-# A block of rows that Arrow arrays may borrow; the arrays keep it alive.
+# A block of rows whose memory Arrow arrays can use without a copy.  The arrays keep the block alive.
 @cython.final
 cdef class RowBlock:
     cdef ol_record_block rows
 
-# Makes blocks of the columns of a view, and Arrow batches from them.  One thread.
+# Creates blocks for the columns of a view, and makes Arrow batches from them.  One thread.
 @cython.final
 cdef class RowBlocks:
     cdef str view

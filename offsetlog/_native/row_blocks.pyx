@@ -1,4 +1,4 @@
-"""Makes Arrow batches from blocks of rows that the C code fills, and defines the columns of each view and their types."""
+"""Defines the columns of each view and their types, and makes Arrow batches from rows that the C code writes."""
 
 import json
 
@@ -84,7 +84,7 @@ cdef object type_of(object pyarrow, str view, str name):
 
 
 def view_schema(view):
-    """Returns the pyarrow.Schema of a view in VIEWS; raises InvalidArgumentError for another name."""
+    """Returns the pyarrow.Schema of a view.  Raises InvalidArgumentError if the name is not in VIEWS."""
     import pyarrow
 
     if view not in VIEWS:
@@ -96,7 +96,7 @@ def view_schema(view):
 
 @cython.final
 cdef class RowBlock:
-    """A block of rows that Arrow arrays may borrow; the arrays keep it alive."""
+    """A block of rows whose memory Arrow arrays can use without a copy.  The arrays keep the block alive."""
 
     def __cinit__(self):
         memset(&self.rows, 0, sizeof(self.rows))
@@ -174,7 +174,7 @@ cdef list _all_fields(RowBlock block):
 
 @cython.final
 cdef class RowBlocks:
-    """Makes blocks of the columns of a view, and Arrow batches from them."""
+    """Creates blocks for the columns of a view, and makes Arrow batches from them."""
 
     def __init__(self, view, columns):
         import pyarrow

@@ -1,6 +1,6 @@
-"""Reads the records of .log files as Arrow columns, and walks over batch headers; Spark's executors read with it.
+"""Reads the records of .log files as Arrow columns, and walks over the headers of batches.  Spark's executors use it.
 
-The reader needs no table, lock or log object, only the bytes of the files, in order.
+The reader needs no table, lock or log object.  It needs only the bytes of the files, in order.
 """
 
 import os
@@ -105,27 +105,29 @@ cdef int open_scan(ol_file_scan *scan, FileSystem fs, bytes path, int64_t positi
 def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit=-1, int64_t until=NEVER,
          int64_t until_timestamp=NEVER, int64_t every=0, bint check_crc=False, int64_t next_offset=-1, int64_t segment_base=0,
          int64_t segment_limit=NEVER):
-    """Walks the headers of a .log file from `position`, where a batch begins.
+    """Walks over the headers of the batches in a .log file, from `position` on.
 
     Args:
         path: the file.
-        file_system: the file system of the path; the local one by default.
-        position: the byte position of a batch.
+        file_system: the file system of the path; by default the local one.
+        position: the byte position where a batch begins.
         limit: the byte position where the walk ends; -1 for the end of the file.
         until: the walk ends before a batch that begins at or after this log offset.
-        until_timestamp: the walk ends before the first batch with a later timestamp, in ms since 1970.
-        every: the approximate distance, in bytes, of the returned `marks`; 0 for no marks.
+        until_timestamp: a time in ms since 1970; the walk ends before the first batch whose largest timestamp is later.
+        every: the approximate distance between two of the returned `marks`, in bytes; 0 for no marks.
         check_crc: whether the CRC of each batch is checked too.
-        next_offset: the lowest log offset at which a batch from `position` on can begin; a lower base offset is damage.  -1
-            if unknown: every base offset is accepted.
-        segment_base: a batch that begins below this log offset is damage; 0: unknown.
-        segment_limit: a batch that reaches this log offset is damage.
+        next_offset: the lowest log offset at which a batch from `position` on can begin; a batch that begins below it
+            is damage.  If it is -1, the lowest log offset is unknown, and every base offset is accepted.
+        segment_base: a log offset, 0 if it is unknown; a batch that begins below it is damage.
+        segment_limit: a log offset; a batch that reaches it is damage.
 
     Returns:
-        Skim: `position` after the last batch that was walked, `next_offset` there (unchanged if there was none),
-        `first_offset` (of the first batch) and `last_position` (in bytes, of the last one; both -1 without batches),
-        `batches`, the number of batches, their `max_timestamp` (-1 without batches), `marks`: (position of a batch, a lower
-        bound of the log offsets of its records), and `damage`: the error that ended the walk, or None.
+        A Skim with these fields: `position`, the byte position after the last batch of the walk; `next_offset`, the log
+        offset after that batch, or the argument if there was no batch; `first_offset`, the base offset of the first
+        batch, and `last_position`, the byte position of the last batch, both -1 if there was no batch; `batches`, the
+        number of batches; `max_timestamp`, their largest timestamp, -1 if there was no batch; `marks`, a list of
+        (position of a batch, lower bound of the log offsets of its records); and `damage`, the error that ended the
+        walk, or None.
 
     Raises:
         StorageError: the file cannot be read.
@@ -194,10 +196,10 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
 
 
 def batch_at(path, int64_t position, *, FileSystem file_system=None):
-    """Returns (base offset, last offset, size) of the complete batch at a position, after a check of its CRC.
+    """Checks the CRC of the complete batch at a position, and returns its (base offset, last offset, size).
 
-    Returns None if no complete batch is there, or for a compressed message set of magic 0 or 1, whose first offset is
-    unknown.
+    Returns None if no complete batch with a correct CRC is there.  Also returns None for a compressed message set of
+    magic 0 or 1, because its first offset is unknown.
     """
     cdef FileSystem fs = file_system if file_system is not None else FileSystem()
     cdef ol_file_scan scan
@@ -221,9 +223,10 @@ def batch_at(path, int64_t position, *, FileSystem file_system=None):
 
 
 def next_batch(path, int64_t position, int64_t offset_min, *, int64_t limit=-1, FileSystem file_system=None):
-    """Returns the position of the next complete batch after the bad one at `position` that begins at or above a log offset.
+    """Returns the position of the next complete batch after a bad one.
 
-    Returns None if there is none below `limit`.  A load uses the same rule (csrc/log/file_scan.h).
+    The bad batch is at `position`, and the next one must begin at or above the log offset `offset_min`.  Returns None
+    if there is no such batch below the position `limit`.  A load uses the same rule (csrc/log/file_scan.h).
     """
     cdef FileSystem fs = file_system if file_system is not None else FileSystem()
     cdef ol_file_scan scan
@@ -239,7 +242,10 @@ def next_batch(path, int64_t position, int64_t offset_min, *, int64_t limit=-1, 
 
 
 def used_until(path, int64_t position, *, FileSystem file_system=None):
-    """Returns the position after the last byte that is not zero; `position` if all bytes from there on are zero."""
+    """Returns the position after the last byte that is not zero.
+
+    If all bytes from `position` on are zero, returns `position`.
+    """
     cdef FileSystem fs = file_system if file_system is not None else FileSystem()
     cdef ol_file_scan scan
     cdef ol_error error
@@ -258,7 +264,7 @@ def used_until(path, int64_t position, *, FileSystem file_system=None):
 
 @cython.final
 cdef class Outcomes:
-    """The outcomes of the transactions that have records in a range of log offsets; made by `outcomes_of`."""
+    """The outcomes of the transactions that have records in a range of log offsets; `outcomes_of` creates it."""
 
     cdef ol_transaction_outcomes outcomes
 
@@ -270,7 +276,7 @@ cdef class Outcomes:
 
     @property
     def markers(self):
-        """The number of transactions whose end is known."""
+        """The number of transactions that are known to have ended."""
         return self.outcomes.count
 
     @property
@@ -312,13 +318,13 @@ def outcomes_of(segments, *, int64_t first=0, int64_t until=NEVER, int64_t horiz
     """Determines how the transactions that have records in [first, until) ended.
 
     Args:
-        segments: (path, position, limit) in order; a limit of -1 means the end of the file.  The walk covers `first` to
-            `until`, and continues until all these transactions have ended or the files end.  Unreadable bytes are skipped, as
-            in a load.
-        first: a log offset.
-        until: a log offset.
-        horizon: the walk ends before the first batch at or after this log offset, so transactions that end later count as
-            open.
+        segments: a list of (path, position, limit), in order; a limit of -1 means the end of the file.  The walk reads
+            from `first` to `until`, and continues until all transactions found there have ended or the files end.  Like
+            a load, it skips unreadable bytes.
+        first: the log offset where the range begins.
+        until: the log offset where the range ends.
+        horizon: a log offset; the walk ends before the first batch at or above it, so transactions that end later count
+            as open.
         file_system: the file system of the paths.
         decompressor: the decompressor for compressed markers.
 
@@ -368,9 +374,10 @@ for _index in range(len(_KIND_TEXTS)):
 @cython.no_gc_clear  # an open file is closed through its file system
 @cython.final
 cdef class SegmentScan:
-    """Reads the batches of one .log file as Arrow columns, with plain reads: the file may be truncated or removed meanwhile.
+    """Reads the batches of one .log file as Arrow columns.
 
-    One thread at a time; `close`, or a `with` block, ends it.
+    It uses plain reads, so the file may be truncated or removed at the same time.  One thread at a time may use it.
+    `close`, or the end of a `with` block, closes the file.
     """
 
     cdef ol_file_scan scan
@@ -402,25 +409,25 @@ cdef class SegmentScan:
         Args:
             path: the .log file.
             view: "commits", "records" or "batches".
-            columns: the names of the wanted columns of VIEWS[view]; all by default.
-            log_partition: the value of the column of this name.
+            columns: the names of the columns to read, from VIEWS[view]; by default all.
+            log_partition: the value of the column `log_partition`.
             file_system: the file system of the path.
             decompressor: the decompressor for compressed batches.
             position: the byte position where a batch begins.
             limit: the byte position where the scan ends; -1 for the present end of the file.
-            first: records below this log offset are skipped.
-            until: records at or above this log offset are skipped.
+            first: a log offset; records below it are skipped.
+            until: a log offset; records at or above it are skipped.
             group: returns only records of this group.
             topic: returns only commits of this topic.
             partition: returns only commits of this partition of the topic.
-            bucket: returns only this one of `buckets` shares of the positions (`by_group`: of the groups).
-            buckets: the number of shares.
+            bucket: the number of the share to read; the other shares are skipped.
+            buckets: the number of shares into which the positions are divided; with `by_group`, the groups are divided.
             by_group: whether all records of a group are in one share.
-            next_offset: the log offset after the batch before `position`; a batch that begins below this is damage.
-            count_from: the log offset from which `present` counts.
-            outcomes: how transactions ended; see `needs_outcomes`.
-            segment_base: a batch that begins below this log offset is damage; 0: unknown.
-            segment_limit: a batch that reaches this log offset, the base offset of the next segment, is damage; 0: unknown.
+            next_offset: the log offset after the batch before `position`; a batch that begins below it is damage.
+            count_from: a log offset; `present` counts the records from there on.
+            outcomes: the Outcomes of the transactions; `needs_outcomes` says when they must be set.
+            segment_base: a log offset, 0 if it is unknown; a batch that begins below it is damage.
+            segment_limit: the base offset of the next segment, 0 if it is unknown; a batch that reaches it is damage.
 
         Raises:
             MissingFileError, StorageError: the file cannot be opened.
@@ -473,7 +480,7 @@ cdef class SegmentScan:
             ol_file_scan_close(&self.scan)
 
     def close(self):
-        """Closes the file; a second call does nothing.  Batches that were read stay valid."""
+        """Closes the file; a second call does nothing.  Record batches that were read before stay valid."""
         if self.is_open:
             self.is_open = False
             ol_record_scan_close(&self.work)
@@ -496,15 +503,15 @@ cdef class SegmentScan:
 
     @property
     def present(self):
-        """The number of records scanned so far, whether or not they match the filters.
+        """The number of records scanned so far, including those that the filters drop.
 
-        Records below `first` or `count_from`, and at or above `until`, do not count.
+        Records below `first` or `count_from`, and records at or above `until`, are not counted.
         """
         return self.work.present
 
     @property
     def outcomes(self):
-        """The Outcomes that the caller has set for `read`, None if it has set none."""
+        """The Outcomes that the caller has set for `read`; None if the caller has set none."""
         return self.known
 
     @outcomes.setter
@@ -514,15 +521,16 @@ cdef class SegmentScan:
         self.needs_outcomes = False
 
     def read(self, size_t rows=65536):
-        """Returns the next pyarrow.RecordBatch of up to `rows` rows, None if there are no more.
+        """Returns the next pyarrow.RecordBatch of up to `rows` rows; None if there are no more rows.
 
-        If the call stops early with `needs_outcomes` set, the next batch belongs to a transaction, and a column depends on
-        how that transaction ended.  Set `outcomes` and read on.  The result may have no rows in this case.
+        If the call sets `needs_outcomes`, it has stopped early, because the next batch belongs to a transaction and a
+        column depends on how that transaction ended.  The result may then have no rows.  Set `outcomes`, and call
+        `read` again.
 
         Raises:
-            CorruptionError: a batch is damaged (or TornTailError, UnsupportedVersionError, LimitError), with path and
-                position; if the error has a log offset, one record could not be decoded.  Earlier rows are returned first.
-                `skip` continues after the damage.
+            CorruptionError, TornTailError, UnsupportedVersionError, LimitError: a batch is damaged; the error has its
+                path and position.  If the error has a log offset, one record could not be decoded.  The rows before the
+                damage are returned first.  `skip` continues after the damage.
             StorageError: the file cannot be read.
             ClosedError: the scan is closed.
         """
@@ -559,7 +567,7 @@ cdef class SegmentScan:
         raise self.failure
 
     def is_at_unused(self):
-        """Returns whether `read` failed at bytes that are zero up to the limit, which is space without batches."""
+        """Returns whether `read` failed at unused space, in which all bytes up to the limit are zero."""
         cdef ol_error error
         cdef int64_t used = 0
         if not self.is_open:
@@ -571,9 +579,9 @@ cdef class SegmentScan:
         return used == self.scan.position
 
     def skip(self):
-        """Continues after the record or batch at which `read` failed, because it could not be decoded or is damaged.
+        """Continues after the record that could not be decoded, or the damaged batch, at which `read` failed.
 
-        Returns whether more can be read: False if no complete batch follows below the limit.
+        Returns False if nothing more can be read, because no complete batch follows below the limit; otherwise True.
         """
         cdef ol_error error
         cdef int status
@@ -593,7 +601,10 @@ cdef class SegmentScan:
 
 @cython.final
 cdef class PositionScan:
-    """The committed positions of a replay, as Arrow columns of the view "offsets".  One thread at a time."""
+    """Reads the committed positions of a replay as Arrow columns of the view "offsets".
+
+    One thread at a time may use it.
+    """
 
     cdef Replay replay
     cdef RowBlocks blocks
@@ -604,12 +615,12 @@ cdef class PositionScan:
         memset(&self.cursor, 0, sizeof(self.cursor))
 
     def __init__(self, Replay replay not None, columns=None, *, int32_t log_partition=-1):
-        """Prepares to read all positions, in no particular order.
+        """Prepares to read all positions, which are returned in no particular order.
 
         Args:
-            replay: the replay, which must not be changed any more.
-            columns: the names of the wanted columns of VIEWS["offsets"]; all by default.
-            log_partition: the value of the column of this name.
+            replay: the replay, which must not change from now on.
+            columns: the names of the columns to read, from VIEWS["offsets"]; by default all.
+            log_partition: the value of the column `log_partition`.
 
         Raises:
             InvalidArgumentError: a column does not exist.
@@ -617,7 +628,10 @@ cdef class PositionScan:
         self.replay, self.blocks, self.log_partition = replay, RowBlocks("offsets", columns), log_partition
 
     def read(self, size_t rows=65536):
-        """Returns the next pyarrow.RecordBatch of up to `rows` rows, None if there are no more; may raise CapacityError."""
+        """Returns the next pyarrow.RecordBatch of up to `rows` rows, None if there are no more rows.
+
+        May raise CapacityError.
+        """
         cdef RowBlock block
         cdef ol_error error
         if rows == 0:

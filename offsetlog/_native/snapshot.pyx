@@ -1,4 +1,4 @@
-"""Snapshots of a partition's state (csrc/snapshot/snapshot.h), either being made or opened from a file."""
+"""Snapshots of a partition's state (csrc/snapshot/snapshot.h), which are being made or were opened from a file."""
 
 import os
 
@@ -88,7 +88,7 @@ cdef object _whole(ol_hash128 value):
 
 
 cdef class StopFlag:
-    """Stops the making of a snapshot; any thread may set it."""
+    """Stops the thread that makes a snapshot.  Any thread may call `set`."""
 
     def set(self):
         """Asks the thread that makes a snapshot to stop soon."""
@@ -117,12 +117,12 @@ cdef bint _is_known(Partition partition, const ol_table_row *row, bint or_same):
 
 
 cdef class Snapshot:
-    """The state of a partition at a log offset.  One thread at a time.
+    """The state of a partition at a log offset.  One thread at a time may use it.
 
-    A snapshot is made by one of four functions.  `begin` makes a second state, which `advance` brings up to a log offset.
-    `copy` copies the partition's own state while commits continue.  `borrow` uses the partition's own state while it is
-    being closed.  `open_file` reads a file.  `seal` returns the sections to write.  After `load`, the snapshot cannot be used
-    again.
+    A snapshot is made by one of four functions.  `begin` creates a second, empty state, and `advance` applies the log
+    to it up to a log offset.  `copy` copies the partition's own state while commits continue.  `borrow` uses the
+    partition's own state while the partition is being closed.  `open_file` reads a file.  `seal` then returns the
+    sections to write.  After `load`, the snapshot cannot be used again.
     """
 
     def __cinit__(self):
@@ -149,7 +149,7 @@ cdef class Snapshot:
         return 0
 
     def facts(self):
-        """Returns offset, log_start, max_timestamp, and the numbers of positions, pending values and group records."""
+        """Returns the snapshot's log offset and log start, its largest timestamp, and counts, as a dictionary."""
         cdef ol_snapshot_facts facts
         self.need()
         ol_snapshot_report(self.handle, &facts)
@@ -163,7 +163,7 @@ cdef class Snapshot:
         }
 
     def digest(self, bint physical=False):
-        """Returns the digests of positions, of group records and of pending positions, as Partition.digest does.
+        """Returns the digests of positions, group records and pending positions, as Partition.digest does.
 
         Raises:
             InternalError: the snapshot is a copy.
@@ -176,10 +176,11 @@ cdef class Snapshot:
 
     def positions_between(self, int64_t first, int64_t below, Py_ssize_t limit, Partition beside not None,
                           bint or_same=False):
-        """Returns up to `limit` positions that were committed at log offsets in [first, below), sorted.
+        """Returns at most `limit` positions that were committed at log offsets in [first, below), sorted.
 
-        Positions are omitted if `beside`, a loaded partition, has a later commit of them, or with `or_same` the same commit.
-        Each is (group, topic, partition, offset, leader epoch or -1, metadata, commit timestamp, log offset).
+        A position is omitted if the loaded partition `beside` has a later commit of it.  With `or_same`, it is also
+        omitted if `beside` has the same commit.  Each position is (group, topic, partition, offset, leader epoch or -1,
+        metadata, commit timestamp, log offset).
         """
         cdef const ol_state *state
         cdef ol_table_cursor cursor
@@ -204,16 +205,16 @@ cdef class Snapshot:
         return positions
 
     def advance(self, Partition partition not None, int64_t up_to, StopFlag stop=None):
-        """Replays the log without the GIL, up to a log offset that is flushed and committed.
+        """Applies the records of the log up to a log offset that is flushed and committed.  Does not hold the GIL.
 
         Raises:
-            CorruptionError: the log is damaged, or has a gap after the state that was read from a file.
+            CorruptionError: the log is damaged, or lacks records that follow the state that was read from a file.
             ClosedError: `stop` was set.  StorageError, CapacityError.
             InternalError: the snapshot is a copy.
 
         Returns:
-            False if the log was cleaned or truncated meanwhile; the snapshot cannot be used then, and the caller must begin
-            another.
+            True, or False if the log was cleaned or truncated during the call.  After False the snapshot cannot be
+            used, and the caller must begin another one.
         """
         cdef ol_error error
         cdef const atomic_flag_value *asked = NULL
@@ -230,7 +231,7 @@ cdef class Snapshot:
         return status == 0
 
     def check(self, Partition partition not None, int64_t cleaned_to=-1):
-        """Returns the reason why the snapshot cannot be used with the present log of the partition, None if it can."""
+        """Returns the reason why the snapshot cannot be used with the partition's present log; None if it can."""
         cdef ol_error error
         cdef int status
         self.need()
@@ -249,7 +250,7 @@ cdef class Snapshot:
         """Loads the partition from this snapshot, which cannot be used again.
 
         Returns:
-            None, or the reason why the snapshot was dropped and everything was loaded from the log.
+            None, or the reason why the snapshot was not used; in that case the whole state was loaded from the log.
 
         Raises:
             StorageError, CapacityError: the partition has failed.
@@ -274,7 +275,7 @@ cdef class Snapshot:
     def seal(self, unsigned threads=1):
         """Encodes the state; returns (name, address, size) of each section to write.
 
-        The bytes at [address, address + size) stay valid as long as the snapshot exists.
+        The bytes at [address, address + size) stay valid as long as this Snapshot exists.
         """
         cdef ol_error error
         cdef int index
@@ -295,7 +296,10 @@ cdef class Snapshot:
         ]
 
     def directory(self, list positions not None):
-        """Returns the bytes of the list of sections in a snapshot file, for the given position of each section."""
+        """Returns the bytes of the list of sections in a snapshot file.
+
+        `positions` has the position of each section in the file.
+        """
         cdef int index
         if self.sections == NULL or len(positions) != OL_SNAPSHOT_SECTIONS:
             raise InternalError("a snapshot must be sealed before its list of sections is made")
@@ -306,10 +310,10 @@ cdef class Snapshot:
         return content
 
     def publish(self, Partition partition not None, temporary):
-        """Makes a written and flushed file the partition's snapshot.
+        """Makes a file that has been written and flushed the snapshot of the partition.
 
-        Returns False, and does not use the file, if the log was truncated or leadership ended after the snapshot was begun,
-        or if the log is not flushed up to the snapshot's log offset.
+        Returns False, and does not use the file, in two cases: after the snapshot was begun, the log was truncated or
+        the leadership ended; or the log is not flushed up to the snapshot's log offset.
         """
         cdef bytes name = os.fsencode(temporary)
         cdef const char *text = name
@@ -359,7 +363,8 @@ def begin(Partition partition not None):
 def borrow(Partition partition not None):
     """Flushes the log of a partition, and returns a Snapshot of the partition's own state at its log end.
 
-    `Partition.close` calls this just before it closes the partition; no other call may use the partition in between.
+    `Partition.close` calls this function just before it closes the partition.  No other call may use the partition in
+    between.
     """
     cdef ol_partition *lent = _lent(partition)
     cdef ol_snapshot *handle = NULL
@@ -376,12 +381,14 @@ def borrow(Partition partition not None):
 
 
 def copy(Partition partition not None, StopFlag stop=None):
-    """Copies a partition's own state at its log end, without a flush and without the GIL, while commits continue.
+    """Copies a partition's own state at its log end.
+
+    Commits continue; the call makes no flush, and does not hold the GIL.
 
     Returns:
-        The Snapshot, or None if it must be made from the log.  That is so if the partition is not active, is a replica, has
-        problems or is being copied, if its log is being cleaned or truncated, or if a copy of its table would delay commits
-        by more than some milliseconds.
+        The Snapshot, or None if the snapshot must be made from the log instead.  This is the case if the partition is
+        not active, is a replica, has problems or is being copied, if its log is being cleaned or truncated, or if a
+        copy of its table would delay commits by more than a few milliseconds.
 
     Raises:
         ClosedError: `stop` was set, or the partition is closed.  StorageError, CapacityError.
@@ -407,7 +414,8 @@ def open_file(FileSystem fs not None, path, unsigned threads=1):
     """Returns the Snapshot in a file.
 
     Raises:
-        MissingFileError; CorruptionError, UnsupportedVersionError: the snapshot cannot be used; StorageError, CapacityError.
+        MissingFileError: the file does not exist.  CorruptionError, UnsupportedVersionError: the snapshot cannot be
+            used.  StorageError, CapacityError.
     """
     cdef bytes name = os.fsencode(path)
     cdef const char *text = name
@@ -419,7 +427,7 @@ def open_file(FileSystem fs not None, path, unsigned threads=1):
 
 
 def remove(Partition partition not None):
-    """Removes the partition's snapshot durably; does nothing if it has none."""
+    """Removes the partition's snapshot durably; does nothing if there is none."""
     cdef ol_error error
     partition.enter()
     try:
@@ -430,7 +438,7 @@ def remove(Partition partition not None):
 
 
 def file_offset(Partition partition not None):
-    """Returns the log offset of the partition's latest snapshot, which it was loaded from or wrote later; -1 if none."""
+    """Returns the log offset of the latest snapshot that the partition was loaded from or has written, or -1."""
     partition.enter()
     try:
         return ol_partition_snapshot_offset(partition.handle)
@@ -459,8 +467,9 @@ cdef void _measure(ol_partition *partition, _Tail *found) noexcept nogil:
 def tails(list partitions not None):
     """Measures several logs in one call, without the GIL.
 
-    Returns for each log three numbers: the estimated bytes that a load would read now; the estimated bytes of a snapshot, -1
-    if nothing is loaded; and the bytes of the log.  Returns None in place of the three for a closed partition.
+    Returns three numbers for each log: an estimate of the bytes that a load would read now; an estimate of the bytes of
+    a snapshot, -1 if nothing is loaded; and the bytes of the log.  For a closed partition, returns None instead of the
+    three numbers.
     """
     cdef Py_ssize_t count = len(partitions)
     cdef Py_ssize_t index
@@ -499,7 +508,7 @@ def tails(list partitions not None):
 
 @cython.no_gc_clear  # an open file is closed through its file system
 cdef class OutputFile:
-    """A new file, into which pyarrow writes bytes without copying them.  One thread at a time."""
+    """A new file into which pyarrow writes bytes without copying them.  One thread at a time may use it."""
 
     cdef FileSystem owner
     cdef ol_file *file
@@ -509,7 +518,7 @@ cdef class OutputFile:
         self.file = NULL
 
     def __init__(self, FileSystem owner not None, path):
-        """Creates the file, or empties an existing one."""
+        """Creates the file; if it exists already, empties it."""
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name
         cdef ol_error error
@@ -533,7 +542,7 @@ cdef class OutputFile:
         return self.size
 
     def write(self, data):
-        """Writes bytes, or any object with a buffer, at the end; returns their number."""
+        """Writes bytes, or any object with a buffer, at the end of the file; returns the number of bytes."""
         cdef Py_buffer view
         cdef ol_error error
         if self.file == NULL:
@@ -548,10 +557,10 @@ cdef class OutputFile:
             PyBuffer_Release(&view)
 
     def flush(self):
-        """Does nothing, because no bytes are buffered; `sync` waits for the disk."""
+        """Does nothing, because the object buffers no bytes; `sync` waits for the disk."""
 
     def sync(self):
-        """Waits until everything written is on disk."""
+        """Waits until all written bytes are on disk."""
         cdef ol_error error
         if self.file == NULL:
             raise ValueError("the file is closed")

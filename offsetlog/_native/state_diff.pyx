@@ -1,9 +1,10 @@
 """Finds the keys whose values differ between two states, after their digests have shown a difference.
 
-A row is a tuple: kind ("position", "pending", "group record"), producer id or None, group, topic or None, partition or None,
-key as bytes or None, left, right.  Left and right are the values in the two states, None if a state lacks the key.  The value
-of a position is (offset, log offset, leader epoch, metadata, commit timestamp, expire timestamp, topic id as bytes or None).
-The value of a group record is (bytes, XXH3-128 as int, log offset, timestamp).
+A row is the tuple (kind, producer id, group, topic, partition, key, left, right).  The kind is "position", "pending" or
+"group record"; a field that this kind does not have is None.  Left and right are the values in the two states; a value
+is None if its state does not have the key.  The value of a position is (offset, log offset, leader epoch, metadata,
+commit timestamp, expire timestamp, topic id as bytes or None).  The value of a group record is (bytes, XXH3-128 as int,
+log offset, timestamp).
 """
 
 cimport cython
@@ -85,9 +86,10 @@ cdef list _rows(const ol_differences *found, size_t limit):
 
 
 def compare(Replay left not None, Replay right not None, *, bint physical=True, size_t limit=20):
-    """Returns the rows of at most `limit` keys whose values differ between two states, and the number of further keys.
+    """Compares two states.
 
-    With `physical`, values with different log offsets differ too.  Raises CapacityError.
+    Returns the rows of at most `limit` keys whose values differ, and the number of further such keys.  With `physical`,
+    two values also differ if only their log offsets do.  Raises CapacityError.
     """
     cdef ol_differences found
     cdef ol_error error
@@ -102,7 +104,7 @@ def compare(Replay left not None, Replay right not None, *, bint physical=True, 
 
 
 def compare_snapshot(Snapshot left not None, Replay right not None, *, size_t limit=20):
-    """Compares the state of a snapshot with a replay as `compare` does, including log offsets."""
+    """Compares the state of a snapshot with a replay, as `compare` does; the log offsets are compared too."""
     cdef ol_differences found
     cdef ol_error error
     left.need()
@@ -117,10 +119,11 @@ def compare_snapshot(Snapshot left not None, Replay right not None, *, size_t li
 
 
 def cut(Partition partition not None, *, bint physical=True):
-    """Captures a live state: returns its digests, the log offset up to which it was applied, and a LogView of the log.
+    """Captures a live state: returns its digests, the log offset up to which the log was applied, and a LogView.
 
-    The digests are (positions, group records, pending).  The caller closes the LogView, which is None if the partition is
-    not open for writing.  Commits wait during the call; fetches do not.  Raises StateError, StorageError, CapacityError.
+    The digests are (positions, group records, pending positions).  The LogView, which the caller must close, is None if
+    the partition is not open for writing.  Commits wait during the call, but fetches do not.  Raises StateError,
+    StorageError, CapacityError.
     """
     cdef ol_digest digest
     cdef ol_log_view *view = NULL
@@ -139,11 +142,11 @@ def cut(Partition partition not None, *, bint physical=True):
 
 @cython.final
 cdef class LiveComparison:
-    """Keys that may differ between a partition in use and a replay of its log; csrc/history/state_diff.h has the steps.
+    """The keys that may differ between a partition in use and a replay of its log (csrc/history/state_diff.h).
 
-    The constructor finds keys that may differ, while commits continue.  `read` reads their present values, and the log offset
-    up to which the log was applied.  `settle`, with a replay up to that log offset, drops the keys that do not differ.  One
-    thread at a time.
+    The constructor finds the keys that may differ, while commits continue.  `read` then reads their present values, and
+    the log offset up to which the log has been applied.  Finally, `settle` takes a replay up to that log offset, and
+    drops the keys that do not differ from it.  One thread at a time may use the object.
     """
 
     cdef ol_differences found
@@ -155,8 +158,9 @@ cdef class LiveComparison:
 
     def __init__(self, Partition partition not None, Replay replay not None, int64_t cut, *, bint physical=True,
                  size_t limit=16384):
-        """`replay` has the state after the records below the log offset `cut`.  At most `limit` keys are kept; `left_out`
-        counts the others.  Raises StateError, CapacityError.
+        """Takes a replay of the records below the log offset `cut`.
+
+        Keeps at most `limit` keys, and counts the others in `left_out`.  Raises StateError, CapacityError.
         """
         cdef ol_error error
         ol_differences_free(&self.found)
@@ -176,7 +180,7 @@ cdef class LiveComparison:
     def read(self):
         """Reads the keys from the live state again.
         
-        Returns the log offset up to which the values hold, and a LogView, as `cut` does.
+        Returns the log offset of the state that has these values, and a LogView, as `cut` does.
         """
         cdef ol_error error
         cdef ol_log_view *view = NULL
@@ -203,9 +207,9 @@ cdef class LiveComparison:
 
     @property
     def left_out(self):
-        """The number of keys that were found at first but not kept, because of the limit."""
+        """The number of keys that the constructor found but did not keep because of the limit."""
         return self.found.left_out
 
     def rows(self, size_t limit=20):
-        """Returns at most `limit` of the keys."""
+        """Returns the rows of at most `limit` keys."""
         return _rows(&self.found, limit)

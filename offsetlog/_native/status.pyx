@@ -1,4 +1,4 @@
-"""Turns a status of the C code into a Python exception (`offsetlog.errors`); no other module does."""
+"""Converts a status of the C code to a Python exception (`offsetlog.errors`).  No other module does this."""
 
 from cpython.exc cimport PyErr_Occurred
 from cpython.pythread cimport PyThread_get_thread_ident
@@ -70,7 +70,7 @@ def status_name(int status):
 def provoke(
     int status, str reason, str path="", int64_t position=-1, int64_t offset=-1, int64_t item=-1, int errno=0
 ):
-    """Fails as a C call without the GIL would, for tests of this module; returns a status that is not a failure."""
+    """For tests of this module: fails like a C call without the GIL.  Returns the status if it is not a failure."""
     cdef ol_error error
     cdef bytes reason_bytes = reason.encode("utf-8", "surrogatepass")
     cdef bytes path_bytes = path.encode("utf-8", "surrogateescape")

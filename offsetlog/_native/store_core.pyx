@@ -1,7 +1,7 @@
 """The hot path of a store: one commit, one fetch, and commits from dictionaries.
 
-Rules of this file: a commit first tries with the GIL held, without waiting (OL_WOULD_BLOCK).  Calls that may wait release the
-GIL, between `enter` and `leave` of the partition.  Objects from which slices borrow stay alive until the call returns.
+A commit first tries to finish while it holds the GIL; if it would have to wait, it gets OL_WOULD_BLOCK.  A call that
+may wait releases the GIL, between `enter` and `leave`.  The object of a slice lives until the call returns.
 """
 
 import os
@@ -152,13 +152,13 @@ cdef class StoreCore:
     """The partitions of a store by number.  Any thread may call every method.
 
     Args:
-        count: the number of partitions of the offsets topic; None if unknown, and calls that need it are then refused.
-        owner: the owner of the partitions, which gives the core those that it uses; see OpenPartitions.
-        waiter: called with a ticket; returns an awaitable that ends once the ticket is durable or has failed.
-        durability: "process" or "disk", for calls that give no durability.
+        count: the number of partitions of the offsets topic.  If it is None, calls that need the number are refused.
+        owner: the OpenPartitions, which passes to the core the partitions that the core uses.
+        waiter: a function that returns, for a ticket, an awaitable that ends when the ticket is durable or has failed.
+        durability: "process" or "disk", the durability of the calls that do not specify one.
         metadata_units_max: the longest metadata in UTF-16 units.
         read_only: whether all writes are refused.
-        background: whether threads prepare segments and flush partitions, also each `flush_interval_ms` (0: never).
+        background: whether threads prepare segments and flush partitions (with `flush_interval_ms`, also regularly).
     """
 
     def __cinit__(self):
@@ -220,7 +220,7 @@ cdef class StoreCore:
 
     @property
     def count(self):
-        """The number of partitions; raises PartitionCountError if it is unknown."""
+        """The number of partitions of the offsets topic; raises PartitionCountError if it is unknown."""
         self.check_count_known()
         return self.slot_count
 
@@ -241,7 +241,7 @@ cdef class StoreCore:
         return self.slots[number]
 
     def attach(self, Partition partition not None):
-        """Starts to use a loaded partition; a second call does nothing.  Raises the error of `retire` if it was retired."""
+        """Starts to use a loaded partition, unless it is in use.  Raises the error of `retire` if it is retired."""
         cdef ol_error error
         if self.closed:
             self.refuse_closed()
@@ -259,7 +259,7 @@ cdef class StoreCore:
         self.slots[partition.number] = partition.handle
 
     def replace_all(self, list fresh not None):
-        """Replaces all partitions of a read-only store with loaded ones; reads in progress finish on the old partitions."""
+        """Replaces all partitions of a read-only store.  Reads in progress finish on the old partitions."""
         cdef Partition partition
         cdef list before = self.partitions
         if self.closed:
@@ -273,7 +273,7 @@ cdef class StoreCore:
         before.clear()
 
     def partition(self, int32_t number):
-        """Returns the Partition of this number, None if it has no directory yet."""
+        """Returns the Partition of this number; None if it has no directory yet."""
         self.check_number(number)
         if self.closed:
             self.refuse_closed()
@@ -282,7 +282,7 @@ cdef class StoreCore:
         return self.partitions[number]
 
     def attached(self, bint wait=True):
-        """Returns all partitions that are not retired, by number, once loaded; with wait=False, those loaded so far."""
+        """Returns the partitions that are not retired, by number.  Waits until all are loaded, unless wait=False."""
         if self.closed:
             self.refuse_closed()
         for number in self.owner.loading(wait):
@@ -290,7 +290,7 @@ cdef class StoreCore:
         return [partition for partition in self.partitions if partition is not None and not partition.retired]
 
     def close(self):
-        """Closes the core: every later call raises ClosedError.  The owner closes the partitions."""
+        """Closes the core, so that every later call raises ClosedError.  The owner closes the partitions."""
         cdef ol_preallocator *preparer = self.preparer
         self.closed = True
         self.preparer = NULL
@@ -313,7 +313,7 @@ cdef class StoreCore:
     # ------------------------------------------------------------------------------------------------ writing
 
     def scratch_bytes(self):
-        """Returns the number of bytes that stay allocated between calls."""
+        """Returns the number of bytes that stay allocated between two calls."""
         return self.scratch.capacity * sizeof(ol_item)
 
     cdef item_array take_scratch(self, size_t count) except *:
@@ -364,7 +364,7 @@ cdef class StoreCore:
         return used.wait_for(end_offset, term, OL_WAIT_FLUSHED, -1)
 
     def flush(self):
-        """Waits until everything written before the call is on disk, for all partitions together; see OffsetStore.flush."""
+        """Waits until the records written to all partitions before the call are on disk; see OffsetStore.flush."""
         self.flushes.flush(self.attached())
 
     def commit_one(self, group, topic, partition=None, offset=None, metadata="", leader_epoch=-1, *, monotonic=False, durability=None):
@@ -498,7 +498,7 @@ cdef class StoreCore:
             self.give_scratch(&array)
 
     def commit(self, group, offsets, *, expected=None, monotonic=False, durability=None):
-        """Commits positions of one group, all or none; see OffsetStore.commit."""
+        """Commits positions of one group, either all of them or none; see OffsetStore.commit."""
         cdef int32_t number = 0
         cdef int64_t end_offset
         cdef uint64_t term = 0
@@ -508,7 +508,7 @@ cdef class StoreCore:
         return new_position(number, end_offset)
 
     def commit_async(self, group, offsets, *, expected=None, monotonic=False, durability=None):
-        """Commits as `commit` does, but returns a Ticket as soon as the commit is written; see OffsetStore.commit_async."""
+        """Commits as `commit` does, but returns a Ticket once the commit is written; see OffsetStore.commit_async."""
         cdef int32_t number = 0
         cdef int64_t end_offset
         cdef Partition used
@@ -526,7 +526,7 @@ cdef class StoreCore:
         return ticket
 
     def commit_transactional(self, group, offsets, int64_t producer_id, int16_t producer_epoch):
-        """Writes positions inside an open transaction; returns the Position without waiting for the disk."""
+        """Writes positions inside an open transaction.  Returns the Position, without waiting for the disk."""
         cdef int32_t number = 0
         cdef int64_t end_offset
         cdef uint64_t term = 0
@@ -541,11 +541,11 @@ cdef class StoreCore:
         return self.partitions[number]
 
     def wait_durable(self, int32_t number, int64_t end_offset, uint64_t term, durability):
-        """Waits until everything written in a term below a log offset has the given durability (None: the store's)."""
+        """Waits until the records of a term below a log offset have a durability; None means the store's durability."""
         self.wait(number, end_offset, term, <durability_kind>durability_of(durability, self.durability))
 
     def wait_durable_all(self, waits, durability):
-        """Waits as `wait_durable` does, for several (number, log offset, term), whose partitions are flushed together."""
+        """Waits as `wait_durable` does for each (number, log offset, term).  The partitions are flushed together."""
         cdef Partition used
         cdef durability_kind wanted = <durability_kind>durability_of(durability, self.durability)
         if wanted == DURABILITY_PROCESS:
@@ -557,7 +557,7 @@ cdef class StoreCore:
             self.wait(number, end_offset, term, wanted)
 
     def delete(self, group, partitions, *, durability=None):
-        """Writes tombstones for positions of a group (None: for all records of the group); returns how many existed."""
+        """Deletes positions of a group, or all its records if `partitions` is None; returns how many existed."""
         cdef ol_slice name
         cdef ol_commit_result result
         cdef ol_error error

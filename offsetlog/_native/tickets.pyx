@@ -1,4 +1,4 @@
-"""Tickets of commits that become durable later, and the flushes that make them durable."""
+"""Tickets of commits that become durable later, and the flushes that make the commits durable."""
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t
@@ -57,11 +57,15 @@ cdef object new_position(int32_t number, int64_t end_offset):
 
 @cython.no_gc_clear  # the partitions stay until the threads have ended
 cdef class Flushes:
-    """The partitions of a store that callers want flushed, and the threads that flush them.  The GIL guards this object.
+    """The partitions of a store that are waiting for a flush, and the threads that flush them.
+
+    The GIL protects this object.
 
     Args:
-        waiter: called with a ticket; returns an awaitable that ends once the ticket is durable or has failed.
-        background: whether background threads flush; otherwise the thread that waits flushes.
+        waiter: a function that takes a ticket, and returns an awaitable that ends when the ticket is durable or has
+            failed.
+        background: whether background threads make the flushes.  If not, a thread that waits for a flush makes the
+            flush.
     """
 
     def __cinit__(self):
@@ -117,8 +121,9 @@ cdef class Flushes:
         return self.begin([partition for partition in wanted if partition is not except_for])
 
     def flush(self, partitions):
-        """Waits until everything written to the partitions so far is on disk.  Tries every partition, and then raises the
-        first failure.
+        """Waits until all records written to the partitions so far are on disk.
+
+        If a flush fails, the other partitions are still flushed; then the first failure is raised.
         """
         cdef Partition partition
         cdef list waits = []
@@ -154,10 +159,11 @@ cdef class Flushes:
 @cython.no_gc  # its references lead back to it only while a task awaits it
 @cython.freelist(1024)
 cdef class Ticket:
-    """A commit that is written and becomes durable later, returned by `commit_async`.  Any thread may use it.
+    """A commit that has been written and becomes durable later.  `commit_async` returns it.  Any thread may use it.
 
-    A wait with `result` or `await`, or `flush` of the store, starts the flush of a ticket.  The first wait starts the
-    flushes for all tickets.  A call of `result` on a ticket that is durable already can start the flush of later ones.
+    A flush starts when a caller waits with `result` or `await`, or calls `flush` of the store.  The first wait starts
+    the flushes for all tickets.  If the ticket is durable already, a call of `result` can start the flush for later
+    tickets.
     """
 
     def __init__(self):
@@ -173,18 +179,18 @@ cdef class Ticket:
         return new_position(self.owner.number, self.end_offset)
 
     def done(self):
-        """Returns whether the commit has the durability that was asked for."""
+        """Returns whether the commit has the durability that the caller requested."""
         return self.durability == DURABILITY_PROCESS or self.owner.is_flushed(self.end_offset, self.term)
 
     def result(self, timeout=None):
-        """Waits until the commit is durable and returns its Position; many waiting callers share one flush.
+        """Waits until the commit is durable, and returns its Position.  Many waiting callers share one flush.
 
         Args:
-            timeout: the longest wait in seconds for a flush that another caller began; None or infinity for no limit.  If no
-                flush runs, this call makes one itself, which can take longer.
+            timeout: how long the call waits for a flush that another caller began, in seconds; None or infinity for no
+                limit.  If no flush is running, this call makes one itself, which can take longer.
 
         Raises:
-            CommitTimeoutError: the commit is not durable in time, but may still become so.
+            CommitTimeoutError: the commit did not become durable in time; it may still become durable.
             InvalidArgumentError: the timeout is negative or not a number.
             PartitionFailedError: the flush failed, and it is unknown whether the commit is on disk.
             ClosedError: the store was closed before this commit reached the disk.

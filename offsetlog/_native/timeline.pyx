@@ -1,7 +1,7 @@
-"""Reads the past of one partition from its log: the changes of a position, states at log offsets, and missing records.
+"""Reads the past of one partition from its log: changes of a position, states at log offsets, missing records.
 
-Names and metadata are bytes as in the log, so that the same bytes can be written back.  A value is the tuple (offset, leader
-epoch, metadata, commit timestamp, expire timestamp, topic id or None, log offset).
+Names and metadata are returned as the bytes that are in the log, so that the same bytes can be written back.  A value
+is the tuple (offset, leader epoch, metadata, commit timestamp, expire timestamp, topic id or None, log offset).
 """
 
 cimport cython
@@ -92,12 +92,12 @@ from offsetlog.errors import InternalError
 
 
 class Facts(NamedTuple):
-    """Facts about the log that a walk over it found.
+    """Facts that a walk over a part of the log has found.
 
     Attributes:
         first_missing: the first missing log offset, None if no log offset is missing.
         missing_end: the log offset after the last missing one, 0 if no log offset is missing.
-        max_timestamp: the largest timestamp of the batches in the walk, -1 for none.
+        max_timestamp: the largest timestamp of the batches in the walk; -1 if they have none.
         last_timestamp: the timestamp of the last batch, -1 if it has none; None if the walk had no batch.
         passed_over: the number of batches that cannot be read.
         refused: the number of records that cannot be decoded.
@@ -118,7 +118,7 @@ cdef object _facts_of(const ol_timeline_facts *facts):
 
 
 class Batch(NamedTuple):
-    """A batch of a log: its records [first, next), and their greatest timestamp, -1 for none."""
+    """A batch of a log: its records [first, next), and their greatest timestamp, -1 if they have none."""
 
     first: int
     next: int
@@ -193,9 +193,9 @@ cdef class _Collector:
 
 
 def bounds(Partition partition not None):
-    """Returns (log start offset, applied log offset) of a partition that is neither loading nor failed.
+    """Returns (log start offset, applied log offset) of a partition.
 
-    Raises StateError.
+    The partition must not be loading and must not have failed.  Raises StateError.
     """
     cdef const ol_state *state = NULL
     cdef ol_positions positions
@@ -228,10 +228,11 @@ def last_segment_base(Partition partition not None):
 
 
 def cutoff(Partition partition not None, int64_t timestamp_ms):
-    """Returns the log offset at the end of the longest prefix of the log whose batches all have timestamps <= the given one.
+    """Returns the log offset at the end of the longest prefix of the log without a batch later than `timestamp_ms`.
 
-    In a partition that was not loaded, the prefix can reach the log end, otherwise the end of the applied records.  Any
-    thread may call this function, even while the log is written and cleaned.  Raises StorageError, CapacityError.
+    If the partition was loaded, the prefix ends at the latest at the end of the applied records; if not, at the log
+    end.  Any thread may call this function, even while the log is written and cleaned.  Raises StorageError,
+    CapacityError.
     """
     cdef ol_positions positions
     cdef ol_error error
@@ -250,7 +251,7 @@ def cutoff(Partition partition not None, int64_t timestamp_ms):
 
 
 def open_since(Partition partition not None, int64_t offset):
-    """Returns the first log offset of the oldest transaction that was open at `offset`; `offset` if none was open."""
+    """Returns the first log offset of the oldest transaction that was open at `offset`; `offset` if none was."""
     cdef ol_error error
     cdef int64_t first = offset
     partition.enter()
@@ -263,9 +264,9 @@ def open_since(Partition partition not None, int64_t offset):
 
 
 def ended_by(Partition partition not None, int64_t offset, int64_t until):
-    """Returns the log offset after the last marker below `until` that ends a transaction open at `offset`.
+    """Returns the log offset after the last marker below `until` that ends a transaction that was open at `offset`.
 
-    Returns `offset` if no transaction was open there, or if none of them ends below `until`.
+    Returns `offset` if no transaction was open at `offset`, or if no such transaction ends below `until`.
     """
     cdef ol_error error
     cdef int64_t end = offset
@@ -279,7 +280,10 @@ def ended_by(Partition partition not None, int64_t offset, int64_t until):
 
 
 def survey(Partition partition not None, int64_t start, int64_t until):
-    """Returns the Facts of [start, until), read from batch headers alone, except for old compressed batches."""
+    """Returns the Facts of [start, until).
+
+    Reads only the headers of batches, except for compressed message sets of magic 0 and 1.
+    """
     cdef ol_timeline_facts facts
     cdef ol_error error
     partition.enter()
@@ -292,7 +296,7 @@ def survey(Partition partition not None, int64_t start, int64_t until):
 
 
 def next_batch(Partition partition not None, int64_t start):
-    """Returns the first Batch that ends at or above a log offset, None if there is none; ignores damaged batches."""
+    """Returns the first Batch that ends at or above a log offset, None if there is none.  Ignores damaged batches."""
     cdef ol_error error
     cdef ol_timeline_batch found
     partition.enter()
@@ -360,11 +364,12 @@ cdef int _note_marker(void *context, const ol_batch *batch, const ol_record *rec
 
 
 def events(Partition partition not None, group, topic, int32_t number, int64_t until):
-    """Returns the records of one position in the log below `until`, in order, and the Facts of that part of the log.
+    """Returns the records of one position below `until`, in order, and the Facts of that part of the log.
 
-    A record is (log offset, timestamp, producer id or -1, producer epoch, value or None for a tombstone).  A marker that ends
-    a transaction with such a record is (log offset, producer id, whether it committed).  If `topic` is None, the records
-    are those of all positions of the group, each with its position: (record, topic, partition).
+    A record is (log offset, timestamp, producer id or -1, producer epoch, value or None for a tombstone).  The list
+    also contains the markers that end a transaction with such a record: (log offset, producer id, whether it
+    committed).  If `topic` is None, the call returns the records of all positions of the group, each together with its
+    position: (record, topic, partition).
     """
     cdef _Collector found = _Collector.__new__(_Collector)
     cdef ol_timeline_filter filter
@@ -416,12 +421,12 @@ cdef enum:
 
 @cython.final
 cdef class Pasts:
-    """One or two past states of a partition, for one group or for all groups.  One thread at a time.
+    """One or two past states of a partition, for one group or for all groups.  One thread at a time may use the object.
 
     Args:
         partition: the partition.
         group: the group, None for all.
-        cuts: log offsets; each gives the state after the records below it.
+        cuts: one or two log offsets; each gives the state after the records below it.
 
     Raises StorageError, CapacityError.
     """
@@ -460,7 +465,7 @@ cdef class Pasts:
             ol_state_destroy(&self.pasts[index].state)
 
     def rows(self):
-        """Returns the first state of one group as {(topic, partition): value}; the key does not name the group."""
+        """Returns the first state of the group as {(topic, partition): value}."""
         cdef ol_table_cursor cursor
         cdef ol_table_row row
         cdef dict found = {}
@@ -473,7 +478,7 @@ cdef class Pasts:
         return found
 
     def changes(self):
-        """Returns (group, topic, partition, value, value) of every position that differs between the first and second state.
+        """Returns (group, topic, partition, first value, second value) of every position whose two values differ.
         """
         cdef _Collector found = _Collector.__new__(_Collector)
         cdef ol_state_at_changes changes
@@ -518,10 +523,11 @@ cdef bint _is_there(const ol_state *state, bytes group, bytes topic, int32_t num
 
 
 def tombstones(Partition partition not None, group, int64_t until, int64_t since_ms):
-    """Returns the tombstones below the log offset `until`, in order, of positions that are deleted at `until`; and the Facts.
+    """Returns the tombstones of deleted positions below the log offset `until`, in order, and the Facts.
 
-    Each is (group, topic, partition, log offset, timestamp, the log offset after the missing records before it, the value
-    that it deleted or None if there was none).  Only positions with a tombstone no older than `since_ms` count.
+    Only positions that are deleted at `until`, and that have a tombstone no older than `since_ms`, are included.  Each
+    tombstone is (group, topic, partition, log offset, timestamp, the log offset after the missing records before it,
+    the value that it deleted or None if there was none).
     """
     cdef _Collector found = _Collector.__new__(_Collector)
     cdef ol_state_at_tombstones sink
@@ -559,7 +565,7 @@ def tombstones(Partition partition not None, group, int64_t until, int64_t since
 
 @cython.final
 cdef class GroupNow:
-    """The committed positions of a group, with a means to detect a change; `rows` has the form of `Pasts.rows`.
+    """The committed positions of a group, as `Pasts.rows` returns them, and a fingerprint that shows a change.
 
     Raises StateError.
     """
@@ -593,19 +599,21 @@ cdef class GroupNow:
         self.rows = found
 
     def commit(self, Partition partition not None, group, list changes not None):
-        """Writes values and tombstones in one batch if the group has not changed since it was read.
+        """Writes values and tombstones in one batch, unless the group has changed since it was read.
 
         Args:
             partition: the partition.
             group: the group.
-            changes: (topic, partition, value or None for a tombstone); a commit timestamp of -1 means now.  Only sizes are
-                checked, so that values from a log can be written again.
+            changes: a list of (topic, partition, value or None for a tombstone).  A commit timestamp of -1 means the
+                present time.  The call checks only the sizes of a value, so that values from a log can be written
+                again.
 
         Returns:
-            (base offset, log offset to wait for, term, timestamp of the batch); None if the group has changed and nothing was written.
+            (base offset, log offset to wait for, term, timestamp of the batch); None if the group has changed, so that
+            nothing was written.
 
         Raises:
-            TooLargeError: the tombstones do not fit one batch.
+            TooLargeError: the tombstones do not fit into one batch.
             StateError, StorageError, CapacityError.
         """
         cdef ol_slice name

@@ -1,4 +1,4 @@
-"""Cleans one log of a topic; returns the facts that decide when to clean (docs/format/topics.md §17.7)."""
+"""Cleans one log of a topic, and returns the facts that decide when to clean it (docs/format/topics.md §17.7)."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport INT64_MAX, int64_t
@@ -26,22 +26,23 @@ def clean_topic(TopicLog log not None, CleanControl control not None, *, int64_t
                 int64_t bytes_per_second=0):
     """Cleans the closed segments of a topic's log without the GIL.
 
-    Only one call at a time may clean a log, and the log's oldest segments must not be deleted meanwhile.  Appends, reads
-    and flushes continue.
+    Only one call at a time may clean a log.  No other call may delete the oldest segments of the log at the same time.
+    Appends, reads and flushes continue.
 
     Args:
         log: a log that is open and writable.
-        control: the control of this run alone.
+        control: the object that can stop this run; every run needs its own.
         now_ms: the time of day, in ms since 1970.
-        first_dirty: the log offset at which the last run ended, -1 for none.
+        first_dirty: the log offset at which the last run ended; -1 if there was none.
         end_max: records at or above this offset are not cleaned.
-        delete_retention_ms: how long tombstones stay after the run that first found no later record with their key.
-        map_bytes: memory for the keys of one pass.
-        bytes_per_second: the limit of reads and writes together; 0 for no limit.
+        delete_retention_ms: how long a tombstone is kept.  The time begins with the first run that finds no later
+            record with its key.
+        map_bytes: the memory for the keys of one pass, in bytes.
+        bytes_per_second: the limit of the bytes read and written together; 0 for no limit.
 
     Returns:
-        (report, failure): the report of what was done, as a dictionary, even if the run failed; and the exception with
-        which it failed, or None.
+        (report, failure): the report is a dictionary that describes the work, even if the run failed; the failure is
+        the exception with which the run failed, or None.
 
     Raises:
         ClosedError: the log is closed.
@@ -81,7 +82,10 @@ def clean_topic(TopicLog log not None, CleanControl control not None, *, int64_t
 
 
 def segments_of(TopicLog log not None):
-    """Returns the segments of a log, ascending, as (base offset, bytes); the last one is the active one."""
+    """Returns (base offset, bytes) of the segments of a log, in ascending order.
+
+    The last segment is the active one.
+    """
     cdef ol_log_segment_info info
     cdef size_t index = 0
     cdef list found = []
@@ -96,7 +100,7 @@ def segments_of(TopicLog log not None):
 
 
 def segment_times(TopicLog log not None, int64_t base_offset):
-    """Returns the time of the first batch and the largest time of a segment, in ms since 1970; -1 if it has none.
+    """Returns the time of a segment's first batch and its largest time, in ms since 1970; -1 if it has none.
 
     Raises:
         OffsetOutOfRangeError: the log has no such segment.

@@ -1,4 +1,4 @@
-"""The log of one partition of an ordinary topic, as an object that owns it."""
+"""The log of one partition of an ordinary topic."""
 
 import os
 import threading
@@ -117,7 +117,9 @@ cdef void _set_config(ol_log_config *config, settings) except *:
 
 @cython.final
 cdef class RecentBatches:
-    """The last batches of a log's producers, kept while the log is closed, so that the next open recognizes a repeated one.
+    """Keeps the last batches of a log's producers while the log is closed.
+
+    After the next open, the log can then recognize a batch that is sent again.
     """
 
     def __dealloc__(self):
@@ -129,8 +131,7 @@ cdef class RecentBatches:
 cdef class TopicLog:
     """An open partition directory of an ordinary topic (docs/format/topics.md §17).
 
-    Any thread may call every method; `close` waits for the calls in progress, and every later call raises
-    ClosedError.
+    Any thread may call every method.  `close` waits for the calls in progress.  Every later call raises ClosedError.
     """
 
     def __cinit__(self):
@@ -139,17 +140,18 @@ cdef class TopicLog:
     def __init__(self, directory, FileSystem fs not None, Decompressor decompressor not None, settings, *,
                  bytes topic_id not None, int32_t leader_epoch=0, bint clean=False, int64_t recovery_point=-1,
                  int64_t log_start_offset=-1):
-        """Opens a partition directory for writing, and creates it if it does not exist.
+        """Opens a partition directory for writing; creates it if it does not exist.
 
         Args:
             directory: the partition's directory.
             fs: the file system to use.
-            decompressor: the decompressor for queries by time and for the keys of compressed batches.
+            decompressor: the decompressor, which queries by time and the keys of compressed batches need.
             settings: TopicLogSettings.
             topic_id: the 16 bytes of the topic's id.
-            leader_epoch: the epoch in which this process leads; a later epoch in the log takes precedence.
+            leader_epoch: the leader epoch in which this process leads; if the log has a later epoch, that one is used.
             clean: whether the log directory was stopped cleanly.
-            recovery_point, log_start_offset: the entries of the checkpoints, -1 if they have none.
+            recovery_point, log_start_offset: the entries of this partition in the checkpoint files, -1 if they have
+                none.
 
         Raises:
             StorageError: the directory cannot be read or written.
@@ -217,10 +219,10 @@ cdef class TopicLog:
         return handle
 
     def close(self):
-        """Closes cleanly, with everything on disk; returns the log end offset, or -1 the second time.
+        """Closes the log cleanly, with all records on disk.  Returns the log end offset; a second call returns -1.
 
         Raises:
-            StorageError: a file could not be written; the log is closed nevertheless, but not cleanly.
+            StorageError: a file could not be written.  The log is closed nevertheless, but not cleanly.
         """
         cdef ol_topic_log *handle = self._take()
         cdef ol_error error
@@ -231,9 +233,10 @@ cdef class TopicLog:
         return end
 
     def swap_recent_batches(self, RecentBatches recent not None):
-        """Exchanges the log's own RecentBatches for the given ones.
+        """Exchanges the recent batches of the log for those of the given object.
 
-        Call this with an empty object before a close, and with the same object after the next open.
+        Before a close, the caller passes an empty object, which then has the batches.  After the next open, the caller
+        passes the same object, which returns them to the log.
 
         Raises:
             ClosedError: the log is closed.
@@ -259,7 +262,7 @@ cdef class TopicLog:
 
     @property
     def topic_id(self):
-        """The 16 bytes of the id in partition.metadata, None if it has none."""
+        """The topic id, 16 bytes, from partition.metadata; None if there is none."""
         cdef uint8_t found[16]
         self.enter()
         try:
@@ -316,7 +319,7 @@ cdef class TopicLog:
 
     @property
     def is_writable(self):
-        """Whether the log accepts appends: its bytes were correct, and nothing has failed since."""
+        """Whether the log accepts appends: its bytes were correct when it was opened, and nothing has failed since."""
         self.enter()
         try:
             log = ol_topic_log_log(self.handle)
@@ -326,7 +329,7 @@ cdef class TopicLog:
 
     @property
     def wants_flush(self):
-        """Whether enough segments were rolled that a flush should be made without a request."""
+        """Whether so many segments were rolled that a flush should be made although nobody has requested one."""
         self.enter()
         try:
             return bool(ol_log_wants_flush(ol_topic_log_log(self.handle)))
@@ -345,7 +348,7 @@ cdef class TopicLog:
     # ----------------------------------------------------------------------------------------------------- writing
 
     def expect_flushes(self):
-        """Announces that producers will wait for a flush to disk."""
+        """Prepares the log for producers that will wait for flushes to disk."""
         self.enter()
         try:
             ol_log_expect_flushes(ol_topic_log_log(self.handle))
@@ -354,12 +357,12 @@ cdef class TopicLog:
 
     def produce(self, bytes records not None, *, int64_t batch_bytes_max, int64_t timestamp_min, int64_t timestamp_max,
                 int64_t log_append_time=-1, bint takes_zstd=True, bint needs_keys=False):
-        """Appends a producer's batch; returns Appended, whose `refusal` is "" if the batch was accepted.
+        """Appends a producer's batch, and returns an Appended.  Its `refusal` is "" if the batch was accepted.
 
         Args:
             records: the bytes of one batch of magic 2.
             batch_bytes_max: the topic's limit for a batch, in bytes.
-            timestamp_min, timestamp_max: the limits of the records' timestamps, in ms since 1970.
+            timestamp_min, timestamp_max: the smallest and largest timestamp that a record may have, in ms since 1970.
             log_append_time: the time that replaces the records' timestamps, in ms since 1970; -1 to keep them.
             takes_zstd: whether the producer's protocol version allows zstd.
             needs_keys: whether every record must have a key, because the topic is compacted.
@@ -394,10 +397,10 @@ cdef class TopicLog:
                         "", (), "")
 
     def flush(self, *, bint unasked=False):
-        """Flushes everything below the log end, so that it survives a loss of power; returns the flushed offset.
+        """Flushes all records below the log end, so that they survive a loss of power; returns the flushed offset.
 
         Raises:
-            StorageError: the flush failed, and the log accepts no more appends.
+            StorageError: the flush failed.  The log accepts no more appends.
         """
         cdef ol_error error
         cdef int64_t flushed = -1
@@ -414,9 +417,10 @@ cdef class TopicLog:
         return flushed
 
     def change_settings(self, settings):
-        """Applies other TopicLogSettings from the next batch on, except `append`, which stays as at the open.
+        """Applies other TopicLogSettings, from the next batch on.
 
-        The active segment is rolled by the new settings, but does not grow above the size for which it was created.
+        The setting `append` stays as it was when the log was opened.  The active segment is rolled according to the new
+        settings, but it does not grow above the size for which it was created.
 
         Raises:
             ConfigError: a setting is out of range; nothing was changed.
@@ -435,14 +439,16 @@ cdef class TopicLog:
     # --------------------------------------------------------------------------------------------------- retention
 
     def retained_from(self, *, int64_t now_ms, int64_t retention_ms, int64_t retention_bytes, int64_t below):
-        """Returns the offset from which the log should be kept, which is the log start if nothing should be deleted.
+        """Returns the offset from which the records should be kept; the log start if no record should be deleted.
 
-        If nothing should be kept, a new active segment is begun.  Everything below the offset is flushed.
+        If no record should be kept, the call begins a new active segment.  It flushes all records below the returned
+        offset.
 
         Args:
             now_ms: the time of day, in ms since 1970.
-            retention_ms: a segment is deleted once its newest record is older than this, in ms; -1 for no limit.
-            retention_bytes: the oldest segments are deleted while the others have at least this many bytes; -1 for no limit.
+            retention_ms: a segment should be deleted once its newest record is older than this, in ms; -1 for no limit.
+            retention_bytes: the oldest segments should be deleted while the remaining segments have at least this many
+                bytes; -1 for no limit.
             below: records at or above this offset are kept.
 
         Raises:
@@ -464,12 +470,12 @@ cdef class TopicLog:
         return start
 
     def delete_below(self, int64_t offset):
-        """Moves the start of the log to `offset`, and stores it; only one thread at a time may call this.
+        """Moves the start of the log to `offset`, and stores it.  Only one thread at a time may call this method.
 
-        The files of segments below it are renamed with the ending ".deleted".
+        The files of the segments below the new start are renamed so that their names end in ".deleted".
 
         Raises:
-            StorageError, DiskFullError: some files may not be renamed yet; the next call will rename them.
+            StorageError, DiskFullError: some files may not have been renamed; the next call renames them.
             PartitionFailedError, ReadOnlyError, InvalidArgumentError: nothing was changed.
         """
         cdef ol_error error
@@ -483,7 +489,7 @@ cdef class TopicLog:
     # ----------------------------------------------------------------------------------------------------- reading
 
     def first_unstable(self):
-        """Returns the first offset of the oldest open transaction, the log end offset if none is open."""
+        """Returns the first offset of the oldest open transaction; the log end offset if no transaction is open."""
         self.enter()
         try:
             return ol_topic_log_first_unstable(self.handle)
@@ -491,13 +497,13 @@ cdef class TopicLog:
             self.leave()
 
     def read(self, int64_t offset, int64_t end, int64_t size_max, *, bint whole_first=False):
-        """Reads the complete batches from the one that contains `offset`, as long as all their records are below `end`.
+        """Reads complete batches, from the one that contains `offset` up to the last one that is entirely below `end`.
 
         Args:
             offset: an offset from the log start to the log end.
-            end: the offset where the read ends.
-            size_max: the largest size of the result, in bytes; with `whole_first`, the first batch is returned whatever its
-                size.
+            end: an offset; a batch with a record at or above it is not read.
+            size_max: the largest size of the result, in bytes.  With `whole_first`, the first batch is returned even if
+                it is larger.
 
         Raises:
             OffsetOutOfRangeError: the log does not have the offset.
@@ -510,7 +516,7 @@ cdef class TopicLog:
             self.leave()
 
     def size_between(self, int64_t offset, int64_t end, int64_t size_max):
-        """Returns how many bytes `read` would find in the segment of `offset`; raises as `read` does."""
+        """Returns how many bytes `read` would find in the segment that has `offset`; raises the errors of `read`."""
         self.enter()
         try:
             return size_between(ol_topic_log_log(self.handle), offset, end, size_max)
@@ -526,9 +532,9 @@ cdef class TopicLog:
             self.leave()
 
     def record_at_time(self, int64_t time, int64_t end):
-        """Returns the TimedRecord of the first record below `end` that is not older than `time` (ms), or None.
+        """Returns the TimedRecord of the first record below `end` whose timestamp is at or after `time` (ms), or None.
 
-        The time -3 means the first record with the largest timestamp.  Raises CorruptionError, StorageError.
+        If `time` is -3, returns the first record with the largest timestamp.  Raises CorruptionError, StorageError.
         """
         self.enter()
         try:

@@ -26,7 +26,8 @@ HELP = f"""Abort an open transaction: drop its pending offsets. Committed offset
 
 Use it for a transaction that a program left open when it ended. If a broker's coordinator is going to end the
 transaction, let the coordinator do it. {ASKS}
-If a group in the transaction has members, one of them may still be writing it; --force is needed then.
+If a group in the transaction has members, one of them may still be writing the transaction, so the command needs
+--force.
 
 Exit codes: 0 done; 1 refused, or there is no such transaction; 2 could not be done.
 

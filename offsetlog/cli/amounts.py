@@ -15,7 +15,7 @@ _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgt]?)(?:ib|b)?", re.IGNOREC
 
 
 def parse_times(texts: list[str], what: str, parse: Callable[[str], Time]) -> tuple[Time | None, dict[str, Time]]:
-    """Parses 7d, g=7d, g-*=7d and the like; returns the time for all groups (or None), and the times by group.
+    """Parses times such as 7d, g=7d or g-*=7d; returns the time for all groups (or None), and the times by group.
 
     Args:
         texts: the arguments, each `[GROUP=]TIME`.

@@ -179,7 +179,7 @@ _WORDS = [
     (re.compile(r"\S+ is not in the range x<=(\S+)"), r"it must be at most \1"),
     (re.compile(r"\S+ is not in the range (\S+)<=x<=(\S+)"), r"it must be from \1 to \2"),
 ]
-#: System calls with which errors of the C code begin, and the text that replaces each.
+#: Errors of the C code begin with the name of a system call.  Each of these names is replaced by the text beside it.
 _CALLS = {
     "opendir": "it cannot be listed",
     "open": "it cannot be opened",
@@ -235,7 +235,7 @@ def _call(arguments: list[str]) -> int:
 
 
 def _named_in(arguments: list[str]) -> str:
-    # The parser knows no context of an option without its value.
+    # The parser has no context for an option that lacks its value, so the command is taken from the arguments.
     words = itertools.takewhile(lambda word: not word.startswith("-"), arguments[: 2 if arguments[0] == SPARK else 1])
     return " ".join(["offsetlog", *words])
 

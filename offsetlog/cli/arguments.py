@@ -37,19 +37,19 @@ OnlyGroup = Annotated[
     str | None,
     typer.Option(
         "--group",
-        help="Only this group; --group=-x for a name that begins with a dash.",
+        help="Show only this group. If the name begins with a dash, write --group=-x.",
         autocompletion=propose_groups,
     ),
 ]
 Wide = Annotated[
-    bool, typer.Option("--wide", help="On a terminal, print every field, one line per row, however long.")
+    bool, typer.Option("--wide", help="On a terminal, print every field. Each row takes one line, however long.")
 ]
 LogPartitions = Annotated[
     str | None,
     typer.Option(
         "--log-partition",
         metavar="N,...",
-        help="Only these partitions of the offsets topic, e.g. 0,3-5.",
+        help="Process only these partitions of the offsets topic, e.g. 0,3-5.",
         show_default=False,
     ),
 ]
@@ -57,7 +57,8 @@ OutputFormat = Annotated[
     Format,
     typer.Option(
         "--format",
-        help="How to print rows: text (a table; TSV if the output is not a terminal), or for programs tsv, csv "
-        "(with a heading; times in UTC) or json (one object per line; times in ms). Only the table omits fields.",
+        help="The format of the rows. On a terminal, text prints a table; elsewhere it prints TSV. For programs, tsv "
+        "and csv print a heading and times in UTC, and json prints one object per line with times in ms. Only the "
+        "table omits fields.",
     ),
 ]

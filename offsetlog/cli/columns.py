@@ -1,8 +1,9 @@
 """The columns of the tables in `fields`: how each type of value is written on a terminal, and in TSV and CSV.
 
-JSON has the value itself.  TSV and CSV have the same numbers, times in UTC with a Z, true and false, JSON for lists and
-objects, and an empty cell for a missing value.  CSV quotes text.  TSV has no quotes, so it escapes backslashes and
-control characters; a reader can undo that.
+JSON output has each value unchanged.  In TSV and CSV, a number is written as in JSON, a time is written in UTC with a
+Z, a truth value is written as true or false, a list or an object is written as JSON, and a missing value is an empty
+cell.  CSV quotes text.  TSV has no quotes, so it escapes backslashes and control characters; a reader can undo the
+escapes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ NUMBERS = (Kind.INTEGER, Kind.BYTES, Kind.RATIO, Kind.DURATION)
 
 
 def utc_text(timestamp_ms: int | None) -> str:
-    """Returns a time in ms since 1970 as UTC with a Z; "-" for no time; the number itself if no date can hold it."""
+    """Converts a time in ms since 1970 to UTC with a Z.
+
+    Returns "-" if there is no time, and the number as text if the time is outside the calendar.
+    """
     text = time_text(timestamp_ms)
     return f"{text}Z" if ":" in text else text
 

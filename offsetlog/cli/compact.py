@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 HELP = """Drop superseded records from a log: only the last record of each key stays.
 
-PATH may be the directory of a stopped broker; the command takes its lock. Offsets, groups and open transactions do
-not change; a tombstone stays for --delete-retention after the first pass that found no other record of its key. A
-damaged segment is reported and left as it is. The command can be interrupted at any time; the next one continues.
+PATH can be the directory of a stopped broker. The command takes the lock of PATH. Offsets, groups and open transactions
+do not change. A tombstone stays for --delete-retention after the first pass that found no other record of its key. A
+damaged segment is reported and left as it is. The command can be interrupted at any time; the next run continues.
 
-Superseded records are the history. The command drops them, as an open store does, unless --min-history keeps them. If
-an earlier cleaning kept history of some groups and this one would drop it, the command asks first, or needs --yes. It
-does not ask if --min-history names these groups (GROUP=0 drops their history), or gives all groups a time that is as
-long.
+The superseded records are the history. The command drops the history, as an open store does, unless --min-history keeps
+it. If an earlier cleaning kept the history of some groups and the command would drop it, the command asks first, or
+needs --yes. It does not ask if --min-history names these groups, even with GROUP=0, which drops their history. It also
+does not ask if the --min-history for all groups is long enough to keep this history.
 
 \b
 Examples:
@@ -55,7 +55,7 @@ Exit codes: 0 done, 1 a log is damaged or could not be cleaned, or the command w
 
 #: How often a dry run tries to read a log whose files a writer keeps replacing.
 TRIES = 5
-#: The groups that a warning names; it only counts the others.
+#: How many groups a warning names; further groups are only counted.
 NAMED_MAX = 5
 
 
@@ -212,7 +212,7 @@ def print_summary(output: Output, summary: dict[str, Any], stuck: list[StuckTran
 
 
 def _lost_past(store: offsetlog.OffsetStore, plans: list[Plan]) -> Effect | None:
-    """If the command would drop history that an earlier cleaning kept, reports it and returns the effect; else None."""
+    """Returns the effect of dropping history that an earlier cleaning kept, and reports it; None if none is dropped."""
     groups = store.maintenance.unheld([plan.number for plan in plans if plan.action != "none"])
     if not groups:
         return None
@@ -273,35 +273,52 @@ def command(
             metavar="R",
             min=0.0,
             max=1.0,
-            help="Only logs of which more than this share, 0 to 1, is dirty (written since the last clean).",
+            help="Clean a log only if its dirty ratio exceeds this number from 0 to 1. The dirty ratio is the share of "
+            "its bytes that were not cleaned yet.",
         ),
     ] = 0.0,
     again: Annotated[
         bool,
-        typer.Option("--again", help="Clean what is already clean, too, to drop tombstones past --delete-retention."),
+        typer.Option(
+            "--again",
+            help="Also clean the segments that are already clean, to drop tombstones that are older than "
+            "--delete-retention.",
+        ),
     ] = False,
     delete_retention: Annotated[
         str,
-        typer.Option("--delete-retention", metavar="TIME", help="How long tombstones stay, e.g. 90s, 15m, 24h, 7d."),
+        typer.Option(
+            "--delete-retention", metavar="TIME", help="How long tombstones are kept, e.g. 90s, 15m, 24h, 7d."
+        ),
     ] = "24h",
     min_history: Annotated[
         list[str] | None,
         typer.Option(
             "--min-history",
             metavar="[GROUP=]TIME",
-            help="Keep at least this much history, so that it can be queried: for all groups, for one, or for "
-            "'PREFIX*'; the longest that applies to a group counts. Can be given several times.",
+            help="Keep at least this much history, so that it can be queried. GROUP is a group's name or 'PREFIX*'; "
+            "without it, the time applies to all groups. If several times apply to a group, the longest is used. Can "
+            "be given several times.",
             show_default=False,
         ),
     ] = None,
     rate_limit: Annotated[
-        str, typer.Option("--rate-limit", metavar="SIZE", help="Bytes per second, read and written; 0 for no limit.")
+        str,
+        typer.Option(
+            "--rate-limit",
+            metavar="SIZE",
+            help="Read and write at most this many bytes per second; 0 means no limit.",
+        ),
     ] = "0",
     memory: Annotated[
         str,
-        typer.Option("--memory", metavar="SIZE", help="Memory for keys; if they do not fit, the log is read again."),
+        typer.Option(
+            "--memory",
+            metavar="SIZE",
+            help="The memory for the keys of one log. If the keys do not fit, the log is read several times.",
+        ),
     ] = "64M",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done; takes no lock.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done. Takes no lock.")] = False,
     yes: Yes = False,
     partitions: CheckedPartitionCount = None,
     lock_timeout: LockTimeout = 0.0,

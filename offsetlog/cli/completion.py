@@ -2,8 +2,8 @@
 
 The shell's script sets the environment variable `_OFFSETLOG_COMPLETE` to the name of the shell, and calls `offsetlog`
 with the words up to the cursor; the last word is unfinished.  The output has one proposal per line: "plain", a tab, the
-text, a tab, a description.  The line "file" asks the shell to complete paths itself.  To complete arguments, only their
-command is loaded; to complete a command's name, no command is loaded.
+text, a tab, a description.  The line "file" asks the shell to complete paths itself.  To complete an argument, this
+module loads only the command that takes the argument.  To complete the name of a command, it loads no command.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Examples:
 Groups are completed if PATH is known and its log is at most 32 MiB. Completion writes nothing.
 """
 
-#: Set by the scripts to the name of the shell.
+#: The environment variable that the scripts set to the name of the shell.
 VARIABLE = "_OFFSETLOG_COMPLETE"
 
 _BASH = """\
@@ -112,7 +112,10 @@ def command(
 
 
 def group_names(path: Path) -> list[str]:
-    """Returns the first GROUPS_MAX groups of a log by name; no group if the log is too large or cannot be read."""
+    """Returns the names of the groups of a log, sorted; at most GROUPS_MAX names.
+
+    Returns no names if the log is too large or cannot be read.
+    """
     from offsetlog.directory.listing import decode_text
     from offsetlog.directory.reading import find_partitions, read_state, whole_size
 
@@ -169,13 +172,13 @@ def _proposals(words: list[str], incomplete: str, names: Iterable[str]) -> Itera
     option, equals, _ = incomplete.partition("=")
     prefix = option + equals if incomplete.startswith("--") and equals else ""
     if words[-1:] and words[-1].startswith("--") and "=" not in words[-1] and not incomplete.startswith("-"):
-        # The parser stops at an option without its value, and the path would stay unknown.
+        # If an option lacks its value, the parser stops, and does not find the path that the proposals depend on.
         *words, incomplete = [*words[:-1], f"{words[-1]}={incomplete}"]
     found = BashComplete(command, {}, "offsetlog", VARIABLE).get_completions(words, incomplete)
     for item in found:
         yield item.type, prefix + str(item.value), (item.help or "").strip().partition("\n")[0]
     if not found and not incomplete.startswith("-"):
-        # typer leaves paths to the shell.
+        # typer proposes no paths, so the shell is asked to propose them.
         yield "file", "", ""
 
 

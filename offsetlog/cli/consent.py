@@ -1,4 +1,4 @@
-"""Consent to commands that destroy data: on a terminal they ask first, elsewhere they need --yes.
+"""Consent to commands that destroy data: on a terminal, such a command asks first; elsewhere, it needs --yes.
 
 The question and the refusal say on the standard error what the command would do.  The standard output shows what was
 done or, with --dry-run, what would be done.  A dry run, and a command with neither --yes nor a terminal, only read PATH
@@ -23,16 +23,20 @@ from offsetlog.cli.refusals import damage_of
 from offsetlog.cli.stores import look_into, open_readable, open_writable
 from offsetlog.errors import StateError
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; required without a terminal.")]
-Force = Annotated[bool, typer.Option("--force", help="Proceed despite a reported risk, such as members of the group.")]
+Yes = Annotated[
+    bool, typer.Option("--yes", "-y", help="Do not ask for consent. Required if there is no terminal to ask on.")
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Proceed even if a risk is reported, such as members of the group.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change; write nothing.")]
 
-#: For the help of the commands that ask.
-ASKS = """On a terminal the command states the whole effect and asks first; elsewhere it needs --yes."""
+#: A paragraph for the help of every command that asks for consent.
+ASKS = """On a terminal, the command states the whole effect and asks first. Without a terminal, it needs --yes."""
 
 #: The room in a line, in cells of a terminal, for typer's " [y/N]: " and the answer.
 ANSWER = 10
-#: Changes that a refusal names.
+#: How many changes a refusal names.
 NAMED_MAX = 5
 
 
@@ -47,7 +51,7 @@ class Effect:
     Attributes:
         deed: the action, as a verb with its objects, such as "delete 2 offsets of group billing".
         columns: the columns of `rows`.
-        rows: one row per change; only the first rows if the changes are very many.
+        rows: one row per change; if there are very many changes, only the first of them.
         name: returns a row as text for a sentence.
         count: the number of all changes; None if `rows` holds all of them.
         in_use: the reasons why the command needs --force, as sentences.
@@ -68,7 +72,7 @@ class Effect:
         return f"{self.deed} ({', '.join(named)})" if named else self.deed
 
     def show(self, output: Output, *, wide: bool) -> None:
-        """Prints the rows; without rows, prints only the heading in TSV and CSV."""
+        """Prints the rows; if there are none, prints only the heading, and only in TSV and CSV."""
         if self.rows or not output.is_text:
             output.rows(self.columns, self.rows, "", wide=wide)
             for rest in self._rest(len(self.rows)):
@@ -109,7 +113,7 @@ class Consent:
     def open(
         self, path: Path, partitions: int | None, lock_timeout: float, *, by_partition: bool = False
     ) -> offsetlog.OffsetStore:
-        """Opens a store; for writing only if the command may write.  See `open_writable`."""
+        """Opens a store for writing if the command may write, else for reading.  See `open_writable`."""
         if self.may_write:
             return open_writable(
                 path, partitions, "disk", create=False, by_partition=by_partition, lock_timeout=lock_timeout
@@ -119,9 +123,10 @@ class Consent:
     def look_for(
         self, path: Path, partitions: int | None, group: str, is_known: Callable[[offsetlog.OffsetStore, str], bool]
     ) -> int:
-        """Looks for a group before an open for writing changes files; returns the exit code; 0: the command goes on.
+        """Checks that a group exists, before the command opens the store for writing and so changes files.
 
-        Raises RefusedError if the log partition of the group is damaged.
+        Returns 0 if the command may go on, or else the exit code with which it must end.  Raises RefusedError if the
+        log partition of the group is damaged.
         """
         if not self.may_write:
             return 0  # the command looks for it
@@ -131,12 +136,12 @@ class Consent:
             return 0 if is_known(store, group) else complain_unknown(group, path, number)
 
     def refuse_damaged(self, damage: str | None) -> None:
-        """Raises RefusedError if `damage` says that a log partition cannot be written to; not in a dry run."""
+        """Raises RefusedError if `damage` names a log partition that accepts no writes; does nothing in a dry run."""
         if damage is not None and not self.dry_run:
             raise RefusedError(f"nothing was done: {damage}")
 
     def show(self, output: Output, effect: Effect, refusals: Sequence[str] = ()) -> int:
-        """For a dry run, prints what would change and why it would be refused; returns the exit code."""
+        """Prints what a dry run would change and why the change would be refused; returns the exit code."""
         effect.show(output, wide=self.wide)
         output.line(f"would {effect.deed}")
         reasons = [*refusals]

@@ -21,9 +21,9 @@ from offsetlog.types import Change, OffsetAndMetadata
 
 HELP = f"""Delete offsets of a group; without topics, delete the whole group with its own records.
 
-{ASKS} If the group has members, --force is needed; a broker would
-refuse. A deletion writes tombstones; the offsets disappear from the log when it is compacted, and until then
-`offsetlog undelete` brings them back.
+{ASKS} If the group has members, the command needs --force, because a
+broker would refuse the deletion. A deletion writes tombstones. The offsets disappear from the log when it is compacted.
+Until then, `offsetlog undelete` brings them back.
 
 Exit codes: 0 done, or nothing to do; 1 refused, or there is no such group; 2 could not be done.
 
@@ -59,7 +59,11 @@ def command(
     group: GroupName,
     topics: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these topics or partitions.", show_default=False),
+        typer.Argument(
+            metavar="TOPIC[:PARTITION]",
+            help="Delete only the offsets of these topics or partitions.",
+            show_default=False,
+        ),
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,

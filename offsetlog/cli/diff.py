@@ -24,11 +24,11 @@ from offsetlog.types import Change
 
 HELP = f"""Print what changed between two moments, or differs between two directories, by group, topic and partition.
 
-The directories are only read. B defaults to now. With --other, A is the moment of PATH and B that of the other
-directory, and both default to now. A position that was only committed again, with the same offset, leader epoch
-and metadata, is not printed.
+The command only reads the directories. If B is not given, it is now. With --other, A is the moment of the state of
+PATH, and B is the moment of the state of the other directory; each of them is now if it is not given. A position that
+was only committed again, with the same offset, leader epoch and metadata, is not printed.
 
-{MOMENTS} Log offsets need --group.
+{MOMENTS} A moment that is a log offset needs --group.
 
 Exit codes: 0 done, and with --other nothing differs; 1 there is no such group, the state of a moment was cleaned
 away, or damage was found; 2 could not be read; 3 with --other, something differs.
@@ -42,7 +42,7 @@ Examples:
   offsetlog diff data --other /backup/data               whether a copy has the same positions
 """
 
-#: So that -2h is a moment, and not the options -2 and -h.
+#: With this class, the argument -2h is a moment, and not the options -2 and -h.
 COMMAND_CLASS = MomentsCommand
 
 
@@ -57,7 +57,7 @@ def _is_later(first: Moment, second: Moment) -> bool:
     return first is None and second is not None
 
 
-#: Printed if there is no row: for two moments, for two directories.
+#: The sentences that are printed if there is no row: the first for two moments, the second for two directories.
 _NOTHING = ("nothing changed", "nothing differs")
 #: The exit code if two directories differ; 1 and 2 are for states that could not be compared.
 DIFFERENT = 3
@@ -82,7 +82,7 @@ def _changes(before: _State, after: _State, group: str | None) -> list[Change]:
 
 
 def _open_other(path: Path, partitions: int | None) -> offsetlog.OffsetStore:
-    """Opens the second directory, with its own number of log partitions, or with `partitions` if it records none."""
+    """Opens the second directory with the number of log partitions that it records, or with `partitions` if none."""
     try:
         return offsetlog.open(path, read_only=True)
     except PartitionCountError:
@@ -92,7 +92,7 @@ def _open_other(path: Path, partitions: int | None) -> offsetlog.OffsetStore:
 
 
 def _absent(store: offsetlog.OffsetStore, group: str | None) -> str | None:
-    """Returns a line about log partitions that a broker's directory lacks, or None; their positions are missing."""
+    """Returns a line that names the log partitions missing from a broker's directory; None if none is missing."""
     absent = absent_partitions(store.path, store.partitions)
     if group is not None:
         absent = [number for number in absent if number == number_of(store, group)]

@@ -23,11 +23,11 @@ HELP = """Print every record in the files, with keys and values decoded.
 The rows are in log order, partition by partition, with the fields of their batch; a batch without records is a row of
 kind "empty". Bytes that cannot be read are skipped, and reported on standard error.
 
-With --formatter, the lines are those of Kafka's console consumer with its own formatters: "offsets" and "groups" for
-__consumer_offsets, "transactions" for __transaction_state. --kafka names the version of Kafka whose lines to print;
-"old" is the formatter "offsets" of 0.8.2. From 3.9 on, each record is one JSON object; 3.9 itself prints no line ends
-between them. Records of other kinds are skipped. On a terminal, control characters are escaped; elsewhere they are
-printed as they are, as Kafka does.
+With --formatter, the command prints the lines that Kafka's console consumer prints with one of its formatters. The
+formatters "offsets" and "groups" are for __consumer_offsets, and "transactions" is for __transaction_state; "old" is
+the formatter "offsets" of Kafka 0.8.2. --kafka names the version of Kafka whose lines are printed. From Kafka 3.9 on,
+each record is one JSON object. Kafka 3.9 itself prints no line ends between the objects. Records of other kinds are
+skipped. On a terminal, control characters are escaped; elsewhere they are printed as they are, as Kafka does.
 
 Exit codes: 0 done, 1 something is damaged or cannot be decoded, 2 could not be read.
 
@@ -102,15 +102,16 @@ def command(
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,
     formatter: Annotated[
-        Formatter | None, typer.Option("--formatter", help="Print the lines of this Kafka formatter instead.")
+        Formatter | None,
+        typer.Option("--formatter", help="Print the lines of this formatter of Kafka instead of the records."),
     ] = None,
     kafka: Annotated[
         str | None,
         typer.Option(
             "--kafka",
             metavar="VERSION",
-            help="Use the formatter of this Kafka version, 0.8.2 or later, e.g. 2.8 or 0.10 (its last release); the "
-            "newest by default.",
+            help="Print the lines of this Kafka version, from 0.8.2 on. A shorter number, such as 2.8 or 0.10, means "
+            "the last release of that version. The default is the newest version.",
         ),
     ] = None,
 ) -> int:

@@ -30,8 +30,8 @@ became empty or, if that is unknown, from the commit. If the record of an offset
 instead. Nothing expires in a group that has members, and no position expires while an open transaction has a value for
 it. A group that has nothing left is deleted, too.
 
-With --dry-run or --within, the command only lists what expires, when and why, and PATH is only read. {ASKS}
-A deletion writes tombstones; the offsets disappear from the log when it is compacted.
+With --dry-run or --within, the command only reads PATH, and lists which offsets expire, when and why. {ASKS}
+A deletion writes tombstones. The offsets disappear from the log when it is compacted.
 
 Exit codes: 0 done, or nothing to do; 1 refused, or damage was found; 2 could not be done.
 
@@ -51,7 +51,9 @@ COLUMNS = shown_as(columns("expire --dry-run"), "retention_ms", show=duration_te
 
 
 def parse_retention(texts: list[str]) -> tuple[int | None, dict[str, int | None]]:
-    """Parses 7d, never, g=7d, g-*=never; returns the default and the groups' retentions in ms, None for never.
+    """Parses retentions such as 7d, never, g=7d or g-*=never; returns the default, and the retentions by group.
+
+    A retention is a number of ms, or None for `never`.
 
     Raises:
         InvalidArgumentError: an argument is not a retention, two arguments are for the same groups, or no argument
@@ -98,7 +100,7 @@ def _what(report: ExpiryReport) -> str:
 
 
 def _refuse_clock(store: offsetlog.OffsetStore, default: int | None, groups: dict[str, int | None]) -> None:
-    # Refuses before the question, since the deletion would be refused after it.
+    # The command refuses before it asks, because the deletion would be refused after the answer.
     refusal = store.maintenance.clock_refusal(default, groups)
     if refusal is not None:
         raise ClockError(
@@ -135,15 +137,19 @@ def command(
         typer.Option(
             "--retention",
             metavar="[GROUP=]TIME",
-            help="How long unused offsets stay: 7d, 12h, 'never'; for all groups, for one, or for 'PREFIX*'. Can be "
-            "given several times.",
+            help="How long unused offsets are kept, e.g. 7d, 12h or 'never'. GROUP is a group's name or 'PREFIX*'; "
+            "without it, the time applies to all groups. Can be given several times.",
             show_default=False,
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what has expired.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the offsets that have expired.")] = False,
     within: Annotated[
         str | None,
-        typer.Option("--within", metavar="TIME", help="Only list what has expired or will within this time, e.g. 24h."),
+        typer.Option(
+            "--within",
+            metavar="TIME",
+            help="Only list the offsets that have expired or will expire within this time, e.g. 24h.",
+        ),
     ] = None,
     yes: Yes = False,
     trust_clock: Annotated[

@@ -22,9 +22,9 @@ from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 HELP = f"""Print the committed offsets of one group, as the store returns them.
 
-PATH is only read. Without topics all offsets of the group are printed.
+The command only reads PATH. If no topics are given, it prints all offsets of the group.
 
---at prints what was committed at a moment. {MOMENTS} `now` is a moment, too.
+With --at, it prints the offsets as of a moment. {MOMENTS} `now` is a moment, too.
 
 Exit codes: 0 done, 1 there is no such group, a requested topic or partition has no
 committed offset, or damage was found, 2 could not be read.
@@ -59,7 +59,11 @@ def command(
     group: GroupName,
     topics: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TOPIC[:PARTITION]", help="Only these topics or partitions.", show_default=False),
+        typer.Argument(
+            metavar="TOPIC[:PARTITION]",
+            help="Print only the offsets of these topics or partitions.",
+            show_default=False,
+        ),
     ] = None,
     at: Annotated[
         str | None,

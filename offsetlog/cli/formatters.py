@@ -1,11 +1,11 @@
 """Makes the lines that Kafka's console consumer prints with the formatters of internal topics.
 
-Several versions of Kafka changed the lines of its formatters; this module makes the lines of any version.  They were
-compared with those of Kafka 0.8.2.2, 0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.8.2, 3.9.1 and 4.3.0.  If the lines changed
-between two of these, the classes of the versions between show which version changed them.
+Several versions of Kafka changed the lines of its formatters; this module makes the lines of any version.  The lines
+were compared with the output of Kafka 0.8.2.2, 0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.8.2, 3.9.1 and 4.3.0.  If the
+lines differ between two of these releases, the source code of the versions between them showed which one changed them.
 
-Kafka prints the elements of a Scala map or set in the order of that collection's hash table.  The tables are therefore
-computed here: those of Scala 2.11 and 2.12 up to Kafka 2.5, and those of Scala 2.13 from Kafka 2.6 on.
+Kafka prints the elements of a Scala map or set in the order of the collection's hash table, so this module computes
+that order.  It follows Scala 2.11 and 2.12 for versions up to Kafka 2.5, and Scala 2.13 from Kafka 2.6 on.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ def _int32(number: int) -> int:
 
 
 def _index_2_11(hashed: int, size: int, seed: int) -> int:
-    # byteswap32, rotated by a seed; the highest bits are the index.
+    # Scala's byteswap32 of the hash code, rotated by a seed.  The highest bits are the index.
     mixed = hashed * 0x9E3775CD & 0xFFFFFFFF
     mixed = int.from_bytes(mixed.to_bytes(4, "big"), "little") * 0x9E3775CD & 0xFFFFFFFF
     rotated = (mixed >> seed | mixed << 32 - seed) & 0xFFFFFFFF
     return rotated >> 33 - size.bit_length() & size - 1
 
 
-#: log2 of a map's first size, 16, which stays its seed when the map grows; a set's seed follows its present size.
+#: The seed of a map: log2 of 16, which is the first size of a map.  It does not change when the map grows.  The seed of
+#: a set follows the present size of the set.
 _MAP_SEED = 4
 
 
@@ -99,7 +100,7 @@ def _set_2_11(keys: Iterable[str], hash_of: Callable[[str], int]) -> list[str]:
 
 
 def _ordered_2_13(keys: Iterable[str], size: int, hash_of: Callable[[str], int]) -> list[str]:
-    # Maps and sets alike: chains sorted by hash, and a walk from the start.
+    # Maps and sets have the same order: chains are sorted by hash, and the walk begins at the start of the table.
     def place(key: str) -> tuple[int, int]:
         hashed = hash_of(key) & 0xFFFFFFFF
         mixed = _int32(hashed ^ hashed >> 16)
@@ -117,7 +118,8 @@ def _map_2_13(keys: Iterable[str], hash_of: Callable[[str], int]) -> list[str]:
 
 
 def _set_2_13(parts: Iterable[list[str]], hash_of: Callable[[str], int]) -> list[str]:
-    # A set to which sets are added: one of five elements or more makes the table grow by its own size alone.
+    # Sets are added to a set.  If an added set has five elements or more, the table grows by the size of the added set
+    # alone.
     size, held = 16, dict.fromkeys("")
     for part in parts:
         distinct = list(dict.fromkeys(part))
@@ -131,7 +133,7 @@ def _set_2_13(parts: Iterable[list[str]], hash_of: Callable[[str], int]) -> list
 
 
 def _topic_partition_hash(text: str) -> int:
-    # TopicPartition.hashCode, of its text "topic-7".
+    # The result of TopicPartition.hashCode for a text such as "topic-7".
     topic, _, number = text.rpartition("-")
     return _int32(31 * (31 + int(number)) + java_hash(topic))
 
@@ -327,8 +329,8 @@ class Lines:
 
         Args:
             formatter: the formatter, which decides which records are printed.
-            kafka: the Kafka version whose form to print, such as 2.8.2, or 0.10 for its last release; None for the
-                newest version, or for 0.8.2 with `old`.
+            kafka: the Kafka version whose lines to print, such as 2.8.2; 0.10 means the last release of 0.10.  None
+                means the newest version, but 0.8.2 if the formatter is `old`.
 
         Raises:
             InvalidArgumentError: `kafka` is not a version, has no such formatter, or is given with `old`.
@@ -356,7 +358,7 @@ class Lines:
     def of(self, record: Row) -> str | None:
         """Returns the text of a record of `dump_batches`, without a line end; None if the formatter skips the record.
 
-        Metadata can hold line feeds; as in Kafka, the text has them as they are.
+        Metadata can contain line feeds.  The text contains them without escapes, as Kafka prints them.
         """
         if record["kind"] not in self.kinds:
             return None

@@ -51,7 +51,10 @@ class GroupFacts:
 
 
 def read_partition(path: Path, number: int) -> PartitionState | None:
-    """Reads the state of a log partition from its files; None if the partition is missing.  Raises as `read_state`."""
+    """Reads the state of a log partition from its files; returns None if the partition is missing.
+
+    Raises the same errors as `read_state`.
+    """
     for files in find_partitions(path):
         if files.number == number:
             return read_state(files)
@@ -80,7 +83,7 @@ def facts_in(state: PartitionState, group: str) -> GroupFacts:
 
 
 def complain_unknown(group: str, path: Path | str, number: int | None = None) -> int:
-    """Reports that a log knows nothing of a group; returns the exit code for that.
+    """Reports that a log does not contain a group; returns the exit code for this case.
 
     Args:
         group: the group.
@@ -128,7 +131,10 @@ def number_of(store: offsetlog.OffsetStore, group: str) -> int:
 
 
 def is_known(store: offsetlog.OffsetStore, group: str) -> bool:
-    """Returns whether the group has committed offsets, pending offsets or a group record; raises as `read_state`."""
+    """Returns whether the group has committed offsets, pending offsets or a group record.
+
+    Raises the same errors as `read_state`.
+    """
     if store.fetch(group):
         return True
     facts = facts_of(store, group)
@@ -138,10 +144,11 @@ def is_known(store: offsetlog.OffsetStore, group: str) -> bool:
 def fetch_at(
     store: offsetlog.OffsetStore, group: str, moment: Moment | None
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Returns the committed positions of a group at a moment; raises as `OffsetStore.fetch`.
+    """Returns the committed positions of a group at a moment.
 
-    For a group that the log does not contain, the result is empty even if its log partition has no such log offset: the
-    caller then reports the mistyped name.
+    If the log does not contain the group, the result is empty, even if `moment` is a log offset that the group's log
+    partition does not have.  The caller can then report a mistyped name instead of a wrong log offset.  Otherwise this
+    function raises the same errors as `OffsetStore.fetch`.
     """
     try:
         return store.fetch(group, at=moment)
@@ -152,12 +159,12 @@ def fetch_at(
 
 
 def is_listed(path: Path, group: str) -> bool:
-    """Returns whether `offsetlog groups` lists the group; raises what `find_partitions` and `read_state` raise."""
+    """Returns whether `offsetlog groups` lists the group; raises the errors of `find_partitions` and `read_state`."""
     states = [read_state(each) for each in find_partitions(path)]
     return any(row["group"] == group for row in group_rows(states))
 
 
 def facts_of(store: offsetlog.OffsetStore, group: str) -> GroupFacts:
-    """Returns the facts about a group in a store that has no other writer; raises as `read_state`."""
+    """Returns the facts about a group in a store that has no other writer; raises the same errors as `read_state`."""
     state = read_partition(store.path, number_of(store, group))
     return GroupFacts(group) if state is None else facts_in(state, group)

@@ -18,9 +18,9 @@ from offsetlog.directory.reading import PartitionState
 HELP = """Print the groups in a log, sorted by name or by their last commit.
 
 As on a broker, a group is listed if it has a record of its own, a committed offset, or an offset in an open
-transaction; `groups()` of the library omits groups that have only an offset in an open transaction. A group that
-appears only in an aborted transaction is not listed; a running broker lists it until it cleans up. The log shows only
-the states Stable (with members) and Empty.
+transaction. The method `groups()` of the library omits groups that have only an offset in an open transaction. A group
+that appears only in an aborted transaction is not listed; a running broker lists it until it cleans up. The state is
+Stable if the group has members, and Empty otherwise, because the log shows no other states.
 
 Exit codes: 0 done, 1 damage was found, 2 could not be read.
 
@@ -40,7 +40,7 @@ class Order(enum.StrEnum):
 
 
 def _last_commits(states: Iterable[PartitionState]) -> dict[str, int]:
-    """Returns the latest commit time of each group's offsets, in ms since 1970; -1 if unknown."""
+    """Returns the latest commit time among each group's offsets, in ms since 1970; -1 if the time is unknown."""
     found: dict[str, int] = {}
     for replay in (state.replay for state in states):
         for name in replay.groups():
@@ -59,7 +59,8 @@ def rows_of(states: Sequence[PartitionState]) -> list[dict[str, Any]]:
 def command(
     path: LogPath,
     sort: Annotated[
-        Order, typer.Option("--sort", help="By name, or by the last commit, the latest first (changed).")
+        Order,
+        typer.Option("--sort", help="Sort the groups by name, or by their last commits, the latest first (changed)."),
     ] = Order.NAME,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,

@@ -20,7 +20,7 @@ _AS_IS = "\b\n"
 
 
 class HelpFormatter(_Formatter):  # type: ignore[misc]
-    """Wraps text only between words; moves the comment of an example that is too long below it."""
+    """Wraps text only between words; if an example and its comment do not fit in a line, moves the comment below."""
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
         """Writes the usage as the parser's formatter does, but breaks no line at a hyphen."""
@@ -109,7 +109,7 @@ _AGO = re.compile(r"-\d+(?:\.\d+)?\s*(?:ms|[smhdw])", re.IGNORECASE)
 
 
 class MomentsCommand(Command):
-    """A command whose arguments are moments: -2h is a moment, -h the option for help."""
+    """A command whose arguments are moments: the argument -2h is a moment, but -h is the option for help."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses the arguments; a moment that begins with a dash is not taken for an option."""

@@ -24,9 +24,10 @@ from offsetlog.types import History, TopicPartition
 
 HELP = """Print every record of one position, a topic or a whole group that the log still holds, oldest first.
 
-PATH is only read. Commits without effect are listed, too: those of an aborted or open transaction, and those of a
-transaction that ended after a newer commit. A deletion and an expiry leave the same record, a tombstone. Records that
-were cleaned away are gone; standard error says from which log offset the history is complete.
+The command only reads PATH. Commits that have no effect are listed, too. These are the commits of an aborted or open
+transaction, and the commits of a transaction that ended after a newer commit. A deletion and an expiry leave the same
+record, a tombstone. Records that were cleaned away are gone. The command reports on standard error from which log
+offset the history is complete.
 
 Exit codes: 0 done, 1 there is no such group, or no record of it (since the time of --since), or damage was found, 2
 could not be read.
@@ -46,7 +47,10 @@ ONE, SEVERAL = "history", "history GROUP"
 
 
 def history_rows(histories: Mapping[TopicPartition, History], since: int | None = None) -> Iterator[dict[str, Any]]:
-    """Yields the entries as rows in log order; with `since`, in ms, only those since that time or without a time."""
+    """Yields the entries of the histories as rows, in log order.
+
+    If `since` (in ms since 1970) is given, entries with an earlier time are omitted; entries without a time are not.
+    """
     places = [zip(history, itertools.repeat(key)) for key, history in histories.items()]
     for entry, key in heapq.merge(*places, key=lambda place: place[0].log_offset):
         # Records of Kafka before 0.10 have no time, and may be younger.
@@ -109,7 +113,10 @@ def _time_text(moment: datetime) -> str:
 
 
 def _report_gaps(histories: Iterable[History]) -> None:
-    """Reports from where a group's histories are complete, and how much was unreadable; one history stands for all."""
+    """Reports the log offset from which a group's histories are complete, and how many records were unreadable.
+
+    Both are the same in every history of a group, so the first history is used.
+    """
     for history in itertools.islice(histories, 1):
         if history.complete_from > 0:
             since = "" if history.complete_since is None else f", {_time_text(history.complete_since)}"
@@ -125,14 +132,25 @@ def command(
     path: StorePath,
     group: GroupName,
     topic: Annotated[
-        str | None, typer.Argument(metavar="TOPIC", help="Only this topic, or TOPIC:PARTITION.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="TOPIC",
+            help="Print only the records of this topic, or of TOPIC:PARTITION.",
+            show_default=False,
+        ),
     ] = None,
     partition: Annotated[
         int | None,
-        typer.Argument(metavar="PARTITION", min=0, help="Only this partition of the topic.", show_default=False),
+        typer.Argument(
+            metavar="PARTITION",
+            min=0,
+            help="Print only the records of this partition of the topic.",
+            show_default=False,
+        ),
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="Only records since this time.", show_default=False)
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Print only records since this time.", show_default=False),
     ] = None,
     partitions: PartitionCount = None,
     wide: Wide = False,

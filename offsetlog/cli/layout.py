@@ -59,8 +59,8 @@ class _Widths:
     """The widths of a column's values.
 
     Attributes:
-        usual: the width of the name and of the short values, which are never moved below the row; 0 if all values are
-            long.
+        usual: the width that the name and the short values need.  Short values are never moved below the row.  0 if all
+            values are long.
         longest: the width of the longest value.
     """
 
@@ -89,7 +89,7 @@ class Layout:
 
     @classmethod
     def of(cls, columns: Sequence[Column], rows: list[Row], width: int | None) -> Layout:
-        """Chooses the layout that fits `rows`; a wider value in a later row shifts the columns to its right."""
+        """Chooses the layout that fits `rows`; a wider value in a later row shifts the columns after it."""
         widths = {
             column.name: _Widths.of(column.name, [cell_len(column.show(row.get(column.name))) for row in rows])
             for column in columns
@@ -142,7 +142,7 @@ class Layout:
         return lines
 
     def _alone(self, column: Column, row: Row | None, indent: str) -> list[str]:
-        # Wider than the terminal: the name comes first, and a missing value takes no line.
+        # The value is wider than the terminal.  Its name is printed before it, and a missing value is not printed.
         if row is None:
             return []
         value = row.get(column.name)
@@ -157,7 +157,10 @@ class Layout:
 
 
 def _units(columns: Sequence[Column]) -> list[list[Column]]:
-    """Groups columns, sorted by rank; those of a field before and after a change are shown or hidden together."""
+    """Returns the columns in groups, sorted by rank; the columns of a group are shown or hidden together.
+
+    The columns of a field before and after a change form one group.  Every other column is a group of its own.
+    """
     names = {column.name for column in columns}
     units: dict[str, list[Column]] = {}
     for column in columns:
@@ -167,7 +170,7 @@ def _units(columns: Sequence[Column]) -> list[list[Column]]:
 
 
 def _chosen(columns: Sequence[Column], units: list[list[Column]]) -> tuple[list[Column], list[str]]:
-    """Returns the columns of these groups, in the order of the table, and the names of the other columns."""
+    """Returns the columns of the groups in `units`, in the order of the table, and the names of all other columns."""
     shown = {column.name for unit in units for column in unit}
     return (
         [column for column in columns if column.name in shown],
@@ -178,7 +181,7 @@ def _chosen(columns: Sequence[Column], units: list[list[Column]]) -> tuple[list[
 def _in_one_line(
     columns: list[Column], important: list[Column], widths: dict[str, _Widths], room: int
 ) -> list[list[tuple[Column, int | None]]]:
-    """Returns the columns in one line; gives free space to long values, the most important columns first."""
+    """Returns the columns as one line; free space goes to columns with long values, the most important first."""
     given: dict[str, int] = {}
     for column in important:
         usual, longest = widths[column.name].usual, widths[column.name].longest

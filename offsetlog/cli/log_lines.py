@@ -64,7 +64,8 @@ def log_lines(form: Form, level: Level, stream: IO[str] | None = None) -> Iterat
 
     Args:
         form: the format of the lines.
-        level: the lowest level of offsetlog's own records; for other libraries, that is WARNING.
+        level: the lowest level at which records of offsetlog are printed.  Records of other libraries are printed from
+            WARNING on.
         stream: the stream; None for the standard error.
     """
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)

@@ -18,7 +18,7 @@ import typer
 import offsetlog
 from offsetlog.cli.app import DESCRIPTION, application
 
-#: In the source tree; an installed package has it elsewhere.
+#: The page in the source tree; an installed package has the page in another directory.
 PAGE = Path(__file__).parents[2] / "docs" / "offsetlog.1"
 
 #: The date in the page's header; a release sets it.

@@ -36,17 +36,19 @@ if TYPE_CHECKING:
     from offsetlog.migration.places import Refused, Source, Target
     from offsetlog.migration.report import Report
 
-HELP = f"""Move committed offsets: out of ZooKeeper, into it, or from one log directory to another.
+HELP = f"""Move committed offsets out of ZooKeeper, into ZooKeeper, or from one log directory to another.
 
-A place is zookeeper://HOST:PORT,.../ROOT, where consumers before Kafka 0.9 kept their offsets (below /consumers), or
-the path of a log directory, of a stopped broker or of offsetlog. The source is only read. In the target, each group is
-written completely or not at all, and no position moves back without --overwrite. If a run was stopped or killed, run
-it again: positions that the target already has are skipped. {ASKS}
+A place is the address zookeeper://HOST:PORT,.../ROOT of a ZooKeeper, or the path of a log directory. Consumers before
+Kafka 0.9 kept their offsets in ZooKeeper, below /consumers. The log directory can be that of a stopped broker or of
+offsetlog. The command only reads the source. In the target, each group is written completely or not at all, and no
+position moves back without --overwrite. If a run was stopped or killed, run the command again: it skips positions that
+the target already has. {ASKS}
 
-The rows are differences: with --dry-run those that would be written, otherwise those that remain. Each position is
-written with the present time as its commit time. ZooKeeper keeps neither metadata nor leader epochs; the report counts
-what was dropped. A node that holds no offset is reported by its path and does not stop the others. Stop a group's
-consumers before the last run: positions that they commit later are not migrated.
+The command prints the differences between the source and the target. With --dry-run, these are all differences;
+otherwise they are those that remain after the migration. Each position is written with the present time as its commit
+time. ZooKeeper stores neither metadata nor leader epochs; the report counts the values that were dropped. If a
+ZooKeeper node holds no offset, its path is reported, and the other nodes are migrated. Stop a group's consumers before
+the last run, because positions that they commit later are not migrated.
 
 Exit codes: 0 everything was migrated or needed nothing; 1 something was refused, a pattern matched no
 group, or with --permissive something is missing; 2 could not be read or written.
@@ -59,7 +61,7 @@ Examples:
   offsetlog migrate --from /var/kafka-logs --to data --partitions 50
 """
 
-#: Changes that a question shows, and groups that a warning names.
+#: How many changes a question shows, and how many groups a warning names.
 SHOWN_MAX, NAMED_MAX = 20, 20
 
 
@@ -79,7 +81,10 @@ class _Moves:
         return Migration(self.source, target, self.groups, overwrite=self.overwrite, dry_run=dry_run, advance=advance)
 
     def make(self, target: Target, *, dry_run: bool) -> Report:
-        """Migrates, and prints the differences: in a dry run those it would write, otherwise those that remain."""
+        """Migrates, and prints differences between the source and the target.
+
+        A dry run prints all differences.  Otherwise those that remain after the migration are printed.
+        """
         with progress("groups", len(self.groups), in_bytes=False) as advance:
             migration = self._to(target, advance, dry_run=dry_run)
             rows = (each._asdict() for each in migration.run())
@@ -87,7 +92,7 @@ class _Moves:
         return migration.report
 
     def effect(self, target: Target, name: str) -> Effect | None:
-        """Returns what a migration would write, with positions that move back first; None if it would write nothing."""
+        """Returns the effect of a migration, with the positions that move back first; None if it writes nothing."""
         from offsetlog.migration.rules import BACK, WRITTEN
 
         back: list[dict[str, Any]] = []
@@ -170,11 +175,14 @@ def command(
         typer.Option(
             "--groups",
             metavar="PATTERN",
-            help="Only these groups: a name, or a pattern such as 'audit-*'. Can be given several times.",
+            help="Migrate only the groups with this name, or with names that match a pattern such as 'audit-*'. Can be "
+            "given several times.",
             show_default=False,
         ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Move positions back, too.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Also write offsets that are lower than the target's.")
+    ] = False,
     split: Annotated[
         bool,
         typer.Option(
@@ -192,14 +200,17 @@ def command(
         typer.Option("--permissive", help="Go on if something in a directory is missing or damaged, and report it."),
     ] = False,
     in_flight: Annotated[
-        int, typer.Option("--in-flight", min=1, max=4096, help="Most requests to ZooKeeper in flight at once.")
+        int,
+        typer.Option(
+            "--in-flight", min=1, max=4096, help="How many requests to ZooKeeper may be unanswered at the same time."
+        ),
     ] = 64,
     jute_maxbuffer: Annotated[
         str | None,
         typer.Option(
             "--jute-maxbuffer",
             metavar="SIZE",
-            help="The jute.maxbuffer of the ZooKeeper servers, if it is not 1 MiB.",
+            help="The setting jute.maxbuffer of the ZooKeeper servers. Give it if it is not 1 MiB.",
             show_default=False,
         ),
     ] = None,
@@ -208,7 +219,7 @@ def command(
         typer.Option(
             "--from-auth-file",
             metavar="FILE",
-            help="Credentials for the source's ZooKeeper: lines such as digest:USER:PASSWORD.",
+            help="A file with the credentials for the source's ZooKeeper, in lines such as digest:USER:PASSWORD.",
             show_default=False,
         ),
     ] = None,
@@ -217,7 +228,7 @@ def command(
         typer.Option(
             "--to-auth-file",
             metavar="FILE",
-            help="Credentials for the target's ZooKeeper, in the form of --from-auth-file.",
+            help="A file with the credentials for the target's ZooKeeper, in the same form as --from-auth-file.",
             show_default=False,
         ),
     ] = None,

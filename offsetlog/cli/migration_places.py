@@ -85,8 +85,8 @@ def parse_place(text: str) -> Ensemble | Path:
     # A mistyped address must not create a directory of that name and report success.
     if "://" in text or (_ADDRESS.match(text) and not path.exists()):
         raise InvalidArgumentError(
-            f"{text!r} is not a place of offsets; give {SCHEME}HOST:PORT,.../ROOT, or the path of a log directory"
-            + ("" if "://" in text else f" (./{text} for a directory of that name)")
+            f"{text!r} is not a place that holds offsets; give {SCHEME}HOST:PORT,.../ROOT, or the path of a log "
+            "directory" + ("" if "://" in text else f" (./{text} for a directory of that name)")
         )
     return path
 
@@ -101,7 +101,8 @@ def are_the_same(one: Ensemble | Path, other: Ensemble | Path) -> bool:
 def checked_access(source: Ensemble | Path, target: Ensemble | Path, options: PlaceOptions) -> PlaceOptions:
     """Checks that credentials and ACLs are given only for ensembles; returns the options with the credentials.
 
-    Each file is read only here: a pipe from another process, as in `<(pass show kafka)`, can be read only once.
+    This function reads each file of credentials, and no other code reads it again.  The file can be a pipe from another
+    process, as in `<(pass show kafka)`, which can be read only once.
 
     Raises:
         InvalidArgumentError: an option does not apply to its place, or its value or its file is malformed.
@@ -133,7 +134,10 @@ def _acl_of(texts: tuple[str, ...]) -> tuple[Acl, ...]:
 
 
 def _check_names(place: Ensemble) -> None:
-    """Raises ZooKeeperUnavailableError if no host of an ensemble has an address: a session would wait for ever."""
+    """Raises ZooKeeperUnavailableError if no host of an ensemble has an address.
+
+    Without this check, a session would try to connect to such hosts for ever.
+    """
     unknown = []
     for host in place.hosts.partition("/")[0].split(","):
         name = host.rpartition(":")[0].strip("[]") or host
@@ -151,7 +155,11 @@ def _check_names(place: Ensemble) -> None:
 def opened_ensemble(
     place: Ensemble, options: PlaceOptions, auth: Credentials, acl: tuple[str, ...] = ()
 ) -> Iterator[ZooKeeperPlace]:
-    """Opens a session; raises ConfigError (kazoo is missing, hosts are malformed) or ZooKeeperUnavailableError."""
+    """Opens a session.
+
+    Raises ConfigError if kazoo is missing or the hosts are malformed, and ZooKeeperUnavailableError if no server
+    answers.
+    """
     # Hides kazoo's warning about each attempt; the command's error says how the last attempt failed.
     logging.getLogger("kazoo").addHandler(logging.NullHandler())
     _check_names(place)

@@ -41,7 +41,7 @@ def outcome_lines(committed: dict[str, int], kept: dict[str, int], *, dry_run: b
 def effect_of(
     target: str, committed: dict[str, int], rows: list[dict[str, Any]], count: int, refused: int = 0
 ) -> Effect:
-    """Returns the effect of a migration, with the counts by action and the first `rows` of all `count` changes."""
+    """Returns the effect of a migration; `rows` are its first changes, and `count` is the number of all changes."""
     left_out = f"; leave out {count_text(refused, 'position')} that cannot be moved" if refused else ""
     return Effect(f"commit to {target}: {counts_text(committed)}{left_out}", CHANGES, rows, _name, count)
 

@@ -8,7 +8,7 @@ from offsetlog.cli.text import time_text
 from offsetlog.clock import wall_ms
 from offsetlog.directory.reading import age_text
 
-#: For the help of the commands that take one.
+#: A paragraph for the help of every command that takes a moment.
 MOMENTS = """A moment is a time such as 2026-03-01T02:30 (in UTC, like all printed times) or 2026-03-01T02:30+01:00, a
 time before now such as -2h or '2h ago', milliseconds since 1970, or a log offset such as offset:12345. Log offsets are
 those of the group's log partition, as `offsetlog history` prints them. A time in the future is refused."""
@@ -22,7 +22,7 @@ def moment_text(moment: datetime | int) -> str:
 
 
 def aged_moment_text(moment: datetime | int) -> str:
-    """Returns a moment as text for a sentence; adds the age of a time, which reveals a mistyped day."""
+    """Returns a moment as text for a sentence; if the moment is a time, adds its age, to reveal a mistyped day."""
     if isinstance(moment, int):
         return moment_text(moment)
     ago = (datetime.now(UTC) - moment).total_seconds()

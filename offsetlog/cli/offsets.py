@@ -27,10 +27,11 @@ from offsetlog.types import TopicPartition
 
 HELP = """Print the committed offsets, sorted by group, topic and partition.
 
-PATH is only read: it may belong to a running broker.  Offsets of open transactions are omitted.
+The command only reads PATH, which may belong to a running broker. It omits the offsets of open transactions.
 
---at prints what was committed at a time such as 2026-03-01T02:30 (UTC) or '2h ago'; PATH must then be a log directory.
-`offsetlog fetch --at` takes log offsets, too; they differ from one log partition to another.
+With --at, it prints the offsets as of a time such as 2026-03-01T02:30 (UTC) or '2h ago'; PATH must then be a log
+directory. --at does not take a log offset, because each log partition has its own log offsets; `offsetlog fetch --at`
+does.
 
 Exit codes: 0 done, 1 there is no such group, a requested topic has no committed offset, or damage was found, 2 could
 not be read.
@@ -57,8 +58,8 @@ def _moment(at: str | None) -> datetime | None:
     moment = None if at is None else parse_moment(at, "--at")
     if isinstance(moment, int):
         raise InvalidArgumentError(
-            f"--at={at!r}: each log partition has its own log offsets, so offsets takes only a time; for one group use "
-            f"offsetlog fetch PATH GROUP --at {at}"
+            f"--at={at!r}: each log partition has its own log offsets, so this command takes only a time; for one "
+            f"group, use offsetlog fetch PATH GROUP --at {at}"
         )
     return moment
 
@@ -69,7 +70,9 @@ def command(
     topics: Annotated[
         list[str] | None,
         typer.Option(
-            "--topic", metavar="TOPIC[:PARTITION]", help="Only this topic or partition. Can be given several times."
+            "--topic",
+            metavar="TOPIC[:PARTITION]",
+            help="Print only the offsets of this topic or partition. Can be given several times.",
         ),
     ] = None,
     at: Annotated[

@@ -45,7 +45,11 @@ def _is_unicode(stream: IO[str]) -> bool:
 
 
 class _Lines:
-    """Ends the lines of a CSV writer with a line feed; the writer uses CR LF, so that it quotes both characters."""
+    """Replaces CR LF, with which a CSV writer ends its lines, by a line feed.
+
+    A CSV writer quotes a value that contains a character of the writer's line end.  With CR LF, it therefore quotes
+    every value that contains CR or LF.
+    """
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -130,7 +134,7 @@ class Output:
             self.rows(columns, [row], "")
 
     def summary(self, columns: Sequence[Column], row: Row) -> None:
-        """Prints an object whose fields differ from those of the rows before it; JSON only."""
+        """Prints an object whose fields differ from those of the rows; prints nothing in formats other than JSON."""
         if self.is_json:
             self.json_line({column.name: row[column.name] for column in columns})
 
@@ -225,7 +229,7 @@ def _fitted_to_stderr(line: str) -> list[str]:
 
 def complain(message: str) -> None:
     """Prints one line to the standard error: an error, or a remark that is not part of the output."""
-    # Earlier output must come first, even if both streams go to one file.
+    # Earlier output must come before this line, even if both streams go to one file.
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
     if sys.stderr is None:  # it was closed before the start; `print` would take the standard output

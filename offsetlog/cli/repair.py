@@ -14,11 +14,11 @@ from offsetlog.cli.stores import LOCKED_ADVICE, LockTimeout
 from offsetlog.errors import CorruptionError, InvalidArgumentError, LockedError, OffsetLogError
 from offsetlog.lifecycle.accept_loss import accept_loss, describe, find_losses
 
-HELP = f"""Show what is missing in a log; with --accept-loss, give it up and go on without it.
+HELP = f"""Show which data is missing in a log; with --accept-loss, continue without it.
 
 A log partition that lost acknowledged commits is read-only until the loss is accepted. Accepting a loss restores
-nothing: the unreadable bytes are removed from the log, the lost positions that a snapshot knows are written to
-offsetlog-loss-TIME.json in PATH, and a copy of every changed file stays beside it. {ASKS}
+nothing. The command removes the unreadable bytes from the log, and keeps a copy of every changed file beside the file.
+It writes the lost positions that are in a snapshot to offsetlog-loss-TIME.json in PATH. {ASKS}
 
 Exit codes: 0 nothing is missing, or the loss was accepted; 1 something is missing, or the command was refused; 2 could
 not be done.
@@ -43,7 +43,7 @@ def _range_text(row: dict[str, Any]) -> str:
 
 
 def row_of(loss: OffsetLogError) -> dict[str, Any]:
-    """Returns a loss as a row: the fields of `describe`, and the affected keys as far as known."""
+    """Returns a loss as a row with the fields of `describe`, and with those of the affected keys that are known."""
     row = describe(loss)
     known = loss.keys if isinstance(loss, CorruptionError) else ()
     keys = [{"group": group, "topic": topic, "partition": partition} for group, topic, partition in known]
@@ -88,7 +88,7 @@ def _what_next(rows: list[dict[str, Any]]) -> str:
 def command(
     path: StorePath,
     accept: Annotated[
-        bool, typer.Option("--accept-loss", help="Give up what is missing, and go on without it.")
+        bool, typer.Option("--accept-loss", help="Accept that the missing data is lost, and continue without it.")
     ] = False,
     yes: Yes = False,
     lock_timeout: LockTimeout = 0.0,
@@ -98,7 +98,7 @@ def command(
     """Shows the losses, or accepts them; returns the exit code."""
     output = Output(form)
     if yes and not accept:
-        raise InvalidArgumentError("nothing was done: --yes answers the question of --accept-loss; give both")
+        raise InvalidArgumentError("nothing was done: --yes has an effect only with --accept-loss; give both options")
     losses = find_losses(path)
     rows = [row_of(loss) for loss in losses]
     if not rows:

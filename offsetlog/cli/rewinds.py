@@ -18,14 +18,14 @@ from offsetlog.moments import parse_time
 
 HELP = """List every committed offset that is lower than the one before it, oldest first.
 
-Use it to find resets of offsets: which group went back, where and when. PATH is only read, in one pass over the log.
-Offsets of open and aborted transactions do not count. A deletion between two commits does not hide that the offset went
-back. `undelete --list` shows what was deleted.
+Use it to find resets of offsets. It shows which groups went back, in which partitions, and when. The command only reads
+PATH, in one pass over the log. Offsets of open and aborted transactions do not count. If a deletion lies between two
+commits, a lower second offset is still listed. `undelete --list` shows what was deleted.
 
-`restore GROUP --at offset:N`, with the lowest restore_at of the reset as N, restores the state before it. --by-group
-shows this lowest restore_at for each group; choose --since so that only the reset is listed.
+To restore the state before a reset, run `restore GROUP --at offset:N`, where N is the lowest restore_at of the reset.
+--by-group shows the lowest restore_at of each group. Choose --since so that only the reset is listed.
 
-Records that were cleaned away are gone; standard error says where the log is not complete.
+Records that were cleaned away are gone. The command reports on standard error where the log is not complete.
 
 Exit codes: 0 done, 1 there is no such group, or damage was found, 2 could not be read.
 
@@ -69,7 +69,7 @@ def rows_by_group(rewinds: Iterable[Rewind]) -> Iterator[dict[str, Any]]:
             "first_timestamp": found[0].timestamp,
             "last_timestamp": found[-1].timestamp,
             "log_partition": found[0].log_partition,
-            # Without a moment before one of them, no moment is before all.
+            # If a rewind has no moment before it, no moment lies before all rewinds.
             "restore_at": min(moments) if len(moments) == len(found) else None,
         }
 
@@ -78,11 +78,16 @@ def command(
     path: StorePath,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help="Only what went back since this time.", show_default=False),
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Print only the commits since this time that moved an offset back.",
+            show_default=False,
+        ),
     ] = None,
     group: OnlyGroup = None,
     by_group: Annotated[
-        bool, typer.Option("--by-group", help="One row for each group, with its lowest restore_at.")
+        bool, typer.Option("--by-group", help="Print one row for each group, with the group's lowest restore_at.")
     ] = False,
     partitions: CheckedPartitionCount = None,
     wide: Wide = False,

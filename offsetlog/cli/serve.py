@@ -45,8 +45,8 @@ def _listener(option: str, text: str | None, scheme: str = "PLAINTEXT") -> Given
 
 HELP = """Serve Kafka clients: consumer groups and their positions.
 
-When the server is ready, it prints the address that it listens on. SIGTERM or Ctrl-C stops it once everything is
-written. PATH is a new or empty directory, or one that a store or a stopped broker has written.
+When the server is ready, it prints the address that it listens on. After SIGTERM or Ctrl-C, it writes everything and
+stops. PATH is a new or empty directory, or a directory that a store or a stopped broker has written.
 
 Exit codes: 0 stopped by a signal; 2 could not start.
 
@@ -63,32 +63,33 @@ Examples:
 def command(
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="PATH", help="The log directory; default: log.dirs of --config."),
+        typer.Argument(metavar="PATH", help="The log directory. The default is log.dirs of --config."),
     ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="A server.properties with Kafka's names; options of the command override it.",
+            help="A file of settings with Kafka's names, such as server.properties. Options of the command override "
+            "it.",
         ),
     ] = None,
     listen: Annotated[
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="The address to listen on; with port 0, a free port.  [default: 127.0.0.1:9092]",
+            help="The address to listen on; port 0 means any free port.  [default: 127.0.0.1:9092]",
         ),
     ] = None,
     advertise: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="The address that clients connect to, if not that of --listen."),
+        typer.Option(metavar="HOST:PORT", help="The address that clients connect to, if it differs from --listen."),
     ] = None,
     partitions: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            help="Number of partitions of the offsets topic: for a new directory "
-            f"(default {PARTITIONS_DEFAULT}), or one written by Kafka.",
+            help="Number of partitions of the offsets topic, for a new directory (the default is "
+            f"{PARTITIONS_DEFAULT}) or for a directory that Kafka wrote.",
         ),
     ] = None,
     durability: Annotated[
@@ -150,7 +151,10 @@ def _on_signals(call: Callable[[], object]) -> None:
 
 @contextlib.contextmanager
 def _own_signals() -> Iterator[None]:
-    """Restores the earlier signal handlers at the end; uvloop would leave handlers of a closed loop in place."""
+    """Restores the earlier signal handlers at the end of the context.
+
+    Without this, uvloop would leave its own handlers in place, which belong to a loop that is closed by then.
+    """
     before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield

@@ -16,8 +16,8 @@ from offsetlog.errors import OffsetLogError
 
 HELP = """Write a snapshot of each log, so that the next start does not read all of the log.
 
-A snapshot is a file beside the log, which a broker ignores. It is a cache: it can be deleted at any time, and is not
-used if it does not match the log. An open store writes snapshots by itself. The command takes the lock of PATH.
+A snapshot is a file beside the log. A broker ignores this file. A snapshot can be deleted at any time, and is not used
+if it does not match the log. An open store writes snapshots by itself. The command takes the lock of PATH.
 
 \b
 Examples:

@@ -30,8 +30,8 @@ class States:
     def complain(self) -> int:
         """Reports on the standard error what could not be read or is missing; returns exit code 1 in these cases.
 
-        An unfinished tail is reported but is not damage: a crash or a running writer leaves one.  A possible loss is
-        reported but does not change the exit code either.
+        The exit code is 0 if only unfinished tails and possible losses are reported.  An unfinished tail is not damage,
+        because a crash or a running writer leaves one.
         """
         losses = self._losses()
         places = {(each.path, each.position) for each in losses}
@@ -58,7 +58,7 @@ class States:
 
 
 def read_states(path: Path) -> States:
-    """Reads every log partition of a path; raises as `find_partitions` and `read_state`."""
+    """Reads every log partition of a path; raises the errors of `find_partitions` and `read_state`."""
     found = find_partitions(path)
     with progress("reading", whole_size(found)) as advance:
         return States(path, [read_state(each, advance) for each in found])

@@ -22,7 +22,7 @@ from offsetlog.moments import parse_duration
 #: A command does only its own work: nothing is cleaned while a question waits for its answer, especially not with
 #: settings other than those of the log's owner.
 BY_HAND = MaintenanceConfig(enabled=False)
-#: For a command that finds a store's lock held.
+#: The advice for a command that finds the lock of a store taken.
 LOCKED_ADVICE = "stop it first; commands that only read do not need the lock; --lock-timeout TIME waits for it"
 
 PartitionCount = Annotated[
@@ -30,7 +30,7 @@ PartitionCount = Annotated[
     typer.Option(
         "--partitions",
         metavar="N",
-        help="Number of partitions of the offsets topic; needed only for a directory written by Kafka.",
+        help="Number of partitions of the offsets topic. Needed only for a directory that Kafka wrote.",
     ),
 ]
 
@@ -40,8 +40,8 @@ NewPartitionCount = Annotated[
     typer.Option(
         "--partitions",
         metavar="N",
-        help="Number of partitions of the offsets topic: for a new directory "
-        f"(default {PARTITIONS_DEFAULT}), or one written by Kafka.",
+        help="Number of partitions of the offsets topic, for a new directory (the default is "
+        f"{PARTITIONS_DEFAULT}) or for a directory that Kafka wrote.",
     ),
 ]
 
@@ -51,7 +51,7 @@ CheckedPartitionCount = Annotated[
     typer.Option(
         "--partitions",
         metavar="N",
-        help="Number of partitions of the offsets topic; not needed, but checked if it is given.",
+        help="Number of partitions of the offsets topic. The command does not need it, but checks it if it is given.",
     ),
 ]
 
@@ -97,8 +97,8 @@ def open_writable(
         path: the log directory.
         partitions: the value of `--partitions`.
         durability: the durability of writes.
-        create: whether a log directory may be created at a path that does not exist or is an empty directory; in a
-            directory with other files, only if `partitions` is also given.
+        create: whether a log directory may be created at a path that does not exist or is an empty directory.  If the
+            directory has other files, `partitions` must be given as well.
         maintenance: the work that the store does by itself while it is open; none by default.
         by_partition: whether the command works on log partitions and looks up no group.  A directory of Kafka is then
             opened without its number of partitions, and no number is stored there.
@@ -108,11 +108,11 @@ def open_writable(
         InvalidArgumentError: the path is inside a log directory.
         MissingFileError: the directory holds no log.
         PartitionCountError: the directory has another number of partitions, or the number must be given.
-        OffsetLogError: as `offsetlog.open`.
+        OffsetLogError: any error that `offsetlog.open` raises.
     """
     is_log = check_log(path, partitions, create=create)
     if is_log and not by_partition and needs_count(path, partitions):
-        # Before the open, which would leave a new file for the lock.
+        # This check comes before the open, because the open would leave a new file for the lock.
         raise PartitionCountError(unknown_count(path), path=path)
     if is_log:
         _warn_of_owner(path)
@@ -135,7 +135,7 @@ def open_writable(
 
 
 def _warn_of_owner(path: Path) -> None:
-    # The directory of a mount may belong to root, and what is in it to the broker's user.
+    # If a disk is mounted here, the directory itself may belong to root, but its contents to the broker's user.
     numbers = LogDirectory(path, FileSystem()).partition_numbers()
     owner = (path / f"{TOPIC}-{min(numbers)}" if numbers else path).stat().st_uid
     if owner != os.geteuid():
@@ -178,7 +178,7 @@ def open_readable(path: Path, partitions: int | None, *, by_partition: bool = Fa
 def look_into(path: Path, partitions: int | None, *, writes: bool) -> offsetlog.OffsetStore:
     """Opens the store in a directory read-only, before a command opens it for writing; prints nothing.
 
-    With `writes`, raises the error of `open_writable` if the number of partitions is not known.
+    If `writes` is True and the number of partitions is not known, raises the same error as `open_writable`.
     """
     check_log(path, partitions, create=False)
     if writes and needs_count(path, partitions):
@@ -192,7 +192,7 @@ def needs_count(path: Path, partitions: int | None) -> bool:
 
 
 def check_log(path: Path, partitions: int | None, *, create: bool) -> bool:
-    """Returns whether a directory holds a log; creates none.  For arguments and errors see `open_writable`."""
+    """Returns whether a directory holds a log; never creates one.  For arguments and errors see `open_writable`."""
     directory = LogDirectory(path, FileSystem())
     directory.check_is_none_of_its_parts()
     if directory.holds_log():

@@ -34,12 +34,12 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def name_text(name: str) -> str:
-    """Returns a name for a sentence; two quotes for the empty name, which a group may have."""
+    """Returns a name as text for a sentence; the empty name, which a group may have, becomes two quotes."""
     return escape(name) or '""'
 
 
 def time_text(timestamp_ms: int | None) -> str:
-    """Returns a time in UTC; "-" for none; the number itself if it is outside the calendar."""
+    """Returns a time in UTC, "-" if there is no time, or the number as text if the time is outside the calendar."""
     if timestamp_ms is None or timestamp_ms == -1:
         return "-"
     try:
@@ -62,7 +62,7 @@ def ascii_json_text(value: Any) -> str:
 
 
 def plain(value: Any) -> str:
-    """Returns any value as text in one line; objects as JSON."""
+    """Returns any value as text in one line; lists and objects are written as JSON."""
     kind = type(value)
     if kind is int:
         return str(value)

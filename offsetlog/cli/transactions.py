@@ -14,8 +14,8 @@ from offsetlog.directory.listing import transaction_rows
 HELP = """Print the open transactions, by log partition.
 
 Each row has the producer, the transaction's first log offset, the time of its first pending offset, and the number of
-pending offsets. A transaction blocks cleaning even without pending offsets: nothing after its first log offset is
-cleaned.
+pending offsets. Records after the first log offset of an open transaction are not cleaned, even if the transaction has
+no pending offsets.
 
 Exit codes: 0 done, 1 damage was found, 2 could not be read.
 

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 HELP = """Check everything in a log, and print each problem with file and position.
 
-It checks batches and records, indexes, producer snapshots, leader epochs, checkpoints, and the log partition of each
-group. It builds the state in every possible way: a plain replay, a load as an open does it, a replay of what the
-cleaner would leave, and the snapshot with the log after it. All must give the same digest; keys that differ are named.
-PATH is only read; another program may write to it meanwhile. Traces of a crash, such as an unfinished tail, are notes
-and not problems; so are open transactions, and a snapshot that an open would discard.
+The command checks batches and records, indexes, producer snapshots, leader epochs, checkpoints, and the log partition
+of each group. It builds the state in every possible way: by a plain replay, by a load as in an open, by a replay of the
+records that the cleaner would leave, and from the snapshot with the log after it. All of these states must have the
+same digest; if they differ, the command names the keys that differ. The command only reads PATH, and another program
+may write to PATH meanwhile. Traces of a crash, such as an unfinished tail, are notes and not problems. Open
+transactions, and a snapshot that an open would discard, are notes as well.
 
 Exit codes: 0 sound, 1 problems found, 2 could not be read.
 
@@ -71,7 +72,7 @@ def print_finding(output: Output, finding: Finding) -> None:
 
 
 def way_row(way: Way) -> dict[str, Any]:
-    """Returns one way of reading a log partition as a row: log_partition, way, end, digest (physical) and note."""
+    """Returns a row with the state that one way of reading a log partition gave; its digest covers log offsets."""
     digest = None if way.digest is None else str(way.digest)
     return {"log_partition": way.log_partition, "way": way.name, "end": way.end, "digest": digest, "note": way.note}
 
@@ -134,25 +135,30 @@ def command(
     path: LogPath,
     partitions: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="How many partitions the offsets topic has, if PATH does not say."),
+        typer.Option(
+            min=1, metavar="N", help="How many partitions the offsets topic has. Needed if PATH does not record it."
+        ),
     ] = None,
     ways: Annotated[
         bool,
         typer.Option(
-            "--ways", help="Print the digest of each way to build the state; in TSV and CSV, instead of the findings."
+            "--ways",
+            help="Also print the digest of the state of each log partition, for each way in which the command builds "
+            "the state. In TSV and CSV, print these digests instead of the findings.",
         ),
     ] = False,
     form: OutputFormat = Format.TEXT,
 ) -> int:
     """Verifies; returns the exit code."""
-    # Only this command needs arrays.
+    # These modules are imported here, because they import numpy, which only this command needs.
     from offsetlog.cancellation import Control, interruptibly
     from offsetlog.verify import verify
 
     output = Output(form)
     kept: list[Finding] = []
     with progress("verifying", whole_size(find_partitions(path))) as advance:
-        # A line printed now would break the progress bar; without a bar, findings are printed as they are found.
+        # Findings are kept until the verification ends, because a line that is printed now would break the progress
+        # bar.
         found = interruptibly(lambda control: verify(path, partitions, kept.append, advance, control), Control())
     is_table_of_ways = ways and not output.is_json
     if output.is_text:

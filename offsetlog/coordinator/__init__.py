@@ -1,1 +1,4 @@
-"""Consumer groups and their coordinator, without I/O: requests and the time go in, answers and records come out."""
+"""Consumer groups and their coordinator.
+
+They do no I/O: the caller passes in requests and the time, and gets answers and records.
+"""

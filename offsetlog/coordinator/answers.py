@@ -1,4 +1,4 @@
-"""Reads and makes the parts of group requests and answers that depend on the API version or the members.
+"""Reads the parts of group requests, and creates the parts of answers, that depend on the API version or the members.
 
 Source: docs/format/coordinator.md §5.8-5.11.
 """
@@ -35,16 +35,16 @@ def protocols_of(request: JoinGroupRequest) -> Protocols:
 
 
 def rebalance_timeout_of(request: JoinGroupRequest) -> int:
-    """Returns the rebalance timeout in ms; in version 0, which lacks the field, the session timeout."""
+    """Returns the rebalance timeout in ms.  Version 0 does not have this field, so the session timeout is returned."""
     timeout = request.rebalance_timeout_ms
     return request.session_timeout_ms if timeout == -1 else timeout
 
 
 def is_unwritable(name: str) -> bool:
-    """Whether a name is too long for a group record, and for answers of old versions.
+    """Whether a name is too long for a group record and for the answers of old API versions.
 
-    The decoder of requests replaces bytes that are not UTF-8 by characters of three bytes, so a
-    name can become longer than it was in the request.
+    The decoder replaces each byte that is not UTF-8 by a character of three bytes.  A name can therefore become longer
+    than it was in the request.
     """
     is_short = len(name) * 4 <= NAME_BYTES_MAX
     return not is_short and len(name.encode("utf-8", "replace")) > NAME_BYTES_MAX
@@ -58,7 +58,7 @@ def has_unwritable_name(request: JoinGroupRequest, call: Call) -> bool:
 
 
 def new_member(member_id: str, request: JoinGroupRequest, call: Call) -> Member:
-    """Makes a member from its first join, which waits for its answer."""
+    """Creates a member from its first join, which waits for its answer."""
     return Member(
         member_id,
         request.group_instance_id,
@@ -73,7 +73,7 @@ def new_member(member_id: str, request: JoinGroupRequest, call: Call) -> Member:
 
 
 def join_refusal(call: Call, error: ErrorCode, member_id: str) -> JoinGroupResponse:
-    """Returns the answer that refuses a join; its protocol name is null from version 7 on, "" before."""
+    """Returns the answer that refuses a join.  From version 7 on, its protocol name is null; before, it is ""."""
     return JoinGroupResponse(
         error_code=error.code,
         protocol_name=None if call.version >= 7 else "",
@@ -91,19 +91,22 @@ def leaving(request: LeaveGroupRequest, call: Call) -> tuple[LeaveGroupRequestMe
 def leave_answer(
     results: tuple[LeaveGroupResponseMember, ...], call: Call
 ) -> LeaveGroupResponse:
-    """Returns the answer to a LeaveGroup; before version 3, the error of its only member is the answer's error."""
+    """Returns the answer to a LeaveGroup.
+
+    Before version 3, a request names one member, and that member's error is the error of the answer.
+    """
     if call.version >= LEAVE_OF_MEMBERS:
         return LeaveGroupResponse(members=results)
     return LeaveGroupResponse(error_code=results[0].error_code)
 
 
 def leave_refusal(error: ErrorCode) -> LeaveGroupResponse:
-    """Returns the answer to a LeaveGroup of any version that failed for all members."""
+    """Returns the answer to a LeaveGroup of any version if the request failed for all members."""
     return LeaveGroupResponse(error_code=error.code)
 
 
 def awaited_syncs(group: ClassicGroup, error: ErrorCode) -> Refusals:
-    """Returns the syncs that wait for an assignment, each with an answer that refuses it with `error`."""
+    """Returns the SyncGroup calls that wait for an assignment, each with an answer that refuses it with `error`."""
     return [
         (each.awaiting_sync, SyncGroupResponse(error_code=error.code))
         for each in group.members.values()
@@ -112,7 +115,7 @@ def awaited_syncs(group: ClassicGroup, error: ErrorCode) -> Refusals:
 
 
 def members_for_leader(group: ClassicGroup) -> tuple[JoinGroupResponseMember, ...]:
-    """Returns all members with their metadata for the group's protocol, from which the leader assigns partitions."""
+    """Returns all members with their metadata for the group's protocol.  The leader assigns partitions from it."""
     return tuple(
         JoinGroupResponseMember(
             each.member_id, each.group_instance_id, each.metadata(group.protocol)
@@ -131,5 +134,5 @@ def assignment_of(group: ClassicGroup, member: Member) -> SyncGroupResponse:
 
 
 def differs(named: str | None, agreed: str | None) -> bool:
-    """Whether a request names a protocol other than the agreed one; False if it names none."""
+    """Whether a request names a protocol that differs from the agreed one; False if the request names none."""
     return named is not None and agreed is not None and named != agreed

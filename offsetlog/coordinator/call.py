@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """The context of a request besides its fields; an answer is sent for the Call of its request.
+    """The context of a request that is not among its fields.  Each request has one Call, by which its answer is sent.
 
     Attributes:
-        version: the API version, for the few rules that differ by version.
+        version: the API version, which a few rules depend on.
         client_id: the client id from the request's header.
-        client_host: "/" followed by the address, as brokers record it.
-        answered: set by the coordinator when it answers; it answers each call once, with the result
-            or a timeout.
+        client_host: "/" followed by the client's address, as brokers record it.
+        answered: whether the coordinator has answered the call.  It answers each call only once, with the result or a
+            timeout.
     """
 
     version: int

@@ -1,7 +1,7 @@
 """A classic group: its members, its state, and the rules that depend on neither time nor the log.
 
-The rules are in docs/format/coordinator.md §5.8-5.11.  `Membership` applies them to requests in the
-order of arrival.
+The rules are in docs/format/coordinator.md §5.8-5.11.  `Membership` applies them to requests in the order in which the
+requests arrive.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Member:
     """A member; times in milliseconds.
 
     Attributes:
-        awaiting_join: the member's waiting JoinGroup, answered when the rebalance completes.
-        awaiting_sync: the member's waiting SyncGroup, answered when the leader's assignment is
-            stored.
-        is_new: whether the member waits for the answer to its first JoinGroup, and so cannot send
-            heartbeats yet.
+        awaiting_join: the JoinGroup call of the member that waits until the rebalance completes; None if there is none.
+        awaiting_sync: the SyncGroup call of the member that waits until the leader's assignment is stored; None if
+            there is none.
+        is_new: whether the first JoinGroup of the member has not been answered yet, so that the member cannot send
+            heartbeats.
     """
 
     member_id: str
@@ -61,12 +61,12 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """Whether the member is static: it keeps its membership when its client restarts."""
+        """Whether the member is static, that is, whether it keeps its membership when its client restarts."""
         return self.group_instance_id is not None
 
     @property
     def protocol_names(self) -> set[str]:
-        """The names of the protocols that the member offers, each once."""
+        """The distinct names of the protocols that the member offers."""
         return {name for name, _ in self.protocols}
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -74,7 +74,7 @@ class Member:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: frozenset[str]) -> str | None:
-        """Returns the first of the member's protocols that is a candidate, or None."""
+        """Returns the first of the member's protocols that is among the candidates; None if there is none."""
         return next((name for name, _ in self.protocols if name in candidates), None)
 
 
@@ -82,21 +82,20 @@ class Member:
 class ClassicGroup:
     """A classic group as its coordinator knows it.
 
-    `apply` sets the fields that a record holds.  A rebalance in progress changes some of them before
-    its record is written; a coordinator that loads the group starts the rebalance again.
+    `apply` sets the fields that a record contains.  A rebalance in progress changes some of them before its record is
+    written.  If a coordinator loads the group then, it starts the rebalance again.
 
     Attributes:
-        previous_state: the state before the current one; a rebalance that begins in EMPTY waits for
-            more members.
-        has_record: whether the log has a record of the group.
-        pending_ids: member ids that were given out but have not joined yet.
-        pending_sync: members that have not sent a sync in this generation yet.
-        new_member_added: whether a member has joined while the first rebalance waits for more
+        previous_state: the state before the present one.  If it is EMPTY, a rebalance that begins waits for more
             members.
-        remaining_delay, last_delay: how long the first rebalance may still be postponed, and how
-            long it was postponed last, in ms.
-        awaiting_join: number of members that wait for the rebalance to complete; kept as a count,
-            so that a join stays fast in a group of thousands.
+        has_record: whether the log has a record of the group.
+        pending_ids: member ids that the coordinator has generated, and with which no member has joined yet.
+        pending_sync: the ids of the members that have not sent a SyncGroup in this generation yet.
+        new_member_added: whether a member has joined while the first rebalance was waiting for more members.
+        remaining_delay, last_delay: for how long the first rebalance can still be postponed, and for how long it was
+            last postponed, in ms.
+        awaiting_join: the number of members that wait until the rebalance completes.  It is stored, so that a join
+            stays fast in a group of thousands of members.
     """
 
     group_id: str
@@ -135,7 +134,7 @@ class ClassicGroup:
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance may begin: none is being prepared, and the group is not dead."""
+        """Whether a rebalance may begin.  It may not if one is being prepared already, or if the group is dead."""
         return self.is_in(
             GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY
         )
@@ -147,11 +146,11 @@ class ClassicGroup:
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Whether every member's join waits, and every id that was given out has joined."""
+        """Whether every member has a waiting JoinGroup, and a member has joined with every generated member id."""
         return not self.pending_ids and self.awaiting_join == len(self.members)
 
     def not_yet_rejoined(self) -> list[Member]:
-        """Returns the members that have not joined the rebalance yet."""
+        """Returns the members that have not sent a JoinGroup for this rebalance yet."""
         return [each for each in self.members.values() if each.awaiting_join is None]
 
     def accepts(self, member_id: str, size_max: int) -> bool:
@@ -167,7 +166,7 @@ class ClassicGroup:
     # ---------------------------------------------------------------------------------------- members
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Adds a member; the first member becomes leader."""
+        """Adds a member.  The first member becomes the leader."""
         assert member.member_id not in self.members
         if not self.members:
             self.protocol_type = protocol_type
@@ -180,7 +179,10 @@ class ClassicGroup:
         self.pending_ids.discard(member.member_id)
 
     def remove(self, member_id: str) -> Member | None:
-        """Removes a member or an id that was given out; a leader is replaced by another member."""
+        """Removes a member, or a member id with which no member has joined.
+
+        If the leader is removed, another member becomes the leader.
+        """
         member = self.members.pop(member_id, None)
         self.pending_ids.discard(member_id)
         self.pending_sync.discard(member_id)
@@ -193,7 +195,10 @@ class ClassicGroup:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Makes sure that the leader has joined, by electing another member if needed; returns False if it cannot."""
+        """Makes another member the leader if the leader has not rejoined.
+
+        Returns False if no leader has joined and none can be elected.
+        """
         leader = self.members.get(self.leader) if self.leader is not None else None
         if leader is not None and leader.awaiting_join is not None:
             return True
@@ -224,14 +229,14 @@ class ClassicGroup:
             self.leader = member.member_id
 
     def await_join(self, member: Member, call: Call) -> Call | None:
-        """Makes a member's join wait for the rebalance; returns the earlier join that it replaces, or None."""
+        """Makes the member's JoinGroup wait for the rebalance.  Returns the earlier call that it replaces, or None."""
         before = self.take_join(member)
         member.awaiting_join = call
         self.awaiting_join += 1
         return before
 
     def take_join(self, member: Member) -> Call | None:
-        """Takes a member's waiting join out of the group and returns it; None if no join waits."""
+        """Removes the member's waiting JoinGroup from the group and returns it; returns None if there is none."""
         call, member.awaiting_join = member.awaiting_join, None
         if call is not None:
             self.awaiting_join -= 1
@@ -257,7 +262,7 @@ class ClassicGroup:
             self._count(each, 1)
 
     def refusal_of(self, member_id: str, group_instance_id: str | None) -> ErrorCode | None:
-        """Returns the error for a request of this member, or None."""
+        """Returns the error for a request of this member; None if the member is known."""
         if group_instance_id is not None:
             known = self.static_members.get(group_instance_id)
             if known is None:
@@ -269,7 +274,7 @@ class ClassicGroup:
     # -------------------------------------------------------------------------------------- protocols
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols may join; False if it offers none."""
+        """Whether a member that offers these protocols may join the group; False if it offers none."""
         if not protocols:
             return False
         if self.state is GroupState.EMPTY:
@@ -284,10 +289,12 @@ class ClassicGroup:
         return frozenset(name for name, count in self._offered.items() if count == everybody > 0)
 
     def elected_protocol(self) -> str:
-        """Returns the protocol with the most votes; in a tie, the one that got its first vote earlier.
+        """Returns the protocol with the most votes.
+
+        If several have the most votes, the one that got its first vote earliest is chosen.
 
         Raises:
-            InternalError: the members have no protocol in common, which `supports` should have prevented.
+            InternalError: the members have no protocol in common; `supports` should have prevented this.
         """
         candidates = self.candidates()
         votes: dict[str, int] = {}
@@ -311,14 +318,14 @@ class ClassicGroup:
         return frozenset(found)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic; also True if the subscriptions of a consumer group are unreadable."""
+        """Whether a member is subscribed to the topic; also True if a consumer group's subscriptions cannot be read."""
         if self.subscribed_topics is not None:
             return topic in self.subscribed_topics
         return self.protocol_type == CONSUMER
 
     @property
     def expiry(self) -> Expiry | None:
-        """The positions of the group that may expire, or None (docs/format/coordinator.md §5.13)."""
+        """An Expiry of the positions that may expire; None if none may (docs/format/coordinator.md §5.13)."""
         if self.state is GroupState.EMPTY:
             return Expiry(None)
         is_read = self.protocol_type == CONSUMER and self.subscribed_topics is not None
@@ -335,7 +342,7 @@ class ClassicGroup:
         self.transition_to(GroupState.COMPLETING_REBALANCE)
 
     def record(self, now_ms: int, assignments: dict[str, bytes] | None = None) -> GroupRecord:
-        """Returns a record of the group's current state, with `assignments` in place of the group's own if given."""
+        """Returns a record of the group's present state; `assignments`, if given, replaces the members' assignments."""
         given = assignments if assignments is not None else self.assignments()
         return GroupRecord(
             self.protocol_type,
@@ -366,10 +373,10 @@ class ClassicGroup:
         )
 
     def apply(self, record: GroupRecord) -> None:
-        """Sets the fields that a record holds.
+        """Sets the fields of the group that a record contains.
 
-        Members can already be joining when the first record of their group is applied.  They stay
-        in the group, although the record does not contain them.
+        The first record of a group can be applied when members are already joining.  These members stay in the group,
+        although the record does not contain them.
         """
         self.has_record = True
         self.current_state_timestamp = record.current_state_timestamp

@@ -1,13 +1,13 @@
 """The coordinator of the groups in the log partitions that this process leads.
 
-The coordinator does no I/O.  Its caller passes in requests, the time, and the outcomes of writes;
-answers and records leave through a port.  A group's records are applied in the order of the log:
-while one is being written, the group's next request waits (docs/architecture.md §7a).
+The coordinator does no I/O.  The caller passes in the requests, the time, and the outcomes of writes.  The coordinator
+passes out its answers and records through a port.  The records of a group are applied in the order of the log.  While a
+record of the group is being written, the next request to the group waits (docs/architecture.md §7a).
 
-The coordinator decides the first request of a running consumer.  The front, which reads the
-requests, then answers further ones with the same values without asking the coordinator: they are
-admitted.  Before anything may change a group, the coordinator revokes its admissions
-(csrc/front/admissions.h).
+The coordinator itself decides about the first request of a running consumer.  It then admits the consumer to the front,
+which is the code that reads the requests.  For an admitted consumer, the front answers further requests with the same
+values without asking the coordinator.  Before anything may change a group, the coordinator revokes the admissions of
+its members (csrc/front/admissions.h).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from offsetlog.protocol.messages import (
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorConfig(MembershipConfig):
-    """Settings of a coordinator (docs/format/configuration.md §10.1); times in milliseconds."""
+    """The settings of a coordinator (docs/format/configuration.md §10.1).  Times are in milliseconds."""
 
     commit_timeout: int = 5000
 
@@ -71,10 +71,10 @@ Step = Callable[[float], Write | None]
 
 @dataclass(frozen=True, slots=True)
 class OtherGroup:
-    """A group that is not a classic group: this coordinator keeps its records but does not run it.
+    """A group that is not a classic group.  This coordinator keeps the group's records but does not run the group.
 
     Attributes:
-        group_type: "consumer", "share" or "streams", as in ListGroups.
+        group_type: "consumer", "share" or "streams", the names that ListGroups uses.
         has_members: whether the log holds a record of any member.
     """
 
@@ -98,7 +98,7 @@ class _Slot:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether a record that ends the group's generation is being written."""
+        """Whether a record that ends the group's generation is now being written."""
         return self.in_flight is not None and isinstance(self.in_flight.record, Fence)
 
     @property
@@ -109,11 +109,11 @@ class _Slot:
 
 
 class Coordinator:
-    """The coordinator of the groups in the log partitions that this process leads; see the module's docstring.
+    """The coordinator of the groups in the log partitions that this process leads (see the docstring of the module).
 
-    A partition is loading between `begin_load` and `loaded`.  Requests for a partition that is
-    neither loading nor loaded are answered with NOT_COORDINATOR.  Times are seconds of any steady
-    clock.  Not thread-safe.
+    A partition is loading between the calls of `begin_load` and `loaded`.  If a partition is neither loading nor
+    loaded, requests for it are answered with NOT_COORDINATOR.  Times are in seconds of a steady clock.  Not
+    thread-safe.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Coordinator:
     # -------------------------------------------------------------------------------------- partitions
 
     def begin_load(self, partition: int) -> None:
-        """Starts leading a partition; until `loaded`, requests are answered with COORDINATOR_LOAD_IN_PROGRESS."""
+        """Starts to lead a partition.  Until `loaded` is called, requests get COORDINATOR_LOAD_IN_PROGRESS."""
         self._loading.add(partition)
 
     def loaded(
@@ -143,7 +143,10 @@ class Coordinator:
         now: float,
         others: Mapping[str, OtherGroup] | None = None,
     ) -> None:
-        """Ends the loading of a partition; takes the newest record of each classic group, and the other groups."""
+        """Ends the loading of a partition.
+
+        `records` has the newest record of each classic group; `others` has the other groups.
+        """
         slots = self._partitions[partition] = {}
         self._others[partition] = dict(others or {})
         self._loading.discard(partition)
@@ -154,7 +157,7 @@ class Coordinator:
         self._ports.set_led(partition, True)
 
     def resign(self, partition: int) -> None:
-        """Stops leading a partition; waiting requests are answered with NOT_COORDINATOR."""
+        """Stops leading a partition.  Waiting requests are answered with NOT_COORDINATOR."""
         self._ports.set_led(partition, False)
         self._loading.discard(partition)
         self._others.pop(partition, None)
@@ -163,7 +166,7 @@ class Coordinator:
             self._membership.end(slot.group, error_codes.NOT_COORDINATOR)
 
     def refusal(self, group_id: str) -> ErrorCode | None:
-        """Returns the error for every request of a group; None if its partition is led by this process and loaded."""
+        """Returns the error that every request of a group gets; None if its partition is led and loaded here."""
         partition = self._partition_for(group_id)
         if partition in self._partitions:
             return None
@@ -172,7 +175,10 @@ class Coordinator:
         return error_codes.NOT_COORDINATOR
 
     def group(self, group_id: str) -> ClassicGroup | None:
-        """Returns the group of this name, or None; a group that only has positions is returned as empty."""
+        """Returns the classic group of this name, or None.
+
+        For a group that has only positions, returns an empty group.
+        """
         slot = self._slot(group_id)
         if slot is not None:
             return slot.group
@@ -184,7 +190,7 @@ class Coordinator:
         return bool(self._loading)
 
     def loads(self, partition: int) -> bool:
-        """Whether this process leads a partition and is still loading it."""
+        """Whether this process leads the partition and has not loaded it yet."""
         return partition in self._loading
 
     def loaded_partitions(self) -> list[int]:
@@ -192,16 +198,16 @@ class Coordinator:
         return sorted(self._partitions)
 
     def other_group(self, group_id: str) -> OtherGroup | None:
-        """Returns the group of this name if it is not a classic group."""
+        """Returns the group of this name if it is not a classic group; otherwise None."""
         return self._others.get(self._partition_for(group_id), {}).get(group_id)
 
     def fetch_refusal(
         self, group_id: str, member_id: str | None, member_epoch: int
     ) -> ErrorCode | None:
-        """Returns the error for an OffsetFetch of a group; None if it may be answered.
+        """Returns the error for an OffsetFetch of a group; None if the request may be answered.
 
-        Member id and epoch matter only for groups of type "consumer" or "streams".  This
-        coordinator does not know their members, so it refuses such requests
+        The member id and the member epoch matter only for groups of type "consumer" or "streams".  This coordinator
+        does not know the members of such groups, so it refuses requests that have a member id or epoch
         (docs/format/coordinator.md §5.3).
         """
         error = self.refusal(group_id)
@@ -225,9 +231,9 @@ class Coordinator:
         ]
 
     def count_by_state(self) -> Counter[tuple[str, str]]:
-        """Counts, by type and state with the names of ListGroups, the groups that have records.
+        """Counts the groups that have records, by type and state.  The names are those of ListGroups.
 
-        Any thread may call this.  Counts each group once, in a state that it had during the call.
+        Any thread may call this.  Each group is counted once, in a state that it had during the call.
         """
         found: Counter[tuple[str, str]] = Counter()
         for slots in self._partitions.copy().values():
@@ -320,7 +326,7 @@ class Coordinator:
         self._run(slot, lambda now: membership.sync(slot.group, request, call, now), refused, now)
 
     def heartbeat(self, request: HeartbeatRequest, call: Call, now: float) -> None:
-        """Handles a Heartbeat at once, even while a record is being written, since it changes no record."""
+        """Handles a Heartbeat at once, even while a group's record is being written, because it changes no record."""
         error = self._known_refusal(request.group_id)
         slot = self._slot(request.group_id) if error is None else None
         if slot is not None:
@@ -373,7 +379,7 @@ class Coordinator:
         return self.refusal(group_id)
 
     def delete(self, group_id: str, call: Call, now: float) -> None:
-        """Deletes a group without members and its positions; the answer is an ErrorCode, or None for success."""
+        """Deletes a group that has no members, with its positions.  The answer is an ErrorCode, or None for success."""
         error = self.refusal(group_id)
         other = self.other_group(group_id) if error is None else None
         slot = self._slot(group_id) if error is None else None
@@ -389,7 +395,7 @@ class Coordinator:
         self._run(slot, lambda now: membership.delete(group, call), lambda e: [(call, e)], now)
 
     def live_groups(self) -> dict[int, list[str]]:
-        """Returns the groups that have members and whose positions may expire, by partition."""
+        """Returns, by partition, the groups that have members and whose positions may expire."""
         return {
             partition: [
                 group_id
@@ -400,9 +406,9 @@ class Coordinator:
         }
 
     def expire(self, group_id: str, call: Call, now: float) -> None:
-        """Deletes a group's expired positions if its state allows it.
+        """Deletes the expired positions of a group if the state of the group allows it.
 
-        The answer is None, also if nothing could be deleted, or the ErrorCode of a failure.
+        The answer is None, even if nothing could be deleted; after a failure it is the ErrorCode.
         """
         error = self.refusal(group_id)
         other = self.other_group(group_id) if error is None else None
@@ -424,11 +430,11 @@ class Coordinator:
         self._run(slot, step, lambda error: [(call, error)], now)
 
     def fence(self, group_id: str, order: Any, call: Call, now: float) -> None:
-        """Ends the generation of a group in any state, and writes positions in the same batch.
+        """Ends the generation of a group, whatever the state of the group is, and writes positions in the same batch.
 
-        Requests of the members are refused from then on, so the members join again.  The answer is
-        the new generation, or an ErrorCode, such as INCONSISTENT_GROUP_PROTOCOL if the group is not
-        a classic group, or INVALID_REQUEST if its generation number is at its maximum.
+        From then on, requests of the members are refused, so the members join again.  The answer is the new generation,
+        or an ErrorCode, for example INCONSISTENT_GROUP_PROTOCOL if the group is not a classic group, or INVALID_REQUEST
+        if its generation number is at the maximum.
         """
         error = self.refusal(group_id)
         if error is None and self.other_group(group_id) is not None:
@@ -447,7 +453,10 @@ class Coordinator:
         self._run(slot, step, lambda error: [(call, error)], now)
 
     def offset_delete_refusal(self, group_id: str) -> ErrorCode | None:
-        """Returns the error for an OffsetDelete; None if positions of topics that no member reads can be deleted."""
+        """Returns the error for an OffsetDelete.
+
+        None means that positions of topics that no member reads may be deleted.
+        """
         refusal = self._known_refusal(group_id)
         if refusal is not None:
             return refusal
@@ -464,10 +473,10 @@ class Coordinator:
     def commit_refusal(
         self, request: OffsetCommitRequest, version: int, now: float
     ) -> ErrorCode | None:
-        """Returns the error for a commit, or None; an accepted commit restarts the member's session.
+        """Returns the error for a commit, or None if the commit is accepted, which restarts the member's session.
 
-        The rules are in docs/format/coordinator.md §5.1.  The caller checks before this call that
-        the topics exist, and after it the size of the metadata.
+        The rules are in docs/format/coordinator.md §5.1.  The caller checks before this call that the topics exist, and
+        after this call that the metadata is not too large.
         """
         refusal = self.refusal(request.group_id)
         if refusal is not None:
@@ -546,10 +555,10 @@ class Coordinator:
         token: object,
         is_gone: bool = False,
     ) -> None:
-        """Reports that a group's record was written, or that its write failed with `error`.
+        """Reports that the record of a group was written; if the write failed, `error` is the error.
 
-        `token` is the token that was passed to the append.  `is_gone` says whether the group's last
-        position expired, so that its records were deleted.
+        `token` is the token that the coordinator passed to `Ports.append`.  `is_gone` says whether the last position of
+        the group has expired, so that the group's records were deleted.
         """
         slot = self._partitions.get(partition, {}).get(group_id)
         write = None if slot is None else slot.in_flight
@@ -593,18 +602,18 @@ class Coordinator:
     # ------------------------------------------------------------------------------------------- time
 
     def next_deadline(self) -> float | None:
-        """Returns the time of the next call of `tick` that may have something to do, or None."""
+        """Returns the time when `tick` may next have something to do; None if there is no such time."""
         return self._timers.next()
 
     def count_timers(self) -> int:
-        """Returns the number of deadlines set for members, rebalances and writes."""
+        """Returns the number of deadlines that are set for members, rebalances and writes."""
         return len(self._timers)
 
     def tick(self, now: float) -> None:
         """Handles the deadlines that have passed.
 
         Raises:
-            ExceptionGroup: some deadlines could not be handled and will be tried again; all others were handled.
+            ExceptionGroup: some deadlines could not be handled, and will be tried again.  All others were handled.
         """
         failures: list[Exception] = []
         for key in self._timers.due(now):

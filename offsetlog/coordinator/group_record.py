@@ -17,7 +17,7 @@ VALUE_VERSION = 3
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """A member as the group's record holds it; times in milliseconds."""
+    """A member as the group's record contains it.  Times are in milliseconds."""
 
     member_id: str
     group_instance_id: str | None
@@ -31,12 +31,12 @@ class MemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """Takes the place of a record: an order to write tombstones for the positions that the log finds expired.
+    """An order, in place of a record, to write tombstones for the positions that have expired according to the log.
 
     Source: docs/format/coordinator.md §5.13.
 
     Attributes:
-        subscribed: the topics that the members of a stable consumer group read, and whose positions
+        subscribed: the topics to which the members of a stable consumer group are subscribed, and whose positions must
             stay; None if the group has no members.
     """
 
@@ -45,15 +45,14 @@ class Expiry:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """The state of a group that one record holds (docs/format/records.md §3.4).
+    """The state of a group that one record contains (docs/format/records.md §3.4).
 
     Attributes:
         protocol_type: "" for a group that never had a member.
         generation: the generation of the members.
-        protocol: the protocol that the members agreed on; None without members.
-        leader: the leader's member id; None without members.
-        current_state_timestamp: time of the record, in ms since 1970; -1 in a record of an old
-            broker.
+        protocol: the protocol that the members have agreed on; None if there are no members.
+        leader: the member id of the leader; None if there are no members.
+        current_state_timestamp: the time of the record, in ms since 1970; -1 if an old broker wrote it.
         members: the members in the order in which they joined.
     """
 
@@ -108,11 +107,11 @@ class GroupRecord:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """A group record without members, and positions of the group to write in the same batch.
+    """A group record without members, together with positions of the group that are written in the same batch.
 
     Attributes:
-        record: the group in its next generation.
-        order: holds the positions; the coordinator only passes it on to the writer.
+        record: the state of the group in its next generation.
+        order: an object that contains the positions.  The coordinator passes it to the writer unchanged.
     """
 
     record: GroupRecord

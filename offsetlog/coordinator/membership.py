@@ -1,7 +1,7 @@
 """Handles joins, syncs, heartbeats and leaves of classic groups (docs/format/coordinator.md §5.8-5.11).
 
-This module does no I/O, reads no clock and generates no ids.  The caller passes in the time and
-ids, receives answers and records, and reports whether a record was written.
+This module does no I/O, reads no clock and generates no ids.  The caller passes in the time and the ids, receives the
+answers and records, and reports whether each record was written.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ ABSENT_RETRY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class MembershipConfig:
-    """Settings of classic groups (docs/format/configuration.md §10.1); times in milliseconds."""
+    """The settings of classic groups (docs/format/configuration.md §10.1).  Times are in milliseconds."""
 
     initial_rebalance_delay: int = 3000
     min_session_timeout: int = 6000
@@ -73,7 +73,10 @@ class MembershipConfig:
 
 
 class Timer(NamedTuple):
-    """A deadline of a group.  `member_id` is the member whose session ends; "" for a deadline of all members."""
+    """A deadline of a group.
+
+    `member_id` is the member whose session ends at the deadline; "" if the deadline concerns all members.
+    """
 
     group_id: str
     kind: str
@@ -82,16 +85,16 @@ class Timer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A record that a group needs, and the calls that wait for it.
+    """A record that must be written for a group, and the calls that wait for it.
 
     Attributes:
-        record: the change of the group.  A GroupRecord holds its new state.  An Expiry deletes its
-            expired positions, and the group if nothing else is left.  A Fence ends its generation.
-            None deletes the group and its positions.
-        done: answers the waiting calls, and may return the next record to write.  Called once, with
-            the error of the write (None once the record is applied) and the time in seconds.
-        refusals: returns the waiting calls, each with an answer that refuses it; called only if
-            they are refused before `done`.
+        record: the change of the group.  A GroupRecord contains the new state of the group.  An Expiry deletes the
+            group's expired positions, and the group itself if nothing else is left.  A Fence ends the group's
+            generation.  None deletes the group and its positions.
+        done: a function that answers the waiting calls, and may return the next record to write.  It is called once,
+            with the error of the write and the time in seconds.  The error is None if the record has been applied.
+        refusals: a function that returns the waiting calls, each with an answer that refuses the call.  It is called
+            only if the calls must be refused before `done` is called.
     """
 
     record: GroupRecord | Expiry | Fence | None
@@ -104,10 +107,10 @@ class Membership:
 
     Args:
         config: the settings.
-        timers: the deadlines of all groups, keyed by Timer.
-        new_id: generates the random part of a member id.
-        now_ms: the time of day for records, ms since 1970.
-        answer: sends an answer; called with the call and its answer.
+        timers: the deadlines of all groups; the keys are Timer objects.
+        new_id: a function that generates the random part of a member id.
+        now_ms: a function that returns the time of day for records, in ms since 1970.
+        answer: a function that sends an answer; its arguments are the call and the answer.
     """
 
     def __init__(
@@ -338,7 +341,7 @@ class Membership:
         return self._complete_if_all_joined(group, now)
 
     def rebalance(self, group: ClassicGroup, now: float) -> Write | None:
-        """Begins a rebalance; refuses waiting SyncGroups, so that their members join again."""
+        """Begins a rebalance.  SyncGroup calls that are waiting are refused, so that their members join again."""
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._drop_assignments(group, error_codes.REBALANCE_IN_PROGRESS, now)
         self._timers.cancel(Timer(group.group_id, "sync"))
@@ -503,7 +506,10 @@ class Membership:
     def heartbeat_refusal(
         self, group: ClassicGroup, request: HeartbeatRequest, now: float
     ) -> ErrorCode | None:
-        """Returns the error for a Heartbeat, or None; a valid one restarts the member's session."""
+        """Returns the error for a Heartbeat, or None if it is valid.
+
+        A valid heartbeat restarts the member's session.
+        """
         if group.state is GroupState.DEAD:
             return error_codes.COORDINATOR_NOT_AVAILABLE
         refusal = group.refusal_of(request.member_id, request.group_instance_id)
@@ -523,7 +529,7 @@ class Membership:
         self._set_session(group, member_id, member.session_timeout, now)
 
     def heard(self, group: ClassicGroup, member_id: str, at: float) -> None:
-        """Restarts a member's session as of the past time `at`, unless the session was restarted later than that."""
+        """Restarts a member's session as of a past time, `at`, unless the session was restarted after that time."""
         member = group.members.get(member_id)
         if member is not None:
             timer = Timer(group.group_id, "member", member_id)
@@ -534,7 +540,7 @@ class Membership:
     def leave(
         self, group: ClassicGroup, request: LeaveGroupRequest, call: Call, now: float
     ) -> Write | None:
-        """Handles a LeaveGroup of a group that exists; answers after the write if the change needs a record."""
+        """Handles a LeaveGroup of a group that exists.  If the change needs a record, the answer follows the write."""
         if group.state is GroupState.DEAD:
             self._answer(call, leave_refusal(error_codes.COORDINATOR_NOT_AVAILABLE))
             return None
@@ -593,7 +599,7 @@ class Membership:
     # ----------------------------------------------------------------------------------------- delete
 
     def delete(self, group: ClassicGroup, call: Call) -> Write | None:
-        """Deletes a group without members; the answer is an ErrorCode, or None for success."""
+        """Deletes a group that has no members.  The answer is an ErrorCode, or None for success."""
         if group.state is GroupState.DEAD:
             self._answer(call, error_codes.GROUP_ID_NOT_FOUND)
             return None
@@ -609,7 +615,7 @@ class Membership:
     # ------------------------------------------------------------------------------------------ fence
 
     def fence(self, group: ClassicGroup, order: Any, call: Call) -> Write | None:
-        """Ends the group's generation and removes its members; the answer is the new generation or an ErrorCode."""
+        """Ends the group's generation and removes its members.  The answer is the new generation or an ErrorCode."""
         if group.generation >= GENERATION_MAX:
             self._answer(call, error_codes.INVALID_REQUEST)
             return None
@@ -638,7 +644,7 @@ class Membership:
         self._timers.set(Timer(group.group_id, "member", member_id), now + timeout_ms / 1000)
 
     def on_timer(self, group: ClassicGroup, timer: Timer, now: float) -> Write | None:
-        """Handles a deadline of the group that has passed, possibly some time ago."""
+        """Handles a deadline of the group that has passed; it may have passed some time ago."""
         if timer in self._timers:
             return None    # the timer was set again in the meantime
         if timer.kind == "join":
@@ -663,7 +669,10 @@ class Membership:
     # ----------------------------------------------------------------------------------- load, unload
 
     def begin_sessions(self, group: ClassicGroup, now: float) -> Write | None:
-        """Begins the sessions of a loaded group's members; rebalances the group if it is above the size limit."""
+        """Begins the sessions of the members of a loaded group.
+
+        If the group is larger than the size limit, begins a rebalance.
+        """
         for member in group.members.values():
             self._set_session(group, member.member_id, member.session_timeout, now)
         if len(group.members) > self._config.max_size:
@@ -671,7 +680,7 @@ class Membership:
         return None
 
     def end(self, group: ClassicGroup, error: ErrorCode) -> None:
-        """Refuses all waiting calls with `error`, since another coordinator has the group or the group was deleted."""
+        """Refuses all waiting calls with `error`, because another coordinator has the group or it was deleted."""
         for member_id in [*group.members, *group.pending_ids]:
             self._timers.cancel(Timer(group.group_id, "member", member_id))
         for kind in ("join", "sync"):

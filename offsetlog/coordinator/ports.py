@@ -1,4 +1,4 @@
-"""The port through which the coordinator answers, writes records, and asks its host."""
+"""The port through which the coordinator sends answers, writes records, and queries its host."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from offsetlog.coordinator.group_record import Expiry, Fence, GroupRecord
 
 
 class Ports(Protocol):
-    """The host of a coordinator: sends its answers and writes its records."""
+    """The host of a coordinator, which sends the coordinator's answers and writes its records."""
 
     def answer(self, call: Call, message: Any) -> None:
-        """Sends the answer to a call; called once for each call."""
+        """Sends the answer to a call.  The coordinator calls this once for each call."""
 
     def append(
         self,
@@ -22,21 +22,24 @@ class Ports(Protocol):
         record: GroupRecord | Expiry | Fence | None,
         token: object,
     ) -> None:
-        """Begins to append a group's record, or to delete the group or its expired positions.
+        """Begins to append a record of a group, or to delete the group or its expired positions.
 
-        The host calls `Coordinator.written` with the token when the append is done.
+        When the append is done, the host calls `Coordinator.written` with the same token.
         """
 
     def admit(
         self, group_id: str, generation: int, member_id: str, group_instance_id: str | None
     ) -> None:
-        """Allows the host to answer commits and heartbeats with exactly these values without asking the coordinator."""
+        """Allows the host to answer commits and heartbeats with exactly these values without the coordinator."""
 
     def revoke(self, group_id: str) -> Iterable[tuple[str, float]]:
-        """Ends all admissions of a group; returns the time of each member's last admitted request, in seconds."""
+        """Ends all admissions of a group.
+
+        Returns (member id, time of the last admitted request in seconds) of its members.
+        """
 
     def set_led(self, partition: int, is_led: bool) -> None:
-        """Sets whether this coordinator has the groups of a partition."""
+        """Sets whether this coordinator leads a partition and has loaded its groups."""
 
     def now_ms(self) -> int:
         """Returns the time of day, in ms since 1970."""
@@ -45,4 +48,4 @@ class Ports(Protocol):
         """Generates the random part of a member id: a UUID as text."""
 
     def has_offsets(self, group_id: str) -> bool:
-        """Whether the group has positions; if so, it exists even without a record."""
+        """Whether the group has positions.  A group that has positions exists even without a group record."""

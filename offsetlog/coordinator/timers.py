@@ -1,4 +1,4 @@
-"""Deadlines by key, in order of time.  The caller passes in the time; this module reads no clock."""
+"""Deadlines by key, in the order of their times.  The caller passes in the time; this module reads no clock."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Hashable, Iterator
 
 
 class Timers:
-    """Deadlines by key, made for deadlines that are often postponed.
+    """Deadlines by key.  The object is made for deadlines that are often postponed.
 
-    Every heartbeat postpones a deadline, which costs only one store in a dictionary: the heap keeps
-    the key's old time, and at that time `due` looks up the new one.
+    Every heartbeat postpones a deadline.  This costs only one store in a dictionary, because the heap keeps the old
+    time of the key.  When that time comes, `due` looks up the new time.
     """
 
     def __init__(self) -> None:
@@ -28,14 +28,14 @@ class Timers:
         return len(self._deadlines)
 
     def set(self, key: Hashable, deadline: float) -> None:
-        """Sets or moves the deadline of a key, in seconds."""
+        """Sets the deadline of a key, in seconds; replaces an earlier deadline of the key."""
         self._deadlines[key] = deadline
         queued = self._queued.get(key)
         if queued is None or deadline < queued:
             self._push(key, deadline)
 
     def postpone(self, key: Hashable, deadline: float) -> None:
-        """Moves the deadline of a key to a later time, unless it is already later."""
+        """Moves the deadline of a key to the given time, unless the deadline is already later."""
         known = self._deadlines.get(key)
         if known is None or known < deadline:
             self.set(key, deadline)
@@ -45,15 +45,14 @@ class Timers:
         self._deadlines.pop(key, None)
 
     def next(self) -> float | None:
-        """Returns the earliest time at which `due` may return a key, or None."""
+        """Returns the earliest time at which `due` may return a key; None if there are no keys."""
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: float) -> Iterator[Hashable]:
         """Removes and yields the keys whose deadlines have passed, in the order of the deadlines.
 
-        Yields each key at most once.  A deadline that is set during the call is left to the next
-        call even if it is already due; otherwise a key that is always set again would keep the call
-        from ending.
+        Yields each key at most once.  A deadline that is set during the call is left to the next call, even if it has
+        passed already.  Otherwise a key whose deadline is always set again would keep the call from ending.
         """
         come: deque[tuple[float, Hashable]] = deque()
         while self._heap and self._heap[0][0] <= now:

@@ -114,7 +114,7 @@ class CheckedJournal:
         )
 
     def append(self, changes: Sequence[dict[str, Any]]) -> bool:
-        """Appends changes in one write; returns False, with nothing written, if `replace` must be called instead.
+        """Appends changes in one write; if `replace` must be called instead, writes nothing and returns False.
 
         Raises:
             StorageError: the append failed; the next change will replace the file.

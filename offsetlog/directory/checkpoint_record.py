@@ -1,8 +1,8 @@
 """`offsetlog.checkpoints`: a record of a log directory's checkpoints as this library last wrote them.
 
-If a checkpoint no longer matches the record, a broker that worked here or a bad disk changed it.  The record has the
-hash of each checkpoint's content.  It has two hashes while a checkpoint is replaced, because the record is published
-before the checkpoint.  A missing checkpoint has the hash "-".
+If a checkpoint no longer matches the record, a broker that used the directory or a bad disk changed it.  The record has
+the hash of each checkpoint's content.  While a checkpoint is replaced, the record has the hashes of the old and of the
+new content, because the record is published before the checkpoint.  A missing checkpoint has the hash "-".
 
     offsetlog checkpoints 1
     recovery-point-offset-checkpoint 1b64c0ffee25a3f0 -
@@ -12,11 +12,13 @@ before the checkpoint.  A missing checkpoint has the hash "-".
     others 3 130
     check 60a1f3b29cd0e847
 
-The lines `topic` (number of partitions, and topic id or "-") and `existing` (the log partitions whose directories must
-exist) repeat `offsetlog.properties`, in case that file is damaged or lost.  A line `cleaned` has our entry for a log
-partition in the cleaner's checkpoint: if the checkpoint has another entry, another program's cleaner wrote it.  A line
-`others` is for a log partition with losses on which another program had worked.  It has the log offset up to which that
-program had cleaned (-1: not at all), so that the next open reaches the same verdict.
+The lines `topic` and `existing` repeat `offsetlog.properties`, in case that file is damaged or lost.  The line `topic`
+has the number of partitions, and the topic id or "-".  The line `existing` lists the log partitions whose directories
+must exist.  A line `cleaned` has the number of a log partition and the log offset that this library wrote to the
+cleaner's checkpoint for it.  If the checkpoint has another log offset, another program's cleaner wrote it.  A line
+`others` has the number of a log partition with losses on which another program worked, and the log offset up to which
+that program cleaned it; -1 means that it cleaned nothing.  The line lets the next open judge the losses in the same
+way.
 """
 
 from __future__ import annotations
@@ -45,9 +47,10 @@ class CheckpointRecord:
     """The contents of the record.  Not thread-safe.
 
     Attributes:
-        hashes: by the name of a checkpoint, the hashes that it may have.
-        others: by log partition, the log offset up to which another program cleaned it.
-        cleaned: by log partition, the log offset up to which it was cleaned, according to the cleaner's checkpoint.
+        hashes: the hashes that each checkpoint may have, by the checkpoint's name.
+        others: the log offsets up to which another program cleaned log partitions, by log partition.
+        cleaned: the log offsets up to which log partitions were cleaned according to the cleaner's checkpoint, by log
+            partition.
         existing: the log partitions whose directories must exist.
         partitions: the topic's number of partitions, None if unknown, for example in a record of an earlier version.
         topic_id: the topic's id, None if unknown.

@@ -59,8 +59,9 @@ class BeyondEnd:
         number: the number of the log partition.
         offset: the log offset in the entry.
         end: the end of the log.
-        is_of_crash: whether a crash or an unfinished copy can explain the entry: it is a high watermark, no clean stop
-            was marked, and bytes that are not a batch follow the log.  The records are missing in any case.
+        is_of_crash: whether a crash or an unfinished copy of the log can explain the entry.  This is so if the entry is
+            a high watermark, the directory has no marker of a clean stop, and bytes that are not a batch follow the
+            log.  The records up to the entry are missing in any case.
     """
 
     name: str
@@ -98,14 +99,16 @@ def beyond_ends(
 
 
 def is_witness_missing(loss: CorruptionError) -> bool:
-    """Returns whether a problem is only a missing or damaged manifest or sidecar: no record is known to be missing."""
+    """Returns whether a problem is a missing or damaged manifest or sidecar, which does not prove that data is lost."""
     return isinstance(loss, PossibleLossError) and Path(loss.path or "").name in (MANIFEST, _SIDECAR)
 
 
 def link_target(path: str | os.PathLike[str]) -> Path | None:
-    """Returns the target of a partition's symbolic link if no checkpoints or properties are beside the link, or None.
+    """Returns the target of a partition's symbolic link; None if the files beside the link are to be used.
 
-    A symbolic link can place a partition on another disk, beside other checkpoints.  Those beside the link come first.
+    A symbolic link can place a partition on another disk, in a directory that has its own checkpoints.  If the
+    directory of the link has checkpoints or `offsetlog.properties`, those are used, and this function returns None.  It
+    also returns None if `path` is not a symbolic link.
     """
     link = Path(path)
     names = (PROPERTIES, *CHECKPOINTS)
@@ -115,7 +118,9 @@ def link_target(path: str | os.PathLike[str]) -> Path | None:
 
 
 class Completeness:
-    """The witnesses of a log directory: files that say what it must hold.  Create this before listing the logs.
+    """The witnesses of a log directory: files that say what it must hold.
+
+    A caller must create this object before it lists the logs.
 
     Records that a writer appends later are above the recorded offsets, and are never reported as a loss.  Not
     thread-safe.
@@ -142,7 +147,7 @@ class Completeness:
         return None if properties is None else properties.existing
 
     def doubts(self) -> list[OffsetLogError]:
-        """Returns the faults of the files that show losses (the witnesses); with a fault, fewer losses are detected.
+        """Returns the faults of the witnesses, the files that show losses; if there are any, fewer losses are detected.
 
         The faults are errors that were not raised.  A broker's directory has no witnesses except the checkpoints.
         """
@@ -186,8 +191,8 @@ class Completeness:
     def problems(self, number: int) -> list[OffsetLogError]:
         """Returns the losses, doubts and damage that the engine finds when it opens a log.
 
-        The problems are errors that were not raised.  For another program's log, the list is empty.  The log is not
-        loaded.
+        The problems are errors that were not raised.  If another program wrote the log, the list is empty.  The log is
+        not loaded.
         """
         is_known = number in self.witnesses.existing
         if not is_known and not self.directory.fs.exists(self.directory.partition_path(number) / MANIFEST):
@@ -273,7 +278,11 @@ def _is_undisturbed(witness: Witness) -> bool:
 
 
 def _lists(manifest: bytes, segments: Mapping[int, int], end: int) -> bool:
-    """Returns whether a manifest notes no doubt, ends at `end`, and lists these segments, none of them shorter now."""
+    """Returns whether a manifest proves that these segments, which end at `end`, are complete.
+
+    The manifest must contain no doubt, must end at `end` and must list exactly these segments.  No segment may be
+    shorter than the manifest says.
+    """
     try:
         closed = parse_manifest(manifest)
     except CorruptionError:

@@ -1,11 +1,11 @@
 """The floor of history: the lowest log offset whose state the log of a partition can still show.
 
 The state at a log offset can be rebuilt if no record that it needs was cleaned away.  This is so at every log offset at
-or above the floor, and at lower offsets if no record below them is missing.  Kafka's `cleaner-offset-checkpoint` has
-the offset at which the last complete pass of a cleaner ended, and is written after the segments were replaced.  The
-file `offsetlog.history` in a partition's directory is written before they are replaced.  It has the floor that the pass
-of our cleaner will leave, so it is right even if the pass stops halfway.  It also has the lower floors of groups whose
-history was kept (`min_history`).
+or above the floor, and at a lower log offset if no record below it is missing.  Kafka's `cleaner-offset-checkpoint` has
+the log offset at which the last complete pass of a cleaner ended.  A cleaner writes that file after it has replaced the
+segments.  Our cleaner writes the file `offsetlog.history` in a partition's directory before it replaces the segments.
+That file has the floor that the pass will leave, so it is right even if the pass stops halfway.  It also has the lower
+floors of the groups whose history was kept (`min_history`).
 
 A cleaner calls `raise_floor` before it replaces the first segment.  Any code may call `read_floor`.
 """
@@ -28,7 +28,7 @@ from offsetlog.errors import MissingFileError
 FLOOR_FILE = "offsetlog.history"
 
 _FORMAT = 1
-#: Above every log offset: the floor if the file cannot be understood.
+#: The floor if the file cannot be understood.  It is above every log offset.
 _UNKNOWN = 2**63 - 1
 
 #: A group's name, or "prefix*" for every group whose name begins with the prefix, and a log offset.
@@ -50,8 +50,9 @@ class HistoryFloor:
     Attributes:
         end: the log has the states of every group at this log offset and above; 0 if it was never
             cleaned.
-        groups: by group or "prefix*", a lower log offset from which the log has the states of these groups.  A group's
-            own name takes precedence over a prefix, and a longer prefix over a shorter one.
+        groups: a log offset below `end` for each group, or for each "prefix*" of groups.  The log has the states of
+            these groups from that log offset on.  A group's own name takes precedence over a prefix, and a longer
+            prefix over a shorter one.
         foreign: the log offset at which another cleaner, such as Kafka's, ended; 0 if none has run.  Such a cleaner
             drops a value of an open transaction as soon as a later value of a transaction has the same key, although
             neither takes effect before its transaction ends.
@@ -77,8 +78,9 @@ class HistoryFloor:
 
         Args:
             end: no record at or above this log offset caused another record to be dropped.
-            holds: groups, each with a log offset.  None of its records at or above that offset was dropped or caused
-                another to be dropped.  If several match a group, the lowest offset applies.
+            holds: names or prefixes of groups, each with a log offset.  No record of such a group at or above the
+                log offset was dropped or caused another record to be dropped.  If several entries match a group,
+                the lowest log offset applies.
         """
         held = list(holds)
         named = {*self.groups, *(pattern for pattern, _ in held)}
@@ -102,9 +104,10 @@ class HistoryFloor:
         return self.end == _UNKNOWN
 
     def lifted(self, holds: Iterable[Hold]) -> tuple[int, int] | None:
-        """Returns the log offsets (first, end) of history that was kept for a group and that `holds` does not keep.
+        """Returns the log offsets (first, end) of the history of groups that `holds` no longer keeps.
 
-        If `holds` keeps all of it, both numbers are the lowest kept log offset.  None if no group's history was kept.
+        Earlier passes kept this history.  If `holds` still keeps all of it, first and end are both the lowest log
+        offset that is kept.  If no group's history was kept, the result is None.
         """
         held = list(holds)
         found = []
@@ -125,7 +128,8 @@ class HistoryFloor:
         """Returns the groups and prefixes whose kept history a pass would drop.
 
         Args:
-            patterns: groups, or "prefix*", with a minimum history in the settings; the result omits them.
+            patterns: the groups and prefixes ("prefix*") that have a minimum history in the settings.  The result omits
+                them.
             limit: all groups keep records at or above this log offset.
         """
         known = list(patterns)
@@ -183,8 +187,8 @@ def raise_floor(
         checkpoint: the cleaner's checkpoint before the pass, -1 or 0 for none.
         end: as in `HistoryFloor.raised`; may be higher than the end that the pass reaches.
         holds: as in `HistoryFloor.raised`.
-        log_end: the present log end offset.  If the file cannot be understood, the floor becomes this offset, because
-            every floor in the file was below it; the history of later commits is kept again.
+        log_end: the present log end offset.  If the file `offsetlog.history` cannot be understood, the floor becomes
+            this offset, because every floor in the file was below it.  The history of commits after it is kept again.
 
     Raises:
         StorageError: nothing was recorded.

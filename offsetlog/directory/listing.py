@@ -1,6 +1,6 @@
 """Turns the replayed records of a log into rows: committed positions, groups, open transactions.
 
-This module is below the store, because processes that only read logs (Spark's executors) make the same rows.
+This module does not need a store, so that processes that only read logs, such as Spark's executors, make the same rows.
 """
 
 from __future__ import annotations

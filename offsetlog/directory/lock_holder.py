@@ -27,7 +27,7 @@ from offsetlog.errors import StorageError
 RELEASE = b"release"
 RELEASED = b"released"
 
-#: Sent any number of times before the answer, while the holder is working.
+#: A report that the holder is working.  The holder may send it any number of times before the answer.
 WORKING = b"working"
 
 #: The longest message, in bytes.
@@ -209,7 +209,10 @@ class Requests:
             return self._waiting[0] if self._waiting else None
 
     def close(self) -> None:
-        """Stops listening, answers the requests to release the lock, and drops others; call this after the release."""
+        """Stops listening; call this after the lock was released.
+
+        Answers the waiting requests to release the lock, and closes the connections of all other requests.
+        """
         with self._changed:
             self._closed.set()
             waiting, self._waiting = self._waiting, []
@@ -234,7 +237,10 @@ _own_uses = threading.local()
 
 @contextlib.contextmanager
 def used_here(lock_file: Path) -> Iterator[None]:
-    """Within the context, `ask` and `release` do not ask this thread, which holds the lock and could not answer."""
+    """Within the context, `ask` and `release` send no request for this lock if this thread calls them.
+
+    This thread holds the lock, so it could not answer its own request.
+    """
     uses: set[bytes] = _own_uses.__dict__.setdefault("addresses", set())
     address = _address(lock_file)
     uses.add(address)

@@ -75,7 +75,8 @@ class Properties:
         topic_id: the topic id for new partitions, None if unknown.
         existing: the numbers of the partitions whose directories and manifests must exist; None in a file of an earlier
             version.
-        from_broker: whether a broker wrote the directory first: partitions that it lacks may be on other brokers.
+        from_broker: whether a broker wrote the directory first.  Partitions that are missing here may then be on other
+            brokers.
     """
 
     partitions: int
@@ -139,8 +140,9 @@ def random_topic_id() -> bytes:
 class LogDirectory:
     """A directory that contains partition directories.
 
-    Order of calls: `lock`, `begin_writing` before the first byte is written, `finish` after every partition was closed,
-    `unlock`.  A read-only user calls none of these.  Not thread-safe; the owner uses one thread at a time.
+    A writer first calls `lock`, then `begin_writing` before it writes the first byte, then `finish` after it has closed
+    every partition, and at last `unlock`.  A read-only user calls none of these methods.  Not thread-safe; the owner
+    uses one thread at a time.
     """
 
     def __init__(self, path: str | os.PathLike[str], fs: FileSystem) -> None:
@@ -231,7 +233,7 @@ class LogDirectory:
         """
         if not self.holds_log():
             reason = "there is no log in this directory" if self.exists() else "there is no such directory"
-            raise MissingFileError(f'{reason}, and create="never" makes none', path=self.path)
+            raise MissingFileError(f'{reason}, and create="never" does not create one', path=self.path)
 
     def _is_sign(self, name: str) -> bool:
         if name in _SIGNS or name.startswith(listing.OWN_FILES):
@@ -245,7 +247,7 @@ class LogDirectory:
         )
 
     def create(self) -> None:
-        """Creates the directory and its missing parents; raises as `check_is_none_of_its_parts`."""
+        """Creates the directory and its missing parents; raises the errors of `check_is_none_of_its_parts`."""
         self.check_is_none_of_its_parts()
         missing: list[Path] = []
         for folder in (self.path, *self.path.parents):
@@ -275,7 +277,10 @@ class LogDirectory:
         return sorted(numbers)
 
     def other_partitions(self) -> dict[str, list[int]]:
-        """Returns the numbers of the partition directories of other topics, by topic, without those being deleted."""
+        """Returns the numbers of the partition directories of other topics, by topic.
+
+        Directories that are being deleted are omitted.
+        """
         found: dict[str, list[int]] = {}
         for name in self.fs.list(self.path):
             parsed = parse_directory_name(name)
@@ -285,7 +290,10 @@ class LogDirectory:
         return {topic: sorted(numbers) for topic, numbers in found.items()}
 
     def has_foreign_logs(self) -> bool:
-        """Returns whether the directory has logs of other topics, or deleted ones, that offsetlog does not recover."""
+        """Returns whether the directory has logs that offsetlog does not recover.
+
+        Such logs belong to other topics, or are being deleted.
+        """
         for name in self.fs.list(self.path):
             parsed = parse_directory_name(name)
             if (
@@ -348,9 +356,9 @@ class LogDirectory:
     def known_properties(self) -> Properties | None:
         """Returns the contents of `offsetlog.properties`, or of its copy in the record of checkpoints.
 
-        The copy is used if the file is damaged or missing, and is returned without its list of partitions, which
-        `Witnesses` reads.  Returns None if neither exists.  Raises as `read_properties` does, if the file is damaged
-        and the record has no copy.
+        The copy is used if the file is damaged or missing.  It is returned without the list of existing partitions,
+        which `Witnesses` reads.  Returns None if neither the file nor the copy exists.  If the file is damaged and the
+        record has no copy, this method raises the same error as `read_properties`.
         """
         try:
             properties = self.read_properties()
@@ -414,7 +422,7 @@ class LogDirectory:
             raise CorruptionError(failure.message, path=path) from None
 
     def adopt_checkpoints(self, others: dict[int, int], existing: frozenset[int]) -> None:
-        """Records the checkpoints in their present state; `others` and `existing` as in CheckpointRecord."""
+        """Records the present checkpoints, with `others` and `existing` as the fields of CheckpointRecord."""
         with self._writing:
             hashes: dict[str, tuple[str, ...]] = {
                 name: (checkpoint_record.hash_of(self.read_content(name)),) for name in CHECKPOINTS
@@ -541,7 +549,8 @@ class LogDirectory:
         """Keeps a second copy of the properties in the record of checkpoints.
 
         Call this after `adopt_checkpoints` and `write_properties`.  `offsetlog.properties` must be on disk before the
-        record, because a file that the record lists and the directory lacks is reported as missing.
+        record.  Otherwise a crash could leave a record that lists the file, but no file, and the file would be reported
+        as missing.
         """
         with self._writing:
             if self._record is not None:
@@ -552,7 +561,7 @@ class LogDirectory:
     def add_existing(self, number: int) -> None:
         """Adds a log partition to the existing ones in the record of checkpoints and in `offsetlog.properties`.
 
-        Does nothing if the directory has no properties or no such record.  The partition's directory and witnesses must
+        Does nothing if the directory has no properties or no record.  The partition's directory and witnesses must
         exist already.  If a full disk prevents the addition, the next open adds it.
         """
         properties = self.known_properties()
@@ -670,7 +679,9 @@ class LogDirectory:
     def finish(
         self, ends: dict[int, int], *, sound: bool, watermarks: dict[int, int] | None = None
     ) -> None:
-        """After every partition was closed, writes the checkpoints, and the marker if it is true for every log here.
+        """Writes the checkpoints, and the marker of a clean stop; call this after every partition was closed.
+
+        The marker is written only if every log in the directory was closed cleanly, including those of other topics.
 
         Args:
             ends: the log end offset of each partition that was closed without error and is entirely on disk.

@@ -134,8 +134,8 @@ class PartitionState:
 
     Attributes:
         files: the files.
-        replay: the state after their replay.
-        damages: unreadable bytes followed by complete batches or by a later segment.
+        replay: the state after the records of the files were replayed.
+        damages: the errors for unreadable bytes that complete batches or a later segment follow.
         refused: records that a broker would not load.
         tail: bytes after the last complete batch, None if there are none.
     """
@@ -267,7 +267,7 @@ def dump_rows(
 def dump_batches(
     files: PartitionFiles, report: Callable[[CorruptionError | Tail], None]
 ) -> Iterator[tuple[Row, list[Row]]]:
-    """Yields each batch as its file has it, with its records; for an empty batch, one record of kind "empty".
+    """Yields each batch as it is in its file, with its records; a batch without records has one row of kind "empty".
 
     Args:
         files: the partition.

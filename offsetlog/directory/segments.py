@@ -1,6 +1,6 @@
 """Lists the segments of a partition directory, even while they are swapped.
 
-This module is below the store, because processes that only read logs (Spark's executors) list them too.
+This module does not need a store, so that processes that only read logs, such as Spark's executors, can use it.
 """
 
 from __future__ import annotations
@@ -77,15 +77,18 @@ def settled(
     name_of: Callable[[Entry], str],
     left_behind: set[Entry],
 ) -> list[Entry]:
-    """Returns a listing that was the same twice, or many times in a row if it has an unfinished swap.
+    """Lists a directory until the result no longer changes, and returns the last listing.
 
-    The system lists a large directory in parts, and a file that is renamed meanwhile may be missing from all of them.
+    Two equal listings in a row are enough.  If a listing has a swap that did not end, many equal listings in a row are
+    needed.  The system lists a large directory in parts, and a file that is renamed meanwhile may be missing from all
+    parts.
 
     Args:
         directory: the path of the directory, for the error.
         listing: lists the directory.
         name_of: returns the name of an entry.
-        left_behind: entries of swaps not to wait for; entries of swaps that did not finish are added.
+        left_behind: entries of swaps for whose end this function does not wait.  Entries of swaps that did not end
+            during the call are added.
 
     Raises:
         StorageError: the listing keeps changing.

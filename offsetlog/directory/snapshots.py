@@ -141,10 +141,10 @@ def load(
 
 
 def name_keys(partition: Partition, fs: FileSystem) -> None:
-    """Adds the positions that the snapshot has at the missing log offsets to the partition's problems.
+    """Adds to the partition's problems the positions that the snapshot has at the missing log offsets.
 
-    Even a snapshot that the load cannot use shows these positions.  Keys that were committed again later are not named.
-    A PossibleLossError can concern every key, so no key is added to it.
+    Even a snapshot that the load cannot use shows these positions.  A position that was committed again later is not
+    added.  No position is added to a PossibleLossError, because such a problem can concern every key.
     """
     lost = {
         (each.lost_from, each.lost_below)
@@ -168,7 +168,7 @@ def name_keys(partition: Partition, fs: FileSystem) -> None:
 def last_known(
     partition: Partition, fs: FileSystem, first: int, below: int | None
 ) -> list[LastKnown]:
-    """Returns the commits in [first, below) that a readable snapshot has and the log lacks.
+    """Returns the commits at a range of log offsets that a readable snapshot has and the log lacks.
 
     Args:
         partition: a partition that was loaded without a snapshot.
@@ -193,7 +193,9 @@ def _keep_aside(partition: Partition, fs: FileSystem) -> None:
     try:
         fs.rename(path, untaken(fs, Path(f"{path}.kept")))
     except StorageError as failure:
-        LOGGER.warning("%s: the snapshot, evidence of a loss, could not be set aside: %s", partition.path, failure)
+        LOGGER.warning(
+            "%s: the snapshot, which is evidence of a loss, could not be set aside: %s", partition.path, failure
+        )
 
 
 def _usable(
@@ -231,7 +233,7 @@ def write(
     whole: bool = True,
     live: bool = False,
 ) -> SnapshotReport | None:
-    """Flushes, then writes a snapshot of the flushed state; commits continue meanwhile.
+    """Flushes a partition, then writes a snapshot of the flushed state; other threads can commit during the call.
 
     The snapshot is written from a second state, which needs as much memory as the partition's own.  The second state is
     a copy of the first, or is read from the last snapshot and the log after it, or from the whole log.
@@ -240,14 +242,14 @@ def write(
     process could leave a snapshot above W, which the next open may not use.
 
     Args:
-        partition: a partition with a writable log; loaded, unless it is replicated.  The table of a replicated one is
-            not needed.
+        partition: a partition with a writable log.  It must be loaded, unless it is replicated: then its table is not
+            needed.
         directory: the log directory.
         cleaned_to: as in `load`.
         threads: how many threads check and sum up a large snapshot.
-        stop: makes the call end soon.
-        whole: whether the whole log may be read if the last snapshot cannot be used; if so, the log must not be cleaned
-            during the call.
+        stop: the call ends soon after any thread has set this.
+        whole: whether the whole log may be read if the last snapshot cannot be used.  If this is True, the log must not
+            be cleaned during the call.
         live: whether the partition's own state may be copied.  A copy takes a tenth of the time, but does not read the
             log again, and so does not notice damage in it.
 
@@ -320,7 +322,8 @@ def _source_of(report: SnapshotReport) -> str:
 
 
 def _positions_of(partition: Partition, fs: FileSystem) -> int:
-    # In other roles, another thread may read the table or the partition has none; the file has the number, too.
+    # If the partition is not active, another thread may read its table, or it has no table.  The snapshot file has the
+    # number as well.
     if partition.role == "active":
         return partition.count()
     return native.open_file(fs, Path(partition.path) / FILE_NAME).facts()["positions"]

@@ -1,6 +1,6 @@
 """Surveys one log with enough memory for all its keys: computes the complete effect of a clean, or raises an error.
 
-This module is below maintenance, because Spark's executors survey logs too.
+This module does not need the maintenance of a store, so that Spark's executors can use it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ GROWTH = 4
 
 
 def map_bytes_for(partition: Partition) -> int:
-    """Returns an amount of memory in which the keys of a log very probably fit.  Raises StateError."""
+    """Returns the bytes of memory in which the keys of a log almost certainly fit.  Raises StateError."""
     return MAP_BYTES + BYTES_PER_KEY * partition.count()
 
 
 def whole_survey(partition: Partition, map_bytes: int, **asked: Any) -> tuple[dict[str, Any], list[CleanShare]]:
-    """Surveys a log; if the keys do not fit in memory, repeats with a larger map.
+    """Surveys a log; if the keys do not fit in the map, surveys it again with a larger map.
 
     Args:
         partition: a loaded partition.
-        map_bytes: memory for the keys in the first attempt.
+        map_bytes: the size of the map of keys in the first attempt, in bytes.
         asked: the other arguments of `clean_survey.survey`.
 
     Returns:
@@ -69,7 +69,8 @@ class FileState(NamedTuple):
     Attributes:
         base_offset: the segment's base offset.
         size: the size of the file in bytes.
-        identity: changes if another file replaces it: inode (0 if unknown), modification time in ns.
+        identity: the inode of the file (0 if unknown) and its modification time in ns.  They change if another file
+            replaces the file.
     """
 
     base_offset: int

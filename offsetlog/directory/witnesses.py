@@ -37,11 +37,11 @@ class Witness:
             checkpoints counts as one.  If both that record and the properties are missing, another program made the
             directory or the partition was moved into it, which counts as two.
         recovery_point_changed: whether the recovery points are among the changed checkpoints.
-        log_start_changed: whether the log start offsets are among the changed checkpoints, or may be because the record
-            is missing.
-        cleaned_by_others: the log offset up to which another program cleaned, according to the cleaner's checkpoint.
-            -1 if the checkpoint has our entry; CLEANED_UNKNOWN if its entry is lower than ours, or if the checkpoint or
-            its record is damaged or missing.
+        log_start_changed: whether the checkpoint of the log start offsets was changed, or may have been changed because
+            the record of the checkpoints is missing.
+        cleaned_by_others: the log offset up to which another program cleaned the partition, according to the cleaner's
+            checkpoint.  -1 if the checkpoint has the log offset that this library wrote.  CLEANED_UNKNOWN if it has a
+            lower one, or if the checkpoint or the record of the checkpoints is damaged or missing.
         topic_id: the topic's id, None if unknown.
     """
 
@@ -176,11 +176,12 @@ class Witnesses:
         return CLEANED_UNKNOWN if found < ours else found
 
     def worked_on(self, numbers: Iterable[int]) -> dict[int, int]:
-        """Returns the log partitions of `numbers` that another program worked on, each with the end of its cleaning.
+        """Returns the log partitions of `numbers` on which another program worked.
 
-        The result must be written to the record of checkpoints.  The manifests of these partitions still describe the
-        logs before the other program's work.  Once the record has the present checkpoints, only the result shows that
-        this is not a loss.
+        The result has, for each log partition, the log offset up to which that program cleaned it.  The caller must
+        write the result to the record of checkpoints.  The manifests of these log partitions still describe the logs as
+        they were before that program's work.  Once the record has the present checkpoints, only the result shows that
+        the difference is not a loss.
         """
         found = {number: self.of(number) for number in numbers}
         return {

@@ -1,1 +1,1 @@
-"""Reads the past of a store from its logs, and restores positions from it."""
+"""Reads the past of a store from its logs, and restores positions from the past."""

@@ -40,7 +40,7 @@ def compare_tables(before: pyarrow.Table, after: pyarrow.Table) -> list[Change]:
 
 
 def _is_same(before: OffsetAndMetadata | None, after: OffsetAndMetadata | None) -> bool:
-    """Returns whether two values are equal; topic ids count only if both have one."""
+    """Returns whether two values are equal.  Topic ids are compared only if both values have one."""
     if before is None or after is None:
         return before is after
     one_lacks_id = before.topic_id is None or after.topic_id is None
@@ -48,7 +48,7 @@ def _is_same(before: OffsetAndMetadata | None, after: OffsetAndMetadata | None) 
 
 
 def _side(table: pyarrow.Table, name: str) -> pyarrow.Table:
-    """Returns one side of the join: the key columns, and the others with `name` before their names."""
+    """Returns one side of the join: the key columns, and the other columns with `name` as a prefix of their names."""
     import pyarrow
 
     def plain(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
@@ -60,7 +60,7 @@ def _side(table: pyarrow.Table, name: str) -> pyarrow.Table:
 
 
 def _unequal(joined: pyarrow.Table) -> pyarrow.Table:
-    """Returns the rows that only one side has, or whose compared columns may differ."""
+    """Returns the rows that exist on one side only, and the rows in which a compared column may differ."""
     import pyarrow.compute as pc
 
     def or_all(masks: Iterable[Any]) -> Any:

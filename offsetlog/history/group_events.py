@@ -12,9 +12,10 @@ Event = tuple[Any, ...]
 
 
 def events_by_position(events: Iterable[Event]) -> dict[TopicPartition, list[Event]]:
-    """Divides a group's events (`timeline.events`) by position; the positions are in the order of their first records.
+    """Divides a group's events, as `timeline.events` returns them, by position.
 
-    A marker goes to each position that has a record in the transaction that the marker ends.
+    The positions are ordered by their first records.  A marker ends a transaction.  It is added to each position that
+    has a record in that transaction.
     """
     found: dict[tuple[bytes, int], list[Event]] = {}
     waiting: dict[int, set[tuple[bytes, int]]] = {}  # by producer, the positions of its open transaction

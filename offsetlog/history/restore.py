@@ -1,7 +1,7 @@
-"""Restores earlier positions with new commits, and never changes existing records.
+"""Restores earlier positions.  It makes new commits, and never changes existing records.
 
-All changes of one call are one commit.  It is written only if the group has not changed since the call read it;
-otherwise the call reads the group again.
+All changes of one call are written in one commit.  The commit is written only if the group has not changed since the
+call read the group.  If it has changed, the call reads it again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Rows = dict[Place, Value]
 
 
 class Wanted(NamedTuple):
-    """A position, its present value and the value to restore; None where the position does not exist."""
+    """A position, its present value, and the value to restore.  A value is None where the position does not exist."""
 
     place: Place
     before: Value | None
@@ -79,7 +79,7 @@ class Undeletion(NamedTuple):
 
     Attributes:
         restored: the positions that were restored.
-        lost: the positions that were not restored, because their values were cleaned away.
+        lost: the positions that were not restored, because their values had been cleaned away.
     """
 
     restored: Restoration
@@ -88,7 +88,7 @@ class Undeletion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Restorer:
-    """Restores positions of one store.  Safe from any thread."""
+    """Restores positions of one store.  Any thread may use the object."""
 
     timeline: Timeline
     read_only: bool
@@ -144,7 +144,7 @@ class Restorer:
         at = None if given is None else arguments.checked_moment("at", given)
         if at is not None and since is not None:
             raise InvalidArgumentError(
-                "since= selects deletions and at= a state: give only one of them"
+                "since= selects deletions, and at= selects a state: pass only one of them"
             )
         past, chosen = self._begin(group, partitions, writes=not dry_run)
         refuse_future("at", at, past)
@@ -231,8 +231,8 @@ class Restorer:
                 done.undo_at = base_offset
                 return done
         raise ConditionError(
-            f"group {group!r} committed between the read and the write of each of {TRIES} attempts; stop its "
-            "consumers first",
+            f"all {TRIES} attempts failed, because group {group!r} committed offsets between the read and the write "
+            "of each; stop its consumers first",
             group=group,
         )
 
@@ -245,8 +245,8 @@ def _refuse_damaged(past: PartitionPast) -> None:
     if damages:
         raise ReadOnlyError(
             f"log partition {past.partition.number} is read-only because its log is damaged: {damages[0]}; "
-            "`offsetlog repair` lists the damage, and with --accept-loss removes it; another replica or a backup may "
-            "be whole",
+            "`offsetlog repair` lists the damage, and with --accept-loss removes it; first check whether "
+            "another replica or a backup is undamaged",
             path=past.partition.path,
         )
 

@@ -1,7 +1,7 @@
-"""Finds in the log the commits that moved an offset back, the first question after an accident.
+"""Finds in the log the commits that moved an offset back, which is often the first question after an accident.
 
 One pass over each log partition reads the changes in the order in which they took effect.  Offsets of open and aborted
-transactions therefore do not count (csrc/history/change_feed.h).
+transactions have not taken effect, so they are not considered (csrc/history/change_feed.h).
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ ROWS = 4096
 
 
 class Rewind(NamedTuple):
-    """A committed offset that is lower than the one that was committed before it.
+    """A committed offset that is lower than the committed offset before it.
 
     Attributes:
         group: the consumer group.
         topic: the topic.
         partition: the partition of the topic.
-        timestamp: when the lower offset took effect, in milliseconds since 1970; -1 for unknown.
-        before: the position before.
-        after: the position that was committed then.
+        timestamp: the time at which the lower offset took effect, in milliseconds since 1970; -1 if it is unknown.
+        before: the position before the commit.
+        after: the position that was committed.
         log_partition: the partition of the offsets topic.
         log_offset: the log offset of the record.
-        effective_at: the log offset at which the commit took effect: the record's, or the marker's if a transaction
-            committed it.
-        restore_at: the log offset of the state before the commit, for `restore`: that of the first record of its
-            batch, or of the marker.  None if the record of the position before is in the same batch.
+        effective_at: the log offset at which the commit took effect: that of the record, or that of the marker if a
+            transaction committed it.
+        restore_at: the log offset of the state before the commit, which `restore` accepts.  It is the log offset of the
+            first record of the batch, or of the marker.  None if the position before the commit is recorded in the same
+            batch.
     """
 
     group: str
@@ -55,11 +56,11 @@ class Rewind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rewinds(Sequence[Rewind]):
-    """The commits that moved an offset back, as far as the log shows them, oldest first.
+    """The commits that moved an offset back, oldest first, as far as the log still shows them.
 
     Attributes:
         entries: the rewinds.
-        gaps: the ranges of the log that may have had other rewinds, because they were cleaned or cannot be read.
+        gaps: the ranges of the log that were cleaned or cannot be read, and that may have contained other rewinds.
     """
 
     entries: tuple[Rewind, ...]
@@ -118,7 +119,7 @@ def _rewinds_of(
 
 
 class _Batches:
-    """Finds the batch of a change; the changes must come in the order of the log."""
+    """Finds the batch of a change.  The changes must be passed in the order of the log."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition

@@ -1,11 +1,11 @@
 """Reads the past of a store from its logs: the changes of a position, and the positions at a moment.
 
-A log offset as a moment means the state of the records below it; a time means the state of the longest prefix of the
-log whose timestamps are all <= it.  Each log partition has its own log offsets, and clocks can be set back.  A time
-therefore ends the prefix of each log partition separately, and never within a batch.
+If a moment is a log offset, its state is that of the records below the log offset.  If it is a time, its state is that
+of the longest prefix of the log that has no timestamp after this time.  Each log partition has its own log offsets, and
+clocks can be set back.  The prefix therefore ends separately in each log partition, and never within a batch.
 
-Records that were cleaned away are not guessed: if the log does not have a state exactly, a call raises HistoryError.
-`history_floor` describes how that is known.
+Records that were cleaned away are never guessed.  If the log does not contain a state exactly, a call raises
+HistoryError.  `history_floor` describes how this is known.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _Answer = TypeVar("_Answer")
 
 
 def value_of(row: Value) -> OffsetAndMetadata:
-    """Converts a value of the log to the object that callers get."""
+    """Converts a value of the log to an OffsetAndMetadata."""
     offset, leader_epoch, metadata, committed, expires, topic_id, _ = row
     identity = None if topic_id is None else UUID(bytes=topic_id)
     return OffsetAndMetadata(
@@ -68,7 +68,7 @@ def value_of(row: Value) -> OffsetAndMetadata:
 
 
 def recorded_floor(directory: LogDirectory, partition: Partition) -> HistoryFloor:
-    """Returns where the history of a partition begins, by our cleaner's record and any other cleaner's checkpoint.
+    """Returns where a partition's history begins, by the record of our cleaner and the checkpoint of any other cleaner.
 
     Raises:
         StorageError: the disk cannot read a file.
@@ -79,13 +79,13 @@ def recorded_floor(directory: LogDirectory, partition: Partition) -> HistoryFloo
 
 @dataclass(frozen=True, slots=True)
 class PartitionPast:
-    """The past of one open partition, up to the creation of this object.  Safe from any thread.
+    """The past of one open partition, up to the creation of this object.  Any thread may use it.
 
     Attributes:
         partition: the partition.
         directory: the log directory of the partition.
         start: the first offset of the log.
-        end: the log offset after the last applied record; the state there was the present one.
+        end: the log offset after the last record that was applied when this object was created.
     """
 
     partition: Partition
@@ -95,15 +95,15 @@ class PartitionPast:
 
     @classmethod
     def of(cls, partition: Partition, directory: LogDirectory) -> PartitionPast:
-        """Creates the past of a partition up to now; raises StateError if the partition cannot answer."""
+        """Creates the past of a partition up to now.  Raises StateError if the partition is loading or has failed."""
         return cls(partition, directory, *native.bounds(partition))
 
     def cut(self, moment: Moment | None, group: str | None, name: str = "at") -> int:
-        """Returns the log offset of a moment; None means now.
+        """Returns the log offset at which the state of a moment ends.  None means now.
 
         Raises:
-            HistoryError: the records near the moment were cleaned, or have no times, so that it is unknown which of
-                them are earlier.
+            HistoryError: the records near the moment were cleaned away, or have no times, so it is unknown which of
+                them are before the moment.
             OffsetOutOfRangeError: the log offset is above the end of the log.
             InsideCommitError: the log offset is inside a commit.
         """
@@ -162,7 +162,7 @@ class PartitionPast:
         return self._floors(group)[1]
 
     def cleaned_below(self, group: str | None) -> int:
-        """Returns the log offset from which no record of a group, or of all groups, is missing."""
+        """Returns the log offset from which on no record of a group, or of all groups, is missing."""
         return self._floors(group)[0]
 
     def _floors(self, group: str | None) -> tuple[int, int]:
@@ -190,7 +190,7 @@ class PartitionPast:
         return cleaned, max(cleaned, settled)
 
     def since(self, floor: int) -> datetime | None:
-        """Returns the oldest time whose state the log has; None if it has only the present state."""
+        """Returns the oldest time whose state can be read from the log; None if only the present state can be read."""
         if floor >= self.end:
             return None
         youngest = native.survey(self.partition, 0, floor).max_timestamp
@@ -212,9 +212,10 @@ class PartitionPast:
         return -1 if batch is None else batch.timestamp
 
     def earliest_refusal(self, group: str | None) -> HistoryError | None:
-        """Returns the error for times that this log cannot answer; None if it can answer every time.
+        """Returns the error that this log gives for times that it cannot answer; None if it can answer every time.
 
-        `oldest` of the error is set even if only the present state is known.  It is None if no record has a time.
+        The field `oldest` of the error is set even if only the present state is known.  It is None if no record has a
+        time.
         """
         floor = self.floor(group)
         if floor >= self.end > 0:
@@ -226,15 +227,15 @@ class PartitionPast:
         return self._untimed_error(untimed, 0, self.since(0)) if untimed > 0 else None
 
     def check(self, group: str | None, cut: int, facts: native.Facts) -> None:
-        """Raises HistoryError unless the state that was read from the log below `cut` is the true one.
+        """Raises HistoryError if the state that was read from the log below `cut` may lack records.
 
-        Call this after reading the log, because a cleaner records the floor before it removes records.
+        The caller must read the log before this call, because a cleaner records the floor before it removes records.
         """
         if facts.first_missing is not None and facts.first_missing < cut:
             self.refuse_below_floor(group, cut)
 
     def refuse_below_floor(self, group: str | None, cut: int) -> None:
-        """Raises HistoryError for a log offset below the floor, whose state is not known."""
+        """Raises HistoryError if a log offset is below the floor, because the state there is not known."""
         floor = self.floor(group)
         if cut >= floor:
             return
@@ -276,7 +277,7 @@ class PartitionPast:
     # --------------------------------------------------------------------------------------- states
 
     def rows(self, group: str, cut: int) -> dict[tuple[bytes, int], Value]:
-        """Returns the positions of a group in the state at a log offset, by topic and partition."""
+        """Returns the positions of a group in the state at a log offset, as a dictionary by topic and partition."""
         past = native.Pasts(self.partition, group, [cut])
         self.check(group, cut, past.facts)
         return past.rows()
@@ -347,7 +348,7 @@ class PartitionPast:
         )
 
     def deletions(self, group: str | None, since_ms: int) -> list[DeletedRow]:
-        """Returns the deleted positions with a tombstone no older than `since_ms`."""
+        """Returns the deleted positions that have a tombstone no older than `since_ms`."""
         rows, facts = native.tombstones(self.partition, group, self.end, since_ms)
         floor = 0 if facts.first_missing is None else self.cleaned_below(group)
         found: dict[tuple[bytes, bytes, int], DeletedRow] = {}
@@ -364,7 +365,7 @@ class PartitionPast:
 
 
 class DeletedRow(NamedTuple):
-    """A Deletion with values in the form of the log."""
+    """A Deletion whose names and values are still in the form of the log."""
 
     group: bytes
     topic: bytes
@@ -374,7 +375,7 @@ class DeletedRow(NamedTuple):
     value: Value | None
 
     def as_deletion(self, log_partition: int) -> Deletion:
-        """Converts this to the object that callers get."""
+        """Converts this object to a Deletion."""
         return Deletion(
             decode_text(self.group),
             decode_text(self.topic),
@@ -400,7 +401,7 @@ def table_of(rows: list[tuple[Any, ...]]) -> pyarrow.Table:
 
 
 def entries_of(events: list[tuple[Any, ...]]) -> list[HistoryEntry]:
-    """Converts the events of one position to its entries, by the rules of docs/format/loading.md §6.4."""
+    """Converts the events of one position to history entries, by the rules of docs/format/loading.md §6.4."""
     entries: list[HistoryEntry] = []
     waiting: dict[int, list[int]] = {}  # by producer, the entries of its open transaction
     pending: dict[int, int] = {}  # by producer, the entry that its COMMIT would apply
@@ -444,10 +445,11 @@ def entries_of(events: list[tuple[Any, ...]]) -> list[HistoryEntry]:
 
 
 def refuse_future(name: str, moment: Moment | None, *pasts: PartitionPast | None) -> None:
-    """Raises InvalidArgumentError for a time in the future, at which no state is known.
+    """Raises InvalidArgumentError if a time is in the future, because no state is known there.
 
-    A time is accepted if the log has a record of that time or later, even if this machine's clock is earlier, because
-    either clock may be wrong.  Log offsets are not checked here; `PartitionPast.cut` compares them with the log end.
+    A time is accepted if the log has a record of that time or a later one, even if this machine's clock is earlier,
+    because either clock may be wrong.  Log offsets are not checked here; `PartitionPast.cut` compares them with the log
+    end.
 
     Args:
         name: the name of the argument.
@@ -465,13 +467,16 @@ def refuse_future(name: str, moment: Moment | None, *pasts: PartitionPast | None
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The past of an open store.  Safe from any thread."""
+    """The past of an open store.  Any thread may use the object."""
 
     core: StoreCore
     directory: LogDirectory
 
     def of(self, group: str) -> PartitionPast | None:
-        """Returns the past of a group's log partition, None if the partition does not exist yet; raises GroupError."""
+        """Returns the past of a group's log partition; None if the log partition does not exist yet.
+
+        Raises GroupError.
+        """
         partition = self.core.partition(self.core.number_of(group))
         return None if partition is None else PartitionPast.of(partition, self.directory)
 
@@ -522,7 +527,7 @@ class Timeline:
         at = arguments.parsed_moment("at", given)
         if isinstance(at, int):
             raise InvalidArgumentError(
-                f"at={at} is a log offset, but each log partition has its own: give a time, or fetch one group"
+                f"at={at} is a log offset, but each log partition has its own offsets: pass a time, or fetch one group"
             )
         pasts = self.of_all(None)
         refuse_future("at", at, *pasts)
@@ -532,7 +537,7 @@ class Timeline:
     def checked_keys(
         self, group: str, partitions: Iterable[PartitionKey]
     ) -> list[TopicPartition]:
-        """Returns the partitions as keys; raises InvalidArgumentError."""
+        """Returns the partitions as TopicPartition objects; raises InvalidArgumentError if one of them is not valid."""
         keys = [TopicPartition(*key) for key in arguments.listed_keys(partitions)]
         for topic, partition in keys:
             self.core.fetch_one(group, topic, partition)
@@ -546,7 +551,8 @@ class Timeline:
         for name, moment in (("a", before), ("b", after)):
             if group is None and isinstance(moment, int):
                 raise InvalidArgumentError(
-                    f"{name}={moment} is a log offset, but each log partition has its own: name a group, or give a time"
+                    f"{name}={moment} is a log offset, but each log partition has its own offsets: name a group, or "
+                    "pass a time"
                 )
         pasts = self.of_all(group)
         refuse_future("a", before, *pasts)
@@ -575,11 +581,11 @@ class Timeline:
 def answers_of(
     pasts: list[PartitionPast], group: str | None, ask: Callable[[PartitionPast], list[_Answer]]
 ) -> list[_Answer]:
-    """Returns the answers of all partitions together.
+    """Returns the rows of all partitions together.
 
     Raises:
-        HistoryError: a partition cannot answer.  If there are several, the error is that of the partition with the
-            shortest history, because from its oldest time all of them can answer.
+        HistoryError: a partition cannot answer.  If several cannot, the error is that of the partition with the
+            shortest history, because all partitions can answer from its oldest time on.
     """
     found: list[_Answer] = []
     for past in pasts:
@@ -605,5 +611,5 @@ def _shortness(failure: HistoryError) -> float:
 
 
 def _text(moment: datetime) -> str:
-    """Returns a time in the form that commands print and every call for a moment accepts."""
+    """Returns a time in the form that commands print, and that every call that takes a moment accepts."""
     return moment.astimezone(UTC).isoformat(" ", "milliseconds").replace("+00:00", "Z")

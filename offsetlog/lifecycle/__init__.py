@@ -1,1 +1,1 @@
-"""A store from its opening to its close: partitions are opened, loaded and closed here."""
+"""The lifecycle of a store: its partitions are opened, loaded and closed here."""

@@ -1,7 +1,7 @@
-"""Accepts a loss: reports everything known about it, keeps copies, and lets the log partitions accept commits again.
+"""Accepts a loss: reports what is known about it, keeps copies, and makes the log partitions accept commits again.
 
-No record is restored.  A partition whose log lacks records is read-only until its owner accepts the loss, because later
-commits would hide the loss (docs/repair.md).
+No record is restored.  If the log of a partition lacks records, the partition is read-only until somebody accepts the
+loss, because later commits would hide the loss (docs/repair.md).
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class AcceptedLoss:
     """The losses that `accept_loss` accepted, and the files that it kept.
 
     Attributes:
-        losses: missing, damaged and doubtful parts, as errors that were not raised.
-        report: the file that lists the losses, None if there were none.
-        copies: the files that were kept, besides the `broken-...` copies of segments.
-        unreadable: errors of log partitions that the disk cannot read, which were left unchanged.
+        losses: the missing, damaged and possibly incomplete parts, as errors that were not raised.
+        report: the file that lists the losses; None if there were none.
+        copies: the copies of changed files, except the `broken-...` copies of segments.
+        unreadable: the errors of the log partitions that the disk cannot read.  These partitions were left unchanged.
     """
 
     losses: list[OffsetLogError]
@@ -67,9 +67,11 @@ class AcceptedLoss:
 
 
 def find_losses(path: str | os.PathLike[str], config: StoreConfig | None = None) -> list[OffsetLogError]:
-    """Returns the losses that `accept_loss` would accept, as errors that were not raised; changes and locks nothing.
+    """Returns the losses that `accept_loss` would accept, as errors that were not raised.
 
-    A log partition that the disk cannot read gives a StorageError, which cannot be accepted.
+    The call changes nothing and takes no lock.
+
+    If the disk cannot read a log partition, the result contains a StorageError, which cannot be accepted.
 
     Args:
         path: the log directory.
@@ -144,26 +146,26 @@ def accept_loss(
     shown: Sequence[OffsetLogError] | None = None,
     lock_timeout: float = 0.0,
 ) -> AcceptedLoss:
-    """Gives up missing records, so that the directory's log partitions accept commits again.
+    """Accepts that records are missing, so that the log partitions of a directory accept commits again.
 
-    A report, `offsetlog-loss-<time>.json`, is written to the log directory first.  It lists each loss with its log
-    partition, its log offsets and, if a snapshot has them, the positions committed there.  A copy of every file that
-    changes is kept under another name.
+    First, a report, `offsetlog-loss-<time>.json`, is written to the log directory.  It lists each loss with its log
+    partition, its log offsets, and the positions that were committed there if a snapshot has them.  A copy of every
+    file that changes is kept under another name.
 
     Args:
         path: the log directory.
         config: the settings with which the store is opened.
-        shown: the losses that the owner agreed to give up, as `find_losses` returned them; None to accept every loss.
-        lock_timeout: how many seconds to wait for a process that has the directory open for writing.
+        shown: the losses that the user has agreed to accept, as `find_losses` returned them; None to accept every loss.
+        lock_timeout: how many seconds to wait until a process that has the directory open for writing closes it.
 
     Returns:
-        The accepted losses; if nothing was wrong, `losses` is empty and nothing was changed.
+        The accepted losses.  If nothing was wrong, `losses` is empty, and nothing was changed.
 
     Raises:
         LockedError: a process still has the directory open for writing after `lock_timeout`.
         MissingFileError: the directory does not exist or has no log.
-        InvalidArgumentError: more is lost than `shown` lists, or a setting is wrong; nothing was changed.
-        StorageError, CapacityError, CorruptionError: a file cannot be read or written; a second call continues the
+        InvalidArgumentError: there are losses that `shown` does not list, or a setting is wrong; nothing was changed.
+        StorageError, CapacityError, CorruptionError: a file cannot be read or written.  A second call continues the
             work.
     """
     seconds = arguments.checked_lock_timeout(lock_timeout)
@@ -188,7 +190,7 @@ def _check_shown(losses: list[OffsetLogError], shown: Sequence[OffsetLogError] |
     for loss in losses:
         if known is not None and describe(loss) not in known:
             raise InvalidArgumentError(
-                f"there are more losses than were shown, such as: {loss.message}; list them again", path=loss.path
+                f"a loss is not in the given list: {loss.message}; list the losses again", path=loss.path
             )
 
 
@@ -277,9 +279,9 @@ def _keep_evidence(directory: LogDirectory, number: int, stamp: str) -> list[Pat
 def kind_of(loss: OffsetLogError) -> str:
     """Returns the kind of a loss.
 
-    "missing": acknowledged commits are gone.  "in doubt": commits may be gone.  "damaged": bytes of a log have changed.
-    "checkpoint": a file of the log directory is damaged.  "unreadable": the disk cannot read bytes; this cannot be
-    accepted.
+    "missing": acknowledged commits are missing.  "in doubt": commits may be missing.  "damaged": bytes of a log have
+    changed.  "checkpoint": a file of the log directory is damaged.  "unreadable": the disk cannot read bytes; this loss
+    cannot be accepted.
     """
     if isinstance(loss, StorageError):
         return "unreadable"
@@ -291,7 +293,7 @@ def kind_of(loss: OffsetLogError) -> str:
 
 
 def describe(loss: OffsetLogError) -> dict[str, Any]:
-    """Returns a loss with the fields kind, log_partition, lost_from, lost_below, file, position and reason."""
+    """Returns a dictionary with a loss's kind, log_partition, lost_from, lost_below, file, position and reason."""
     return {
         "kind": kind_of(loss),
         "log_partition": getattr(loss, "log_partition", None),

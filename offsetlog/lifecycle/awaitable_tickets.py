@@ -1,4 +1,4 @@
-"""`await ticket`: one thread of a store waits for the disk on behalf of every event loop."""
+"""Implements `await ticket`: one thread of a store waits for the disk, on behalf of all event loops."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class TicketWaiter:
-    """Turns tickets into futures; a thread, started by the first ticket, completes them.  Safe from any thread."""
+    """Creates futures for tickets.  The first ticket starts a thread, which completes the futures.
+
+    Any thread may use the object.
+    """
 
     def __init__(self) -> None:
         self._queue: deque[tuple[Ticket, asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
@@ -25,7 +28,7 @@ class TicketWaiter:
         self._pid = os.getpid()
 
     def __call__(self, ticket: Ticket) -> asyncio.Future[None]:
-        """Returns a future of the running loop that ends once the ticket is durable or has failed."""
+        """Returns a future of the running loop that completes when the ticket is durable or has failed."""
         # Checked before locking: in a forked child, the thread that holds the lock may not exist.
         if os.getpid() != self._pid:
             raise ClosedError(

@@ -1,4 +1,4 @@
-"""Loads log partitions in the background; those that a call waits for are loaded first."""
+"""Loads log partitions in the background.  Those that a call waits for are loaded first."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ class LoadProgress(NamedTuple):
     """The progress of loading a store.
 
     Attributes:
-        partitions: log partitions that existed when the store was opened.
-        ready: log partitions that are loaded and can be used.
-        failed: log partitions that could not be loaded.
-        bytes: log bytes read so far; the part of a log that a snapshot replaces is not read.
-        bytes_total: log bytes to read in the partitions whose loads have begun.
-        seconds: the time since loading began; after its end, how long it took.
+        partitions: the number of log partitions that existed when the store was opened.
+        ready: the number of log partitions that are loaded and can be used.
+        failed: the number of log partitions that could not be loaded.
+        bytes: the bytes of the logs that have been read so far.  If a snapshot replaces a part of a log, this part is
+            not read.
+        bytes_total: the bytes of the logs that must be read, in the partitions whose loads have begun.
+        seconds: the time since the loading began; after its end, the time that it took.
     """
 
     partitions: int
@@ -38,15 +39,15 @@ class LoadProgress(NamedTuple):
 
 
 class BackgroundLoad:
-    """Loads partitions whose logs are open, several at a time.  Safe to call from any thread.
+    """Loads partitions whose logs are open, several at a time.  Any thread may use the object.
 
-    The loader borrows the partitions from their owner (`OpenPartitions`) until they are loaded.
+    The partitions belong to their owner (`OpenPartitions`).  This object uses them until they are loaded.
 
     Args:
-        partitions: partitions that are open and not loaded.
-        load: the function that loads one partition.
+        partitions: the partitions, which are open and not loaded.
+        load: a function that loads one partition.
         workers: how many partitions are loaded at a time.
-        unreadable: the errors of other partitions, whose logs the disk could not read.
+        unreadable: the errors of the other partitions, whose logs the disk could not read.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class BackgroundLoad:
                 self._changed.notify_all()
 
     def forget_unreadable(self) -> None:
-        """Drops the errors of unreadable partitions, after other errors replaced them."""
+        """Removes the errors of the partitions that the disk could not read, because another owner replaced them."""
         with self._changed:
             self._failures.update(dict.fromkeys(self._unreadable))
             self._unreadable = {}
@@ -104,7 +105,7 @@ class BackgroundLoad:
     # -------------------------------------------------------------------------------------- queries
 
     def numbers(self, *, loaded: bool = False) -> list[int]:
-        """Returns the partition numbers that `get` knows; with `loaded`, those that it returns without waiting."""
+        """Returns the numbers of the partitions that `get` can return; with `loaded`, only of those already loaded."""
         with self._changed:
             if not loaded:
                 return sorted({*self._partitions, *self._unreadable})
@@ -114,12 +115,12 @@ class BackgroundLoad:
         return self._failures.get(number, self) is None
 
     def unreadable(self) -> dict[int, StorageError]:
-        """Returns by number the errors of partitions that the disk could not read, found so far."""
+        """Returns, by number, the errors of the partitions that the disk could not read so far."""
         with self._changed:
             return dict(self._unreadable)
 
     def get(self, number: int) -> Partition | None:
-        """Loads a partition next, and returns it once it is loaded; None if this loader does not have it.
+        """Loads a partition next, and returns it when it is loaded; None if this object does not have the partition.
 
         Raises:
             ClosedError: loading was stopped.
@@ -144,12 +145,13 @@ class BackgroundLoad:
         return partition
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits up to `timeout` seconds until everything is loaded; returns whether it is.
+        """Waits at most `timeout` seconds until everything is loaded; returns whether it is loaded.
 
-        Errors of partitions that the disk cannot read are not raised, because the other partitions can still be used.
+        The errors of partitions that the disk cannot read are not raised, because the other partitions can still be
+        used.
 
         Raises:
-            OffsetLogError: a partition could not be loaded for another reason; the first such error.
+            OffsetLogError: the first error of a partition that could not be loaded for another reason.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._changed:
@@ -189,19 +191,22 @@ class BackgroundLoad:
     # ------------------------------------------------------------------------------- release and stop
 
     def release(self) -> None:
-        """Releases the partitions once all of them are loaded; errors of unreadable ones are kept."""
+        """Drops the partitions if all of them are loaded.
+
+        The errors of those that the disk could not read are kept.
+        """
         with self._changed:
             if self._final is not None:
                 self._partitions = {}
 
     def stop(self) -> None:
-        """Starts no more loads; a call that waits for one raises ClosedError."""
+        """Starts no more loads.  A call that waits for a load raises ClosedError."""
         with self._changed:
             self._queue.clear()
             self._stopped = True
             self._changed.notify_all()
 
     def join(self) -> None:
-        """Waits for the loads in progress, after `stop`."""
+        """Waits for the loads that are still in progress after `stop`."""
         for thread in self._threads:
             thread.join()

@@ -1,4 +1,4 @@
-"""Closes a store, once: by `close`, or when no code can reach the store any more."""
+"""Closes a store once: when `close` is called, or when no code can reach the store any more."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ CHECKPOINT_SECONDS = 60.0
 
 
 class StoreCloser:
-    """Closes one store, once.  The core has a reference to its closer, and the closer has none to the core.
+    """Closes one store, once.  The core has a reference to its closer, but the closer has none to the core.
 
-    Therefore the store stays open as long as an object exists that can commit to it, even if only `store.commit_one` is
-    left, and is closed as soon as the last such object is gone.
+    For this reason, the store stays open as long as an object exists that can commit to it, even if that object is only
+    a method such as `store.commit_one`.  The store is closed as soon as the last such object is gone.
 
     Args:
         directory: the log directory, which is locked if the store is writable.
         partitions: the owner of the store's partitions.
-        waiter: the waiter for the store's tickets.
-        maintenance: the store's maintenance.
-        read_only: whether nothing may be written.
+        waiter: the TicketWaiter that waits for the store's tickets.
+        maintenance: the maintenance of the store.
+        read_only: whether the store must not write.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class StoreCloser:
         _open_stores[core] = self
 
     def keep_checkpoints(self, core: StoreCore) -> None:
-        """Starts writing the recovery points every minute, until the close."""
+        """Starts a thread that writes the recovery points every minute, until the store is closed."""
         keeper = threading.Thread(
             target=_keep_checkpoints,
             args=(weakref.ref(core), self._directory, self._stop),
@@ -133,7 +133,7 @@ class StoreCloser:
             self._keeper.join()
 
     def close_unreachable(self, core: StoreCore) -> None:
-        """Closes a store that no code can reach any more, with a ResourceWarning, as Python does for files."""
+        """Closes a store that no code can reach any more.  Issues a ResourceWarning, as Python does for files."""
         # While the interpreter shuts down, threads that worked in the store may have ended with
         # locks held, so nothing may wait for these locks.  Only a store that was opened after
         # `_close_all` ran can still be open then.
@@ -153,7 +153,7 @@ class StoreCloser:
                 self.close(core)
 
     def abandon(self, core: StoreCore) -> None:
-        """Releases everything without writing a byte, as if the process ended here."""
+        """Releases everything without writing a byte, as the end of the process would."""
         with self._lock:
             self._closed = True
             self._stop.set()

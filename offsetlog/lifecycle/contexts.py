@@ -16,11 +16,11 @@ class StoreContext(ABC):
     @property
     @abstractmethod
     def closed(self) -> bool:
-        """Whether the store is closed, or belongs to the parent of this process."""
+        """Whether the store is closed, or this process is a forked child of the one that opened it."""
 
     @abstractmethod
     def close(self) -> None:
-        """Closes the store; a load in progress stops soon."""
+        """Closes the store.  A load that is in progress stops soon."""
 
     @abstractmethod
     def _load(self) -> None:
@@ -39,7 +39,7 @@ class StoreContext(ABC):
         self.close()
 
     async def __aenter__(self) -> Self:
-        """Waits on a thread until everything is loaded; after a failure the store is closed.
+        """Waits, on a thread, until everything is loaded.  If that fails, closes the store.
 
         Raises:
             RuntimeError: the system refused to start a thread for the wait.
@@ -58,9 +58,9 @@ class StoreContext(ABC):
         failure: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Closes the store on a thread, and waits until it is closed even if the task is cancelled.
+        """Closes the store on a thread.  Waits until it is closed, even if the task is cancelled.
 
-        If the system refuses to start a thread, the close blocks the loop.
+        If the system refuses to start a thread, the close runs on the thread of the loop and blocks it.
         """
         await on_thread(self.close)
 

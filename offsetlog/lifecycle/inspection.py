@@ -1,4 +1,4 @@
-"""Facts about all partitions of an open store: damage, recoveries, groups, digest and memory."""
+"""Facts about all partitions of an open store: its damage, recoveries, groups, digest and memory."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def problems(core: StoreCore, partitions: OpenPartitions) -> list[OffsetLogError
     """Returns the problems that opening and loading found; see OffsetStore.problems.
 
     Args:
-        core: the core, with every partition that could be loaded.
-        partitions: the owner of the partitions, which has the errors of those that could not be loaded and of the
-            directory.
+        core: the core, which has every partition that could be loaded.
+        partitions: the owner of the partitions, which has the errors of the directory and of the partitions that could
+            not be loaded.
     """
     found = [problem for each in core.attached(wait=False) for problem in each.problems()]
     return [*partitions.problems(), *found]
@@ -54,9 +54,9 @@ def health(
     """Returns the faults of a store; see OffsetStore.health.
 
     Args:
-        core: the core, with the partitions loaded so far.
+        core: the core, which has the partitions that are loaded so far.
         partitions: the owner of the partitions.
-        quarantined: by log partition, the segments that its last cleaning left unchanged.
+        quarantined: for each log partition, the segments that its last cleaning left unchanged.
     """
     found = {
         number: PartitionHealth(number, "missing", (failure,))
@@ -76,20 +76,23 @@ def health(
 
 
 def summary(core: StoreCore, partitions: OpenPartitions) -> str:
-    """Returns the number of damaged partitions, for the `repr` of a store; an empty text if none is damaged."""
+    """Returns the number of damaged partitions as text for the `repr` of a store; "" if none is damaged."""
     count = len(damaged(core)) + len(partitions.unreadable())
     return f", {count} of {partition_count(core)} partitions damaged" if count else ""
 
 
 def partition_count(core: StoreCore) -> int:
-    """Returns the number of partitions of the directory; if that is unknown, the number of loaded partitions."""
+    """Returns the number of partitions of the offsets topic; if it is unknown, the number of loaded partitions."""
     return core.count if core.is_count_known else len(core.attached(wait=False))
 
 
 def warn_of_damage(
     core: StoreCore, partitions: OpenPartitions, path: Path, *, stacklevel: int
 ) -> None:
-    """Issues one CorruptionWarning if there are problems; `stacklevel` as in `warnings.warn`."""
+    """Issues one CorruptionWarning if there are problems.
+
+    `stacklevel` has the meaning that it has in `warnings.warn`.
+    """
     found = problems(core, partitions)
     if not found:
         return
@@ -107,7 +110,7 @@ def warn_of_damage(
 
 
 def recoveries(core: StoreCore) -> dict[int, dict[str, Any]]:
-    """Returns by log partition the results of its recovery; see OffsetStore.recoveries."""
+    """Returns, for each log partition, the results of its recovery; see OffsetStore.recoveries."""
     return {partition.number: dict(partition.recovery) for partition in core.attached()}
 
 
@@ -123,7 +126,7 @@ def digest(core: StoreCore, *, physical: bool) -> Digest:
 
 
 def memory(core: StoreCore, snapshot_bytes: int) -> dict[str, int]:
-    """Returns the bytes of memory by component, including those of a snapshot; see OffsetStore.memory."""
+    """Returns the bytes of memory that each component uses; `snapshot_bytes` are included (see OffsetStore.memory)."""
     total: dict[str, int] = {}
     for partition in core.attached():
         for component, size in partition.memory().items():

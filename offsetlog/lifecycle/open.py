@@ -1,4 +1,4 @@
-"""Opens a store: puts its parts together, and closes them again if one of them fails."""
+"""Opens a store: creates its parts, and closes them again if one of them fails."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ class OpenArguments:
 
     Attributes:
         path: the log directory.
-        partitions: the number of partitions of the offsets topic, None to use the directory's.
-        durability: the durability of commits that do not give their own.
-        read_only: whether nothing may be written.
+        partitions: the number of partitions of the offsets topic; None to use the number of the directory.
+        durability: the durability of the commits that do not specify one.
+        read_only: whether the store must not write.
         config: the settings.
         maintenance: the settings of maintenance.
-        topic_id: the topic id for new partition directories, None to use the directory's.
-        cluster: the cluster's id and the broker's number, None without a cluster.
+        topic_id: the topic id for new partition directories; None to use the id of the directory.
+        cluster: the cluster's id and the broker's number in the cluster; None without a cluster.
         wait: whether the open waits until everything is loaded.
         fs: the file system to use.
-        background: whether the store has threads of its own.
-        by_partition: whether the store is used only by the numbers of log partitions.  The number of partitions then
-            stays unknown unless it is given, and calls that need it are refused.
-        lock_seconds: how long a process that releases the lock on request may take, None for no limit.
-        lock_timeout: how long to wait for a process that keeps the lock, in seconds.
-        stop: ends the wait for the lock once it is set; None if the wait cannot be stopped.
-        create: where a missing log may be made.
+        background: whether the store starts threads of its own.
+        by_partition: whether callers use the store only by the numbers of log partitions.  The number of partitions
+            then stays unknown unless the caller passes it, and calls that need it are refused.
+        lock_seconds: how long to wait for a process that releases the lock on request, in seconds; None for no limit.
+        lock_timeout: how long to wait for a process that does not release the lock on request, in seconds.
+        stop: an Event that ends the wait for the lock when it is set; None if the wait cannot be stopped.
+        create: where a missing log may be created.
     """
 
     path: Path
@@ -76,7 +76,7 @@ class StoreParts:
 
 
 def open_store(given: OpenArguments) -> StoreParts:
-    """Opens the store in a directory; see `offsetlog.open`.  If it fails, nothing stays open."""
+    """Opens the store in a directory; see `offsetlog.open`.  After a failure, nothing is open."""
     directory = LogDirectory(given.path, given.fs)
     try:
         parts = _open_parts(given, directory)

@@ -1,4 +1,4 @@
-"""Opens the log partitions of a directory, and determines how many it should have."""
+"""Opens the log partitions of a directory, and determines how many partitions the topic has."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ def open_read_only(
     by_partition: bool = False,
     isolate: bool = False,
 ) -> Opened:
-    """Opens the existing partitions for reading; changes nothing, and takes no lock.
+    """Opens the existing partitions for reading.  Changes nothing, and takes no lock.
 
     Args:
         directory: the log directory.
         config: the settings.
-        partitions: the number of partitions of the topic, None to derive it from the directory.
-        wait: whether to return only once everything is loaded.
-        by_partition: whether no group will be looked up.  The number is then not derived: it stays unknown if neither
-            `partitions` nor a file of the directory gives it.
-        isolate: whether the other partitions are still opened if the disk cannot read one.
+        partitions: the number of partitions of the topic; None to derive it from the directory.
+        wait: whether the call returns only when everything is loaded.
+        by_partition: whether the caller will look up no group.  The number of partitions is then not derived.  It stays
+            unknown unless `partitions` or a file of the directory states it.
+        isolate: whether the other partitions are opened if the disk cannot read one partition.
 
     Raises:
-        PartitionCountError: the number is wrong, or cannot be derived from the directory.  With a wrong number, a
-            lookup would search the wrong partition and find nothing.
+        PartitionCountError: the number of partitions is wrong, or cannot be derived from the directory.  With a wrong
+            number, a lookup would search the wrong partition and find nothing.
     """
     if not directory.exists():
         raise MissingFileError("the directory does not exist", path=directory.path)
@@ -114,15 +114,15 @@ def _check_count(
     if not guessed:
         return
     if len(opened) < count:
-        raise _cannot_tell(directory, f"it holds {len(opened)} of at least {count} partitions")
+        raise _cannot_tell(directory, f"the directory holds {len(opened)} of at least {count} partitions")
     # These may be the first few of fifty partitions: with few groups or one partition, any number may fit.
     for likely in _likely_counts(directory, opened):
         if count < likely and _fit(opened, likely):
-            raise _cannot_tell(directory, f"its groups fit both {count} and {likely} partitions")
+            raise _cannot_tell(directory, f"the groups in the directory fit both {count} and {likely} partitions")
 
 
 def _likely_counts(directory: LogDirectory, opened: list[Partition]) -> list[int]:
-    """Returns the default partition counts of the programs that may have made the directory; none without groups."""
+    """Returns the default partition counts of programs that may have created the directory; none without groups."""
     if not any(partition.groups() for partition in opened):
         return []
     is_ours = any(
@@ -173,13 +173,14 @@ def open_writable(
     stop: threading.Event | None = None,
     create: Create = "anywhere",
 ) -> Opened:
-    """Takes the lock, waiting as `LogDirectory.lock` does, and opens the existing partitions for writing.
+    """Takes the lock, for which it waits as `LogDirectory.lock` does, and opens the existing partitions for writing.
 
-    `create` says where a missing log may be made.  With `replication`, the logs are opened but not loaded.  If the call
-    fails, the caller releases the lock.
+    `create` says where a missing log may be created.  With `replication`, the logs are opened but not loaded.  If the
+    call fails, the caller must release the lock.
 
-    A Kafka directory gets the file `offsetlog.properties`, which records the number of partitions and its origin.
-    With `by_partition` and without `partitions`, the file is not written and the number stays unknown.
+    In a Kafka directory, the call creates the file `offsetlog.properties`, which records the number of partitions and
+    its origin.  With `by_partition`, and without `partitions`, it does not create the file, and the number stays
+    unknown.
     """
     if create != "anywhere":
         directory.check_is_none_of_its_parts()
@@ -251,7 +252,7 @@ def _take_over(
 
 
 def _check_groups(partitions: list[Partition], count: int) -> None:
-    """Raises PartitionCountError unless every group is in the partition that `count` gives it."""
+    """Raises PartitionCountError if a group is not in the partition in which it would be with `count` partitions."""
     for partition in partitions:
         for group in partition.groups():
             if partition_for(group, count) != partition.number:

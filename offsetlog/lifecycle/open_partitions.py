@@ -1,4 +1,4 @@
-"""The one owner of a directory's open partitions; it creates new ones when they are first needed."""
+"""The owner of a directory's open partitions.  It creates a new partition when the partition is first needed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from offsetlog.lifecycle.partition_opener import PartitionOpener
 
 @dataclass(slots=True)
 class _Failed:
-    """A replica whose log failed and is not open again yet."""
+    """A replica whose log failed, and has not been opened again yet."""
 
     refusal: OffsetLogError
     watermark: int = -1
@@ -40,9 +40,9 @@ class _Failed:
 class OpenPartitions:
     """Owns the open partitions of one directory.  Any thread may call its methods.
 
-    This object owns a partition from the opening of its log until its close.  Others borrow it: a background load until
-    it is loaded, and the core while calls use it.  To close the store, the closer gets the open partitions from this
-    owner.
+    This object owns a partition from the opening of its log until its close.  Other objects only use it: a background
+    load until the partition is loaded, and the core for its calls.  When the store is closed, the closer gets the open
+    partitions from this owner.
 
     Args:
         opener: the opener of the partitions.
@@ -67,15 +67,15 @@ class OpenPartitions:
         return sorted(self._failed)
 
     def missing(self) -> dict[int, DataLossError]:
-        """Returns by number an error for each partition whose directory is missing."""
+        """Returns, by number, an error for each partition whose directory is missing."""
         return dict(self._missing)
 
     def findings(self) -> list[OffsetLogError]:
-        """Returns the faults of the directory's checkpoints, as errors that were not raised."""
+        """Returns the faults that were found in the checkpoints of the directory, as errors that were not raised."""
         return list(self._opener.findings)
 
     def problems(self) -> list[OffsetLogError]:
-        """Returns the problems of the directory, and the errors of unreadable partitions."""
+        """Returns the problems of the directory, and the errors of the partitions that the disk cannot read."""
         return [*self._missing.values(), *self.findings(), *self.unreadable().values()]
 
     def readable(self) -> list[Partition]:
@@ -84,19 +84,24 @@ class OpenPartitions:
         return [partition for partition in self.all() if partition.number not in unreadable]
 
     def unreadable(self) -> dict[int, StorageError]:
-        """Returns by number the errors of partitions that the disk could not read; calls about them raise these."""
+        """Returns, by number, the errors of the partitions that the disk could not read.
+
+        Calls about these partitions raise them.
+        """
         return dict(self._unopened) if self._load is None else self._load.unreadable()
 
     def open_all(self, numbers: list[int], *, wait: bool = True, isolate: bool = False) -> None:
-        """Opens and loads partitions in parallel; if one cannot be opened, none stays open.
+        """Opens and loads partitions in parallel.  If one of them cannot be opened, none stays open.
 
         Args:
             numbers: the numbers of the partitions.
-            wait: whether to wait for the loads and raise the first failure; otherwise they run in the background.
-            isolate: whether to open the other partitions if the disk cannot read one; see `unreadable`.
+            wait: whether the call waits for the loads and raises the first failure.  If not, the partitions are loaded
+                in the background.
+            isolate: whether the other partitions are opened if the disk cannot read one partition; see `unreadable`.
 
         Raises:
-            StorageError, CorruptionError, CapacityError: a partition cannot be opened or, with `wait`, not be loaded.
+            StorageError, CorruptionError, CapacityError: a partition could not be opened, or, with `wait`, could not be
+                loaded.
         """
         cores = os.cpu_count() or 1
         self._missing = self._opener.missing(numbers)
@@ -119,22 +124,22 @@ class OpenPartitions:
             raise
 
     def open_logs(self, numbers: list[int]) -> None:
-        """Opens logs in parallel without loading them; the host loads each with `load`.
+        """Opens logs in parallel, without loading them.  The host loads each one with `load`.
 
         Raises:
-            StorageError, CorruptionError, CapacityError: a log cannot be opened.  A log that the disk cannot read
-                raises nothing; see `unreadable`.
+            StorageError, CorruptionError, CapacityError: a log could not be opened.  If the disk cannot read a log, the
+                call raises nothing; see `unreadable`.
         """
         self._missing = self._opener.missing(numbers)
         opened, self._unopened = self._opener.open_logs(numbers, os.cpu_count() or 1)
         self._owned = {partition.number: partition for partition in opened}
 
     def load(self, partition: Partition) -> None:
-        """Loads a partition that `open_logs` opened, or whose table was dropped."""
+        """Loads a partition that was opened by `open_logs`, or whose table was dropped."""
         self._opener.load(partition)
 
     def get(self, number: int) -> Partition | None:
-        """Returns a partition that is open, loaded or not; None if it does not exist.
+        """Returns a partition that is open, whether or not it is loaded; None if it does not exist.
 
         Raises:
             DataLossError: the directory of the partition is missing although it must exist.
@@ -149,25 +154,27 @@ class OpenPartitions:
         return partition
 
     def failure_of(self, number: int) -> OffsetLogError | None:
-        """Returns why an existing partition is not open; None if it is open or does not exist."""
+        """Returns the error of an existing partition that is not open; None if it is open or does not exist."""
         failed = self._failed.get(number)
         if failed is not None:
             return failed.refusal
         return self._missing.get(number) or self._unopened.get(number)
 
     def open_again(self, number: int, release: Callable[[Partition], None]) -> Partition:
-        """Opens the log of a replica that failed, or that the disk could not read; loads nothing.
+        """Opens the log of a replica that has failed, or that the disk could not read.  Does not load it.
 
-        Until the log is open, calls for this partition, or on the failed object, raise CoordinatorLoadingError.  If the
-        log cannot be opened, they raise PartitionFailedError.  Only one thread at a time may open a partition again.
+        Until the log is open, calls about this partition raise CoordinatorLoadingError, and so do calls of the failed
+        Partition.  If the log cannot be opened, they raise PartitionFailedError.  Only one thread at a time may open a
+        partition again.
 
         Args:
             number: the number of the partition.
-            release: called with the failed partition, which accepts no more calls, to end its use.
+            release: a function that is called with the failed Partition, in order to end the use of it.  The failed
+                Partition accepts no more calls by then.
 
         Raises:
             ClosedError: the store is closed.
-            OffsetLogError: the log could not be opened; the call can be repeated.
+            OffsetLogError: the log could not be opened.  The call can be repeated.
         """
         failed = self._taken_aside(number)
         if failed.partition is not None:
@@ -195,7 +202,7 @@ class OpenPartitions:
         raise ClosedError("the store is closed")
 
     def set_aside(self, number: int) -> None:
-        """Makes calls for a failed partition raise CoordinatorLoadingError until `open_again` has opened it.
+        """Makes calls about a failed partition raise CoordinatorLoadingError until `open_again` has opened it.
 
         Raises:
             ClosedError: the store is closed.
@@ -228,7 +235,10 @@ class OpenPartitions:
     # --------------------------------------------------------------------------------- for the core
 
     def make(self, number: int) -> Partition:
-        """Returns a partition, the same object for all callers; creates its directory if it does not exist."""
+        """Returns a partition, which is the same object for all callers.
+
+        Creates its directory if it does not exist.
+        """
         found = None if self._load is None else self._load.get(number)
         if found is not None:
             return found
@@ -242,11 +252,11 @@ class OpenPartitions:
             return self._owned[number]
 
     def loading(self, wait: bool = True) -> list[int]:
-        """Returns the partition numbers that `loaded` knows; with wait=False, those that it returns without waiting."""
+        """Returns the numbers of the partitions that `loaded` can return; with wait=False, the loaded ones."""
         return [] if self._load is None else self._load.numbers(loaded=not wait)
 
     def loaded(self, number: int) -> Partition | None:
-        """Returns a partition once the background load has loaded it; None if it does not exist.
+        """Waits until the background load has loaded a partition, and returns it; None if the partition does not exist.
 
         Raises:
             DataLossError: the directory of the partition is missing although it must exist.
@@ -267,19 +277,19 @@ class OpenPartitions:
         return LoadProgress(0, 0, 0, 0, 0, 0.0) if self._load is None else self._load.progress()
 
     def stop_loading(self) -> None:
-        """Starts no more loads; a call that waits for one raises ClosedError."""
+        """Starts no more loads.  A call that waits for a load raises ClosedError."""
         if self._load is not None:
             self._load.stop()
 
     def finish_loading(self) -> None:
-        """Releases the background load, once the core has all its partitions."""
+        """Ends the background load's use of the partitions, after the core has taken all of them."""
         if self._load is not None:
             self._load.release()
 
     # ----------------------------------------------------------------------------- replacing, closing
 
     def replace_by(self, fresh: OpenPartitions) -> None:
-        """Takes over the partitions of another owner; calls in progress finish on the old partitions."""
+        """Takes over the partitions of another owner.  Calls in progress finish on the old partitions."""
         with self._lock:
             if not self._stopped:
                 self._owned, fresh._owned = fresh._owned, {}
@@ -297,14 +307,14 @@ class OpenPartitions:
             self._load.join()
 
     def abandon(self) -> None:
-        """Stops, and releases every partition without writing a byte."""
+        """Stops, and then releases every partition without writing a byte."""
         self.stop()
         self.abandon_failed()
         for partition in self.all():
             partition.abandon()
 
     def abandon_failed(self) -> None:
-        """Releases the replicas that were set aside and not opened again, once no call uses them."""
+        """Releases the failed replicas that have not been opened again, as soon as no call uses them."""
         for failed in list(self._failed.values()):
             if failed.partition is not None:
                 failed.partition.abandon()

@@ -27,11 +27,11 @@ from offsetlog.errors import DataLossError, OffsetLogError, ReadOnlyError, Stora
 
 @dataclass(frozen=True, slots=True)
 class ReplicaOptions:
-    """Options for partitions whose host owns their leadership and their high watermark W.
+    """Options for partitions whose host decides about their leadership and their high watermark W.
 
     Attributes:
-        refuse_while_loading: whether commits are refused, like other calls, until a partition is active.
-        clock: the time of day, None for the system's.
+        refuse_while_loading: whether commits are refused, as other calls are, until the partition is active.
+        clock: the ManualClock that gives the time of day; None for the system's clock.
     """
 
     refuse_while_loading: bool = False
@@ -39,18 +39,18 @@ class ReplicaOptions:
 
 
 class PartitionOpener:
-    """Opens and loads partitions of one directory, without keeping them.  Safe from any thread.
+    """Opens and loads partitions of one directory, but does not keep them.  Any thread may use the object.
 
     Args:
-        directory: the log directory; if `writable`, it is locked and `begin_writing` was called.
+        directory: the log directory.  If `writable` is set, the caller has locked it and has called `begin_writing`.
         config: the settings.
         writable: whether partitions are opened for writing.
-        topic_id: the topic id for new partition directories; None to use the id of the existing partitions, or to make
-            one.
-        existing: the partitions that must have a directory and this library's files in it; None if unknown.
-        use_snapshots: whether a load may start from a snapshot; otherwise it reads the whole log.
-        replication: the options for partitions whose host sets the high watermark; None for those of a store without
-            replicas.
+        topic_id: the topic id for new partition directories; None to use the id of the existing partitions, or a new id
+            if there are none.
+        existing: the partitions that must have a directory with this library's files; None if they are unknown.
+        use_snapshots: whether a load may begin with a snapshot; if not, it reads the whole log.
+        replication: the options for partitions whose host sets the high watermark; None for the partitions of a store
+            that has no replicas.
     """
 
     def __init__(
@@ -75,25 +75,27 @@ class PartitionOpener:
 
     @property
     def findings(self) -> list[OffsetLogError]:
-        """The faults of the directory's checkpoints, as errors that were not raised."""
+        """The faults that were found in the checkpoints of the directory, as errors that were not raised."""
         return self._witnesses.findings
 
     def settled_topic_id(self) -> bytes:
-        """Returns the topic id for new partition directories; makes one if none is known."""
+        """Returns the topic id for new partition directories; generates one if none is known."""
         if self.topic_id is None:
             self.topic_id = random_topic_id()
         return self.topic_id
 
     def missing(self, numbers: list[int]) -> dict[int, DataLossError]:
-        """Returns by number an error for each partition that must exist but is not in `numbers`."""
+        """Returns, by number, an error for each partition that must exist but is not in `numbers`."""
         return self._witnesses.missing(numbers)
 
     def adopt(self, opened: list[Partition], properties: Properties | None) -> None:
-        """Records the checkpoints and partitions after all logs were opened for writing, for the next open to compare.
+        """Records the checkpoints and the partitions, so that the next open can compare them.
+
+        All logs must be open for writing.
 
         Args:
             opened: the partitions.
-            properties: the properties to write, None to write none.
+            properties: the properties to write; None to write none.
         """
         closed = {*self._directory.partition_numbers(), *self._witnesses.existing}.difference(
             each.number for each in opened
@@ -130,18 +132,18 @@ class PartitionOpener:
         )
 
     def open_log_again(self, number: int, *, watermark: int, term: int) -> Partition:
-        """Opens the log of a replica that failed, or that the disk could not read, as an open after a crash does.
+        """Opens the log of a replica that failed, or that the disk could not read, as an open after a crash would.
 
         Bytes that may not be on disk are written again and flushed (docs/durability.md).  This process has held the
-        directory's lock all the time, so no other program has written the checkpoints.
+        lock of the directory since it opened the log, so no other program has written the checkpoints.
 
         Args:
             number: the number of the partition.
-            watermark: the high watermark W of the partition that failed; -1 to use the checkpoint's.
-            term: the first term of the opened partition, which must be above all terms of the one that failed.
+            watermark: the high watermark W that the failed partition had; -1 to use the one in the checkpoint file.
+            term: the first term of the newly opened partition.  It must be above all terms of the failed partition.
 
         Raises:
-            StorageError, CorruptionError, CapacityError: the log was not opened; the call can be repeated.
+            StorageError, CorruptionError, CapacityError: the log was not opened.  The call can be repeated.
         """
         here = (TOPIC, number)
         read = self._directory.read_checkpoint
@@ -180,7 +182,8 @@ class PartitionOpener:
             The opened partitions, and the errors of the logs that the disk could not read.
 
         Raises:
-            StorageError, CorruptionError, CapacityError: a log cannot be opened for another reason; no log stays open.
+            StorageError, CorruptionError, CapacityError: a log could not be opened for another reason.  No log stays
+                open.
         """
         if not numbers:
             return [], {}
@@ -208,7 +211,7 @@ class PartitionOpener:
         return opened, unreadable
 
     def load(self, partition: Partition, threads: int = 1) -> None:
-        """Loads a partition whose log is open; `threads` is the number of threads that check a large snapshot."""
+        """Loads a partition whose log is open.  If its snapshot is large, `threads` threads check the snapshot."""
         if not self._use_snapshots:
             partition.load()
             snapshots.name_keys(partition, self._directory.fs)
@@ -234,7 +237,7 @@ class PartitionOpener:
         """Creates the directory of a new partition, opens its log and loads it.
 
         Raises:
-            ReadOnlyError: the directory existed before, and is missing.
+            ReadOnlyError: the partition existed before, but its directory is missing.
         """
         if number in self._witnesses.existing:
             raise ReadOnlyError(

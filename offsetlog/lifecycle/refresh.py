@@ -17,7 +17,7 @@ class Refresher:
     Args:
         directory: the log directory.
         config: the settings.
-        partitions: the owner of the store's partitions.
+        partitions: the owner of the partitions of the store.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Refresher:
         self._turn = threading.Lock()
 
     def refresh(self, core: StoreCore) -> None:
-        """Replaces the state with the present state of the logs; see OffsetStore.refresh."""
+        """Replaces the state of the store by the present state of the logs; see OffsetStore.refresh."""
         # Refused in a forked child: a thread of the parent may have held the lock.
         core.attached(wait=False)
         self._partitions.wait_loaded()

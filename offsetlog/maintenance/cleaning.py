@@ -54,7 +54,7 @@ SMALL_SNAPSHOT_BYTES_MAX = 16 << 20
 
 
 def tails_of(partitions: list[Partition]) -> list[Tail]:
-    """Returns the tails of all logs that are open, measured in one step without the GIL."""
+    """Returns the tails of the open logs; one call of the engine measures all of them."""
     measured = zip(partitions, native_snapshot.tails(partitions), strict=True)
     return [Tail(each.number, *tail) for each, tail in measured if tail is not None]
 
@@ -62,8 +62,9 @@ def tails_of(partitions: list[Partition]) -> list[Tail]:
 class LogCleaner:
     """Cleans the logs of one directory, and writes their snapshots.  Any thread may call its methods.
 
-    One log is cleaned at a time; in parallel, a few snapshots are written.  Each kind of work has
-    its own turns (`Turns`).  A call that needs both kinds of turn takes the one for cleaning first.
+    One log is cleaned at a time.  A few snapshots can be written at the same time.  Cleanings and
+    snapshots each have their own turns (`Turns`).  A call that needs a turn of both kinds takes the
+    turn for cleaning first.
 
     Args:
         directory: the log directory.
@@ -218,13 +219,13 @@ class LogCleaner:
     def survey(self, partition: Partition, *, closes_active: bool) -> CleanSurvey:
         """Returns how a cleaning from the start of a log would change its records; changes nothing.
 
-        If the keys that the table in memory does not hold exceed `cleaner_map_bytes`, the log is
-        read again with more memory.
+        The keys of the log must fit in `cleaner_map_bytes`, except those that the table in memory
+        holds.  If they do not fit, the log is read again with more memory.
 
         Args:
-            partition: the partition of the log, loaded.
-            closes_active: whether the active segment is closed first; it stays open if a
-                transaction is open, or if history is kept.
+            partition: the partition of the log, which must be loaded.
+            closes_active: whether the cleaning would close the active segment first.  The active
+                segment stays open if a transaction is open, or if history is kept.
 
         Raises:
             CapacityError: the keys do not fit in 1 GiB or more.
@@ -265,7 +266,7 @@ class LogCleaner:
             partition: the partition of the log.
             plan: a plan whose action is not "none".
             again: whether to clean again what was cleaned before, even if the plan does not say so.
-            delete_retention_ms: overrides the setting.
+            delete_retention_ms: replaces the setting of this name; None uses the setting.
             control: lets the caller stop the cleaning, even while it waits for its turn.
 
         Raises:
@@ -385,8 +386,8 @@ class LogCleaner:
 
         A snapshot may be written during a cleaning, even one of the same log, because the cleaning
         replaces nothing above the last snapshot.  Only a snapshot that must read the log from its
-        start waits until the cleaning ends.  With `waits=False` such a snapshot is skipped, and
-        None is returned.  `control` is the same as in `clean`.
+        start waits until the cleaning ends.  If `waits` is False, such a snapshot is not written,
+        and the method returns None.  `control` is the same as in `clean`.
         """
         control = control if control is not None else Control()
         number = partition.number
@@ -467,7 +468,7 @@ class LogCleaner:
     def progress(self, control: Control | None = None) -> tuple[int, dict[str, int]] | None:
         """Returns the log being cleaned and its progress; None if no cleaning is in progress.
 
-        With a `control`, only a cleaning that was started with it counts.
+        If `control` is given, only a cleaning that was started with this control counts.
         """
         current = self._cleans.current
         if current is None or control not in (None, current[1]):

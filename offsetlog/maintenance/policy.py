@@ -1,9 +1,9 @@
 """The decisions of maintenance: pure functions of facts (docs/format/cleaner.md §8.1, docs/maintenance.md).
 
 This module opens no file, reads no clock and holds no state, so that every decision can be
-explained, tested and repeated.  Unlike Kafka's, its policy closes an active segment that is worth
-cleaning, does not clean small logs, and cleans a log once more when its tombstones are past their
-retention.
+explained, tested and repeated.  The policy differs from Kafka's in three ways.  It closes an active
+segment that is worth cleaning, it does not clean small logs, and it cleans a log once more when its
+tombstones are past their retention.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class LogFacts:
             transaction, or the high watermark.
         checkpoint: the first offset that was not cleaned yet; None if the log was never cleaned.
         entries: the number of committed positions and group records; -1 if nothing is loaded.
-        limit: the offset from which on no record is cleaned, because the history of all groups is
-            kept.
-        held: the first offset below the checkpoint at which earlier cleanings kept superseded
-            records, because the history of some groups is kept.
-        freed: the records from `held` up to this offset need not be kept any longer; at or below
-            `held` if all of them must be.
+        limit: records at or above this offset are not cleaned, because the history of all groups
+            is kept from there on.
+        held: earlier cleanings kept superseded records from this offset on, because the history of
+            some groups is kept.  The offset is below the checkpoint.
+        freed: the superseded records from `held` up to this offset need not be kept any longer.  If
+            all of them must still be kept, this offset is not above `held`.
         idle_ms: milliseconds since the last append.
         record_bytes: the bytes per record that the last cleaning left; 0 if unknown.
         rested_ms: milliseconds since the last cleaning; -1 if unknown.
@@ -109,8 +109,8 @@ class Plan(NamedTuple):
         action: "none"; "clean"; "roll": close the active segment, then clean; or "again": clean
             also what was cleaned before.
         reason: one sentence.
-        first_dirty: the first offset to clean: one that was not cleaned yet, or one that was kept
-            as history and need not be kept any longer.
+        first_dirty: the first offset to clean.  Its record was not cleaned yet, or was kept as
+            history and need not be kept any longer.
         is_reset: whether the checkpoint was outside the log, so that the log counts as never
             cleaned.
         uncleanable: the base offset of the first segment that cannot be cleaned.
@@ -354,8 +354,8 @@ def decide_asked(
         now_ms: the time, in milliseconds since 1970.
         roll: whether the active segment may be closed; it is left open if every record of the log
             is live.
-        ratio: a log is cleaned only if its dirty share is larger than this; with 0, if anything is
-            dirty.
+        ratio: a log is cleaned only if its dirty share is larger than this number.  If the number
+            is 0, a log is cleaned if any of its bytes are dirty.
     """
     has_dead = log.entries < log.end - log.start
     if roll and log.active.size > 0 and has_dead:
@@ -405,7 +405,7 @@ def snapshots_due(tails: Iterable[Tail], config: MaintenanceConfig) -> set[int]:
     is short compared with its snapshot gets none, so that a large table is not written for a few
     commits.
 
-    If `snapshot_tail_bytes` is set, each tail of at least that size gets a snapshot, and no other.
+    If `snapshot_tail_bytes` is set, a log gets a snapshot only if its tail has at least that size.
     """
     if not config.snapshots:
         return set()
@@ -427,8 +427,8 @@ def snapshots_due(tails: Iterable[Tail], config: MaintenanceConfig) -> set[int]:
 def bytes_until_due(tails: Iterable[Tail], config: MaintenanceConfig) -> int:
     """Returns how many bytes the logs can grow before a snapshot may be due; at least 0.
 
-    A snapshot is due once the tails together are too long and one of them is worth a snapshot; or,
-    if `snapshot_tail_bytes` is set, once a tail has that size.
+    If `snapshot_tail_bytes` is set, a snapshot is due once a tail has that size.  Otherwise, a
+    snapshot is due once all tails together are too long and one of them is worth a snapshot.
     """
     tails = list(tails)
     if config.snapshot_tail_bytes is not None:

@@ -216,7 +216,7 @@ class Expirer:
     def expire_one(
         self, partition: Partition, now: int, *, retention: Retention | None = None
     ) -> dict[str, int]:
-        """Deletes expired positions of one partition; returns the counters of `_native.retention.expire`.
+        """Deletes the expired positions of one partition; returns the counts of this check by name.
 
         Raises:
             ClosedError: the store is being closed.
@@ -234,7 +234,7 @@ class Expirer:
     def count_one(
         self, partition: Partition, until: int, rows: ExpiringRows, retention: Retention
     ) -> dict[str, int]:
-        """Adds to `rows` a partition's positions that expire by `until`; returns the counters."""
+        """Adds a partition's positions that expire by `until` to `rows`; returns the counts."""
         counted = rows.add(partition, retention.rules, until, self._stop)
         if counted["stopped"]:
             raise ClosedError("the store is being closed")

@@ -200,7 +200,7 @@ class Maintenance:
         return core
 
     def look_after(self, partitions: list[Partition]) -> None:
-        """Inspects every log once, and carries out the plans, the highest dirty share first."""
+        """Inspects every log once, and carries out the plans; the dirtiest log comes first."""
         self._record.count(rounds=1)
         plans: dict[Plan, Partition] = {}
         for partition in partitions:
@@ -244,7 +244,7 @@ class Maintenance:
         due = policy.snapshots_due(tails, self.config)
         for number in left - due:
             self._record.of(number).troubles.pop("snapshot", None)
-        # Only logs that can get a snapshot now.
+        # These logs are due, and nothing prevents a snapshot of them now.
         able = [
             tail
             for tail in tails
@@ -564,8 +564,8 @@ class Maintenance:
         return self._record.decisions()
 
     def _find_stuck(self, partition: Partition, known: KnownLog, facts: LogFacts) -> None:
-        # Only records what it finds: the maintenance thread logs it, and callers read it in the
-        # status.  Only the leader may end a transaction.
+        # This method only records what it finds.  The maintenance thread logs the findings, and
+        # callers read them in the status.  Only the leader may end a transaction.
         if facts.stable >= facts.end or partition.role != "active":
             known.opened, known.stuck = {}, []
             return

@@ -1,8 +1,8 @@
 """A round of snapshots: writes those that are due, the longest tail first, small ones in parallel.
 
-While another thread commits without pause, a snapshot spends most of its time waiting for the GIL:
-some milliseconds after each call of the engine.  Several writers can wait for the GIL at the same
-time, so that together they finish sooner.
+While another thread commits without pause, the writer of a snapshot waits some milliseconds for the
+GIL after each call of the engine.  This wait is most of the time that a snapshot takes.  Several
+writers can wait for the GIL at the same time, so that together they finish sooner.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class SnapshotRound:
             if self._places == 0:
                 return
             self._places -= 1
-        # Not under the lock: `start` waits for the new thread, and code that runs meanwhile may
-        # need the lock.
+        # The thread is started without the lock.  `start` waits for the new thread, and code that
+        # runs meanwhile may need the lock.
         writer = MaintenanceThread(self._write_small, "offsetlog-snapshot-writer")
         # If no thread can be started, the existing threads do all the work.
         with contextlib.suppress(RuntimeError):

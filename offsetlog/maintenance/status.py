@@ -49,10 +49,10 @@ class MaintenanceStatus(NamedTuple):
         cleaning: the log partition that is being cleaned now; None if none is being cleaned.
         progress: how far this cleaning has come: bytes_read, bytes_total and more.
         counters: how often each kind of work was done, and counts of its bytes and records.
-        plans: by log partition, the last decision.
-        reports: by log partition, the last cleaning.
-        failures: by log partition, the last failure of work that has not succeeded since.  Such
-            work is tried again.
+        plans: the last decision about each log, by log partition.
+        reports: the report of the last cleaning of each log, by log partition.
+        failures: the last error of each work on a log that has not succeeded since, by log
+            partition.  The work is tried again.
         stuck: transactions that have been open for too long.
         expiry_refused: the error that prevents positions from expiring, such as a ClockError if the
             clock cannot be right; None if the last check for expired positions was made.
@@ -75,7 +75,7 @@ Work = Literal["inspect", "clean", "snapshot", "expire"]
 
 @dataclass(slots=True)
 class Trouble:
-    """Failing work: the last failure, the failures in a row, and the time of the next try."""
+    """Work that fails: the last error, the number of failures in a row, and the next try."""
 
     failure: Exception
     times: int
@@ -272,7 +272,7 @@ class MaintenanceRecord:
             LOGGER.warning("expiry is suspended: %s", failure)
 
     def record_failed_round(self, failure: Exception) -> None:
-        """Records that a round as a whole failed, and logs it."""
+        """Records and logs that a whole round of maintenance failed."""
         self.count(failed=1)
         if self.is_new((type(failure), str(failure))):
             LOGGER.warning("a round of maintenance failed; it will be tried again: %r", failure, exc_info=failure)

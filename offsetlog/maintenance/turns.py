@@ -56,7 +56,8 @@ class Turns:
                 control.check()
             self._under_way[number] = control
         try:
-            # Checked once the turn is taken: either `stop` finds this run, or this check sees `_stopped`.
+            # This is checked after the turn was taken.  Either `stop` then finds this run, or this
+            # check sees `_stopped`.
             if self._stopped:
                 raise ClosedError("the store is closed")
             control.check()

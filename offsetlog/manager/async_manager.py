@@ -1,9 +1,9 @@
 """An asyncio version of `OffsetManager`.
 
-A commit, a delete or a fence is written in the event loop and awaited without a thread, so thousands of them can wait
-at once.  Calls that read or truncate files, or wait for threads, run on a few threads of the manager, so that they do
-not block the loop.  Calls that only read memory run in the loop; some of them, such as `partition_for` and `state`, are
-not coroutines.
+A commit, a delete or a fence is written by the event loop itself.  The loop then awaits the answer without a thread,
+so thousands of calls can wait at once.  Calls that read or truncate files, or that wait for threads, run on a few
+threads of AsyncOffsetManager, so that they do not block the loop.  Calls that only read memory run in the loop.  Some
+of these calls, such as `partition_for` and `state`, are not coroutines.
 
     async with AsyncOffsetManager(manager) as offsets:
         await offsets.become_leader(offsets.partition_for("group"), 1)
@@ -53,10 +53,11 @@ THREADS = 4
 class AsyncOffsetManager:
     """Wraps an OffsetManager for asyncio; see OffsetManager for every call and its errors.
 
-    The cancellation of a waiting task undoes nothing: a commit stays, a load continues.  If the call runs on a thread,
-    the cancelled task first waits until the call has ended, so that its buffer is free afterwards.
+    If a task is cancelled while it waits, the call is not undone: a commit remains written, and a load continues.  If
+    the call runs on a thread, the cancelled task first waits until the call has ended.  The caller may therefore reuse
+    a buffer that it has passed to the call.
 
-    Several event loops may use one object, even while other code calls the wrapped manager directly.
+    Several event loops may use one object, and other code may call the wrapped manager directly at the same time.
 
     Args:
         manager: the wrapped manager.  Start and stop it through this object, or directly.
@@ -97,11 +98,11 @@ class AsyncOffsetManager:
         return self.manager.partitions
 
     async def start(self) -> None:
-        """See OffsetManager.start; runs on a thread."""
+        """Starts the manager on a thread; see OffsetManager.start."""
         await self._on_thread(self.manager.start)
 
     async def stop(self) -> None:
-        """See OffsetManager.stop; runs on a thread.  Ends the threads of this object as well."""
+        """Stops the manager on a thread, and ends the threads of this object; see OffsetManager.stop."""
         try:
             await self._on_thread(self.manager.stop)
         finally:
@@ -126,22 +127,23 @@ class AsyncOffsetManager:
     # ------------------------------------------------------------------------------------ leadership
 
     async def become_leader(self, partition: int, epoch: int) -> int:
-        """See OffsetManager.become_leader; returns the log end once the partition answers.
+        """Leads a partition; returns the log end once the partition answers calls.  See OffsetManager.become_leader.
 
-        Several changes of one partition may be in progress; the one with the newest epoch decides.
+        Several changes of the role of one partition may be in progress; the change with the newest epoch prevails.
         """
         return await self._transition(partial(self.manager.become_leader, partition, epoch))
 
     async def become_follower(self, partition: int, epoch: int) -> int:
-        """See OffsetManager.become_follower; returns the log end once it is done."""
+        """Follows a leader; returns the log end once the change is complete.  See OffsetManager.become_follower."""
         return await self._transition(partial(self.manager.become_follower, partition, epoch))
 
     async def resign(self, partition: int, epoch: int) -> int:
-        """See OffsetManager.resign; returns the log end once it is done."""
+        """Stops leading; returns the log end once the change is complete.  See OffsetManager.resign."""
         return await self._transition(partial(self.manager.resign, partition, epoch))
 
     async def _transition(self, begin: Callable[[], Transition]) -> int:
-        # The call runs on a thread, because a new leader reads its log above W before the call returns.
+        # The call runs on a thread, because a new leader reads its log above the high watermark before the call
+        # returns.
         transition = await self._on_thread(begin)
         return await transition
 
@@ -168,7 +170,7 @@ class AsyncOffsetManager:
         client: str | None = None,
         principal: str | None = None,
     ) -> Position:
-        """See OffsetManager.commit; waits without a thread."""
+        """Commits positions of a group, and waits without a thread; see OffsetManager.commit."""
         return await self.manager.commit_async(
             group,
             offsets,
@@ -184,7 +186,7 @@ class AsyncOffsetManager:
     async def fetch(
         self, group: str, partitions: Iterable[PartitionKey] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """See OffsetManager.fetch; runs in the loop, unless the manager's fetch waits (`fetch_waits`)."""
+        """Returns committed positions; runs on a thread if the manager has `fetch_waits`.  See OffsetManager.fetch."""
         if getattr(self.manager, "fetch_waits", False):
             return await self._on_thread(partial(self.manager.fetch, group, partitions))
         return self.manager.fetch(group, partitions)
@@ -192,11 +194,11 @@ class AsyncOffsetManager:
     async def delete(
         self, group: str, partitions: Iterable[PartitionKey], *, timeout: float | None = None
     ) -> int:
-        """See OffsetManager.delete; waits without a thread."""
+        """Deletes positions of a group, and waits without a thread; see OffsetManager.delete."""
         return await self.manager.delete_async(group, partitions, timeout=timeout)
 
     async def delete_group(self, group: str, *, timeout: float | None = None) -> int:
-        """See OffsetManager.delete_group; waits without a thread."""
+        """Deletes everything of a group, and waits without a thread; see OffsetManager.delete_group."""
         return await self.manager.delete_group_async(group, timeout=timeout)
 
     async def fence(
@@ -206,17 +208,17 @@ class AsyncOffsetManager:
         *,
         timeout: float | None = None,
     ) -> int:
-        """See OffsetManager.fence; waits without a thread."""
+        """Ends the generation of a group, and waits without a thread; see OffsetManager.fence."""
         return await self.manager.fence_async(group, offsets, timeout=timeout)
 
     async def expire(self, *, timeout: float | None = None) -> int:
-        """See OffsetManager.expire; runs on the manager's threads."""
+        """Deletes expired positions on the manager's threads; see OffsetManager.expire."""
         return await self.manager.expire_async(timeout=timeout)
 
     async def on_topic_deleted(
         self, topics: Sequence[str], *, timeout: float | None = None
     ) -> int:
-        """See OffsetManager.on_topic_deleted; runs on the manager's threads."""
+        """Deletes positions of deleted topics on the manager's threads; see OffsetManager.on_topic_deleted."""
         return await self.manager.on_topic_deleted_async(topics, timeout=timeout)
 
     def throttle(
@@ -228,7 +230,10 @@ class AsyncOffsetManager:
     # ----------------------------------------------------------------------------------- replication
 
     async def append_as_follower(self, partition: int, epoch: int, batches: Buffer) -> int:
-        """See OffsetManager.append_as_follower; runs on a thread.  Do not change the buffer meanwhile."""
+        """Appends batches on a thread; the caller must not change the buffer meanwhile.
+
+        See OffsetManager.append_as_follower.
+        """
         return await self._on_thread(
             partial(self.manager.append_as_follower, partition, epoch, batches)
         )
@@ -238,15 +243,15 @@ class AsyncOffsetManager:
         return self.manager.advance(partition, epoch, offset)
 
     async def truncate_to(self, partition: int, epoch: int, offset: int) -> int:
-        """See OffsetManager.truncate_to; runs on a thread."""
+        """Truncates a follower's log on a thread; see OffsetManager.truncate_to."""
         return await self._on_thread(partial(self.manager.truncate_to, partition, epoch, offset))
 
     async def restart_at(self, partition: int, epoch: int, offset: int) -> None:
-        """See OffsetManager.restart_at; runs on a thread."""
+        """Starts a follower's log again at an offset, on a thread; see OffsetManager.restart_at."""
         await self._on_thread(partial(self.manager.restart_at, partition, epoch, offset))
 
     async def flush(self, partition: int) -> int:
-        """See OffsetManager.flush; returns the flushed end."""
+        """Makes everything written so far durable; returns the flushed end.  See OffsetManager.flush."""
         return await self.manager.flush(partition)
 
     def positions(self, partition: int) -> LogPositions:
@@ -266,7 +271,10 @@ class AsyncOffsetManager:
         epoch: int = -1,
         uncommitted: bool = False,
     ) -> int:
-        """See OffsetManager.read_into; runs on a thread, which writes to the buffer meanwhile."""
+        """Reads batches on a thread, which writes them to the buffer until the call has ended.
+
+        See OffsetManager.read_into.
+        """
         return await self._on_thread(
             partial(
                 self.manager.read_into,
@@ -287,7 +295,7 @@ class AsyncOffsetManager:
         epoch: int = -1,
         uncommitted: bool = False,
     ) -> FileRange:
-        """See OffsetManager.file_range; runs on a thread, because it may read an index."""
+        """Returns a range of a file; runs on a thread, because it may read an index.  See OffsetManager.file_range."""
         return await self._on_thread(
             partial(
                 self.manager.file_range,
@@ -307,12 +315,15 @@ class AsyncOffsetManager:
         *,
         from_position: WatchPosition | None = None,
     ) -> Watch:
-        """See OffsetManager.watch; not a coroutine.  Iterate over the watch with `async for`."""
+        """Watches changes of positions; this call is not a coroutine.  See OffsetManager.watch.
+
+        Iterate over the watch with `async for`.
+        """
         return self.manager.watch(groups, from_position=from_position)
 
 
 async def _end_of(future: asyncio.Future[T]) -> None:
-    """Waits until a call on a thread has ended, however often the waiting task is cancelled."""
+    """Waits until a call on a thread has ended, even if the waiting task is cancelled several times."""
     while not future.done():
         try:
             await asyncio.wait([future])

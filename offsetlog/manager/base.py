@@ -1,7 +1,8 @@
 """A base class for managers of other storage: a database, a service, a file format of your own.
 
-The class implements the rules of OffsetManager that do not depend on the storage: life cycle,
-leadership, checks of arguments.  A subclass provides five short methods, the hooks.
+The class implements the rules of OffsetManager that do not depend on the storage: it starts and
+stops the manager, tracks leadership, and checks arguments.  A subclass provides five short
+methods, the hooks.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _EPOCH_MAX = 2**31 - 1
 
 
 class _Answered(Completion[T]):
-    """A result that is known before its call returns; see Pending."""
+    """The answer of a call that has already ended when it returns; see Pending."""
 
     def __init__(self, result: T) -> None:
         super().__init__()
@@ -72,7 +73,7 @@ class _Answered(Completion[T]):
 
 
 class _AnsweredCommit(_Answered[Position]):
-    """A commit that is answered before its call returns; see PendingCommit."""
+    """A commit that has already been answered when its call returns; see PendingCommit."""
 
     def __init__(self, position: Position) -> None:
         super().__init__(position)
@@ -82,15 +83,17 @@ class _AnsweredCommit(_Answered[Position]):
 class BaseOffsetManager:
     """A manager without capabilities over storage of its own; see OffsetManager for every call.
 
-    A subclass implements the hooks `read`, `write` and `groups`; if it has resources, also `open`
-    and `close`.  Only one hook is called at a time.  `read`, `write` and `groups` are called only
-    while the manager is started.  A hook raises errors of `offsetlog.errors`.  The caller gets any
-    other exception as the cause of a StorageError.
+    A subclass implements the hooks `read`, `write` and `groups`.  If it has resources, it also
+    implements `open` and `close`.  Only one hook is called at a time.  `read`, `write` and
+    `groups` are called only while the manager is started.  If a hook raises an error of
+    `offsetlog.errors`, the caller gets that error.  If a hook raises any other exception, the
+    caller gets a StorageError with the exception as its cause.
 
-    A subclass that can do more says so in `capabilities`.  With METADATA, EPOCHS or TIMESTAMPS, it
-    keeps the fields that a commit carries; without them, a commit with such a field is refused
-    (except for a commit timestamp: see Capability.TIMESTAMPS).  For any other capability, the
-    subclass overrides the calls that need it.
+    A subclass that can do more lists its abilities in `capabilities`.  If it declares METADATA,
+    EPOCHS or TIMESTAMPS, it must store the fields of that capability.  If it does not declare one
+    of them, a commit with a field of that capability is refused.  The commit timestamp is an
+    exception; see Capability.TIMESTAMPS.  For any other capability, the subclass overrides the
+    calls that need it.
 
     All calls are safe from any thread, and only one runs at a time.  Leadership is kept in memory:
     a partition is led as soon as `become_leader` returns.
@@ -128,10 +131,11 @@ class BaseOffsetManager:
         raise NotImplementedError
 
     def write(self, group: str, changes: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
-        """Stores positions of a group, all or none; None deletes a position.
+        """Stores the changes of a group's positions, either all or none; None deletes a position.
 
-        Return only when the changes are as durable as the storage can make them, because the commit
-        is answered then, whatever durability was requested.
+        The method must return only when the changes are as durable as the storage can make them.
+        The manager answers the commit as soon as the method returns, whatever durability was
+        requested.
         """
         raise NotImplementedError
 
@@ -237,7 +241,7 @@ class BaseOffsetManager:
             return transition
 
     def _settle(self, transition: PartitionTransition) -> None:
-        """Completes a transition, now or later; the new state is already set."""
+        """Completes a transition, now or later; the new state of the partition is already set."""
         transition.succeed(0)
 
     def _led(self, group: str) -> None:
@@ -262,7 +266,7 @@ class BaseOffsetManager:
     ) -> Position:
         """Commits positions of a group; see OffsetManager.commit.
 
-        The storage has no log, so the log offset of the Position is -1.
+        The storage has no log, so the Position that is returned has the log offset -1.
         """
         with self._running():
             if expected is not None or monotonic:
@@ -309,7 +313,7 @@ class BaseOffsetManager:
         client: str | None = None,
         principal: str | None = None,
     ) -> PendingCommit:
-        """Commits before it returns, so it blocks an event loop for as long as `write` takes.
+        """Commits before the call returns, so it blocks an event loop for as long as `write` takes.
 
         Override this method if the storage can be written to without waiting; see
         OffsetManager.commit_async.
@@ -394,11 +398,11 @@ class BaseOffsetManager:
     def delete_async(
         self, group: str, partitions: Iterable[PartitionKey], *, timeout: float | None = None
     ) -> Pending[int]:
-        """Deletes before it returns, like `commit_async`; see OffsetManager.delete_async."""
+        """Deletes positions before the call returns; see OffsetManager.delete_async."""
         return _Answered(self.delete(group, partitions, timeout=timeout))
 
     def delete_group_async(self, group: str, *, timeout: float | None = None) -> Pending[int]:
-        """Deletes before it returns, like `commit_async`; see OffsetManager.delete_group_async."""
+        """Deletes a group before the call returns; see OffsetManager.delete_group_async."""
         return _Answered(self.delete_group(group, timeout=timeout))
 
     def fence_async(
@@ -408,17 +412,17 @@ class BaseOffsetManager:
         *,
         timeout: float | None = None,
     ) -> Pending[int]:
-        """Fences before it returns, like `commit_async`; see OffsetManager.fence_async."""
+        """Fences a group before the call returns; see OffsetManager.fence_async."""
         return _Answered(self.fence(group, offsets, timeout=timeout))
 
     def expire_async(self, *, timeout: float | None = None) -> Pending[int]:
-        """Expires before it returns, like `commit_async`; see OffsetManager.expire_async."""
+        """Expires positions before the call returns; see OffsetManager.expire_async."""
         return _Answered(self.expire(timeout=timeout))
 
     def on_topic_deleted_async(
         self, topics: Sequence[str], *, timeout: float | None = None
     ) -> Pending[int]:
-        """Deletes at once, like `commit_async`; see OffsetManager.on_topic_deleted_async."""
+        """Deletes positions before the call returns; see OffsetManager.on_topic_deleted_async."""
         return _Answered(self.on_topic_deleted(topics, timeout=timeout))
 
     # ---------------------------------------------------------------------- what needs a capability
@@ -490,7 +494,7 @@ class BaseOffsetManager:
     # --------------------------------------------------------------- what is answered without a log
 
     def flush(self, partition: int) -> Transition:
-        """Returns a finished transition: every answered call is already durable."""
+        """Returns a transition that has ended, because every write is already durable."""
         with self._running():
             done = PartitionTransition(
                 self._numbered(partition), self.leader_epoch(partition), float
@@ -499,13 +503,13 @@ class BaseOffsetManager:
             return done
 
     def positions(self, partition: int) -> LogPositions:
-        """Returns zeros: there is no log."""
+        """Returns zeros, because the manager has no log."""
         with self._running():
             self._numbered(partition)
             return LogPositions(0, 0, 0, 0, 0)
 
     def end_offset_for_epoch(self, partition: int, epoch: int) -> EpochEnd:
-        """Returns (-1, -1): there is no log."""
+        """Returns (-1, -1), because the manager has no log."""
         with self._running():
             self._numbered(partition)
             return EpochEnd(-1, -1)

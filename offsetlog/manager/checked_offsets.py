@@ -1,4 +1,4 @@
-"""Checks arguments of managers in Python, by the rules of the engine."""
+"""Checks the arguments of managers that are written in Python, by the rules of the engine."""
 
 from __future__ import annotations
 
@@ -102,12 +102,12 @@ def checked_offsets(
     """Returns the checked offsets of a commit, each value as an OffsetAndMetadata.
 
     Args:
-        offsets: values by topic and partition.
-        metadata_max_units: the longest metadata of one position, in UTF-16 units.
+        offsets: the value of each key, which is a topic and a partition.
+        metadata_max_units: the largest number of UTF-16 units in the metadata of one position.
 
     Raises:
-        InvalidArgumentError: the mapping is empty; or a subclass, if a key or value is wrong, with
-            the key in the attribute `item`.
+        InvalidArgumentError: the mapping is empty.  If a key or a value is wrong, the error is of
+            a subclass, and its attribute `item` is the key.
     """
     if not isinstance(offsets, Mapping):
         raise ArgumentTypeError(f"the offsets must be a mapping, not {type(offsets).__name__}")
@@ -144,9 +144,9 @@ def checked_expected(
     """Returns the checked expectations of a commit; an empty mapping if none are given.
 
     Args:
-        expected: the expected offset by key, with None for a key without a position; None for no
-            expectations.
-        committed: the positions that the commit writes; no others can be expected.
+        expected: the expected offset of each key; None as the offset means that the key must have
+            no position.  None instead of a mapping means that nothing is expected.
+        committed: the positions that the commit writes.  Only their keys may occur in `expected`.
 
     Raises:
         InvalidArgumentError or a subclass: the mapping, a key or an offset is invalid, or a key is

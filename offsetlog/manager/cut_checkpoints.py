@@ -15,9 +15,9 @@ from offsetlog.directory.log_directory import (
 def lower_checkpoints(directory: LogDirectory, partition: Partition, offset: int) -> None:
     """Lowers the recovery point and the high watermark of a log before a truncation at an offset.
 
-    If the recovery point were above the log end, a torn tail would look like damage or like lost
-    records.  The truncated log ends with a whole batch.  Its end may therefore be below the offset,
-    but not below the start of the segment that contains the offset.
+    If the recovery point were above the log end, an open of the log would take a torn tail for
+    damage or for lost records.  The truncated log ends with a whole batch.  Its end may therefore
+    be below the offset, but it is not below the start of the segment that contains the offset.
 
     Raises:
         StorageError: the checkpoints could not be lowered; the log must not be truncated.

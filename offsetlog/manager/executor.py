@@ -1,7 +1,7 @@
-"""The port through which a manager runs slow work: loads, flushes, timers.
+"""The interface through which a manager runs slow work: loads, flushes and timers.
 
-A running broker uses `ThreadExecutor`.  A host that controls time passes its own executor: a
-simulation runs everything on one thread, in an order that its seed determines.
+A running broker uses `ThreadExecutor`.  A program that controls time passes an executor of its
+own.  For example, a simulation runs all work on one thread, in an order that depends on its seed.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Executor(Protocol):
     """Runs work of a manager.  Any thread may call any method."""
 
     def now(self) -> float:
-        """Returns the time in seconds, from a monotonic clock."""
+        """Returns the time of a monotonic clock, in seconds."""
 
     def submit(self, work: Work) -> None:
-        """Runs the work once, later; never within this call."""
+        """Schedules the work to run once.  The work never runs within this call."""
 
     def call_later(self, seconds: float, work: Work) -> Timer:
-        """Runs the work once, after `seconds`."""
+        """Schedules the work to run once, after `seconds`."""
 
     def stop(self) -> None:
         """Waits for running work, and drops work that has not begun."""
@@ -62,10 +62,10 @@ class _ThreadTimer:
 
 
 class _Timers:
-    """A thread that runs scheduled calls, earliest first; the calls must be short.
+    """A thread that runs scheduled calls in the order of their times; the calls must be short.
 
-    Most timers are cancelled long before their time.  A cancelled timer keeps nothing alive, and
-    the cancelled timers are dropped once they are half of all timers.
+    Most timers are cancelled long before their time.  A cancelled timer does not keep its work in
+    memory.  When more than half of all timers are cancelled, the cancelled ones are dropped.
     """
 
     def __init__(self, name: str) -> None:
@@ -107,7 +107,7 @@ class _Timers:
                 self._cancelled = 0
 
     def stop(self) -> threading.Thread | None:
-        """Drops all scheduled calls; returns the thread, which is ending."""
+        """Drops all scheduled calls; returns the thread of the timers, which ends soon."""
         with self._changed:
             self._stopped = True
             self._heap.clear()
@@ -137,7 +137,8 @@ class ThreadExecutor:
     """Runs work on a few threads, which start with the first work.
 
     Args:
-        threads: number of threads.  Timers have a thread of their own; their work must be short.
+        threads: the largest number of threads.  One more thread runs the timers; their work must
+            be short.
         name: the name of the threads.
     """
 
@@ -156,7 +157,7 @@ class ThreadExecutor:
         return time.monotonic()
 
     def submit(self, work: Work) -> None:
-        """Runs the work on one of the threads; after `stop`, the work is dropped.
+        """Runs the work on one of the threads.  After `stop`, the work is dropped.
 
         Raises:
             CapacityError: the system cannot start a thread.
@@ -180,7 +181,7 @@ class ThreadExecutor:
         self._workers.append(thread)
 
     def call_later(self, seconds: float, work: Work) -> Timer:
-        """Runs the work later on the timers' thread; after `stop`, the work is dropped.
+        """Runs the work later on the thread of the timers.  After `stop`, the work is dropped.
 
         Raises:
             CapacityError: the system cannot start a thread.
@@ -215,9 +216,11 @@ class ThreadExecutor:
 
 
 def executors(given: Executor | None, threads: int) -> tuple[Executor, Executor]:
-    """Returns the executors for loads and for flushes: two, so that no flush waits for a load.
+    """Returns the executor for loads and the executor for flushes.
 
-    If the host passed its own executor, that executor is used for both.
+    They are two executors, so that no flush waits for a load.
+
+    If the host passed its own executor, both are that executor.
     """
     if given is not None:
         return given, given

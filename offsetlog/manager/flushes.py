@@ -1,4 +1,4 @@
-"""Flushes that callers await without a thread; one flush serves all callers that came before it began."""
+"""Flushes that need no thread for each caller: one flush serves all callers that came before it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from offsetlog.manager.transition import PartitionTransition
 
 
 def parkings(count: int, executor: Executor, *, replicated: bool) -> list[Parking]:
-    """Returns a queue for each partition, of writes that wait for W if `replicated`, otherwise for the disk."""
+    """Returns one queue of writes for each partition.
+
+    If `replicated`, the writes wait for the high watermark (W); otherwise they wait for the disk.
+    """
     return [Parking(replicated, executor.now, executor.call_later) for _ in range(count)]
 
 
@@ -29,11 +32,12 @@ class Flushes:
         replica_of: returns the Replica of a partition, or None if the partition has no directory;
             raises ClosedError once the manager is stopped.
         epoch_of: returns the newest leader epoch of a partition.
-        for_disk: the writes that wait for the disk, by partition number.
-        for_watermark: the writes that wait for W, by partition number; they fail when the log fails.
+        for_disk: the queue of each partition, by its number, for the writes that wait for the disk.
+        for_watermark: the queue of each partition, by its number, for the writes that wait for W.
+            These writes fail when the log fails.
 
     Attributes:
-        times: durations of the flushes.
+        times: the durations of the flushes.
     """
 
     def __init__(
@@ -55,7 +59,7 @@ class Flushes:
         self._closed = False
 
     def order(self, number: int) -> None:
-        """Schedules a flush of a partition, for writes that wait for it.
+        """Schedules a flush of a partition, for writes that wait until they are on disk.
 
         Raises:
             CapacityError: the executor cannot run it.
@@ -82,7 +86,7 @@ class Flushes:
         return transition
 
     def _begin(self, number: int) -> PartitionTransition | None:
-        # In this order: from `begin_flush` on, a new caller orders another flush.
+        # The order matters: once `begin_flush` has been called, a new caller orders another flush.
         self._for_disk[number].begin_flush()
         with self._lock:
             return self._transitions.pop(number, None)
@@ -114,14 +118,14 @@ class Flushes:
         return flushed
 
     def _fail(self, number: int, reached: int, failure: Exception) -> None:
-        # Writes above `reached` came later and have ordered another flush.  If the log failed for
-        # good, all writes are answered, with the answers of the engine.
+        # Writes above `reached` came later and have ordered another flush.  If the log has failed
+        # for good, all writes get the answers of the engine.
         self._for_disk[number].settle()
         self._for_watermark[number].settle()
         self._for_disk[number].refuse(failure, reached)
 
     def close(self) -> None:
-        """Fails the flushes that did not run; call it after the executor has stopped."""
+        """Fails the flushes that have not run; call this method after the executor has stopped."""
         with self._lock:
             self._closed = True
             transitions = list(self._transitions.values())

@@ -1,4 +1,4 @@
-"""Expiry of single groups, for the coordinator of a manager, which knows the groups' members."""
+"""Expiry of one group at a time, for a coordinator, which knows the members of the groups."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from offsetlog.manager.sweep import GroupCoordinator, Sweeps, Written, add_writt
 
 
 class GroupToExpire(NamedTuple):
-    """A group that the coordinator keeps unchanged while its positions expire.
+    """A group whose positions may expire; the coordinator does not change the group meanwhile.
 
     Attributes:
-        group: its name.
-        subscribed: the topics that the members of a stable consumer group read; None for a group
-            without members, because its records in the log then determine what expires.
+        group: the name of the group.
+        subscribed: the topics to which the members of a stable consumer group are subscribed.
+            None means that the group has no members; its records in the log then determine what
+            expires.
     """
 
     group: str
@@ -27,13 +28,14 @@ class GroupToExpire(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """The result of a check of one group.
+    """The result of the expiry of one group.
 
     Attributes:
-        group: its name.
-        positions: number of deleted positions.
-        is_gone: whether no position is left, so that the group's records were deleted, too.
-        failure: why the deletion is incomplete or not confirmed; None if it is as durable as configured.
+        group: the name of the group.
+        positions: the number of deleted positions.
+        is_gone: whether no position was left, so that the records of the group were deleted, too.
+        failure: the error that left the deletion incomplete, or that left it unknown whether the
+            deletion is durable.  None means that the deletion is as durable as configured.
     """
 
     group: str
@@ -43,15 +45,15 @@ class Expired(NamedTuple):
 
 
 class GroupExpiry:
-    """Finds and deletes expired positions, group by group; from `LogManager.group_expiry`.
+    """Finds and deletes expired positions, one group at a time; see `LogManager.group_expiry`.
 
-    Thread-safe; the calls block until the work is done.
+    The class is thread-safe.  Its calls block until their work is done.
 
     Args:
         core: waits until writes are durable.
-        expirer: knows the retention, and checks the clock.
+        expirer: has the retention time, and checks the clock.
         maintenance: counts the deletions.
-        sweeps: provide the partitions that this process leads and has loaded.
+        sweeps: provides the partitions that this process leads and has loaded.
     """
 
     def __init__(
@@ -67,9 +69,9 @@ class GroupExpiry:
         self._sweeps = sweeps
 
     def leave_to(self, coordinator: GroupCoordinator) -> None:
-        """Leaves expiry to a coordinator; call it before any partition is led.
+        """Leaves expiry to a coordinator; call this method before this process leads any partition.
 
-        From then on nothing expires automatically, and `OffsetManager.expire` calls the
+        After this call, no position expires automatically, and `OffsetManager.expire` calls the
         coordinator.
         """
         self._maintenance.leave_expiry()
@@ -82,11 +84,11 @@ class GroupExpiry:
 
     @property
     def interval_ms(self) -> int:
-        """The time between two checks, in milliseconds."""
+        """The time between two checks for expired positions, in milliseconds."""
         return self._maintenance.config.retention_check_interval_ms
 
     def now(self) -> int:
-        """Returns the time to use for a check of expiry now, in milliseconds since 1970.
+        """Returns the present time for a check of expiry, in milliseconds since 1970.
 
         Raises:
             ClockError: the clock cannot be right.
@@ -94,10 +96,10 @@ class GroupExpiry:
         return self._maintenance.expiry_time(self._sweeps.active())
 
     def find(self, now: int) -> dict[int, list[str]]:
-        """Returns the groups without members that have expired positions, by partition.
+        """Returns, for each partition, the groups that have no members and have expired positions.
 
-        Groups that have members according to their records are left out; the coordinator itself
-        lists those of them that may expire.
+        The list leaves out each group that has members according to its records.  The coordinator
+        itself determines which of those groups have positions that may expire.
         """
         found = {}
         for partition in self._sweeps.active():

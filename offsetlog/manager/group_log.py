@@ -1,4 +1,7 @@
-"""A coordinator's calls to a manager beyond OffsetManager: group records, and positions as clients send them."""
+"""The calls of a coordinator to a manager that are not in OffsetManager.
+
+They read and write the records of groups, and store positions exactly as clients send them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from offsetlog.types import Committed, Key, OffsetAndMetadata, TopicPartition
 
 
 class Fences(Protocol):
-    """The coordinator that runs a manager's groups and writes their fences; called from any thread."""
+    """The coordinator that runs the groups of a manager, and that writes their fences.
+
+    Any thread may call it.
+    """
 
     def fence_async(
         self,
@@ -22,11 +28,11 @@ class Fences(Protocol):
         offsets: dict[TopicPartition, int | OffsetAndMetadata],
         timeout: float | None,
     ) -> Completion[int]:
-        """Ends the group's generation; see OffsetManager.fence_async.  The arguments are already checked."""
+        """Ends the generation of a group; see OffsetManager.fence_async.  The arguments have been checked."""
 
 
 class GroupLog:
-    """Reads and writes the records of groups; from `LogManager.group_log`.  Thread-safe."""
+    """Reads and writes the records of groups; see `LogManager.group_log`.  Thread-safe."""
 
     def __init__(self, core: ManagerCore, directory: LogDirectory) -> None:
         self._core = core
@@ -34,14 +40,15 @@ class GroupLog:
 
     @property
     def topic_id(self) -> bytes | None:
-        """The 16-byte id of the offsets topic; None if no file of the directory has it yet."""
+        """The 16-byte id of the offsets topic, or None if no file of the directory contains it yet."""
         return self._directory.known_topic_id()
 
     def leave_fences_to(self, coordinator: Fences) -> None:
-        """Leaves every fence to a coordinator; call it before any partition is led.
+        """Leaves every fence to a coordinator; call this method before this process leads any partition.
 
-        The coordinator knows generations that have no record yet, and the members to refuse.  From then on
-        `OffsetManager.fence` waits for the coordinator, so never call it on the coordinator's own thread.
+        The coordinator knows generations that are not in the log yet, and the members that a fence must refuse.  After
+        this call, `OffsetManager.fence` waits for the coordinator, so never call `fence` on the coordinator's own
+        thread.
         """
         self._core.fenced_by = coordinator.fence_async
 
@@ -53,17 +60,17 @@ class GroupLog:
         offsets: Mapping[Key, Committed] | None = None,
         timeout: float | None = None,
     ) -> Pending[int]:
-        """Writes records and positions of a group in one batch, all or none.
+        """Writes records and positions of a group in one batch, so that all or none of them are stored.
 
-        The result is the number of records and positions.  Positions are checked as by `OffsetManager.commit`.
-        Keys and values are encoded as in the log (docs/format/records.md §3.4); None is a tombstone.  The caller must
-        write the records in order: this call does not compare them with the group's earlier record.  `timeout` is in
-        seconds; None is the configured one.
+        The result is the number of records and positions.  The positions are checked as in `OffsetManager.commit`.
+        Each record is a key and a value, both encoded as in the log (docs/format/records.md §3.4); the value None is a
+        tombstone.  The caller must write the records of a group in order, because this call does not compare them with
+        the earlier record of the group.  `timeout` is in seconds; None is the configured timeout.
 
         Raises:
-            NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, StorageError,
-            TooLargeError, NotEnoughReplicasError, GroupError, ClosedError; InvalidArgumentError: no
-            record is given, or a position is invalid.
+            InvalidArgumentError: no record is given, or a position is invalid.
+            NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, StorageError, TooLargeError,
+            NotEnoughReplicasError, GroupError, ClosedError.
         """
         return self._core.write_group_records_async(group, records, offsets, timeout)
 
@@ -76,24 +83,26 @@ class GroupLog:
     ) -> PendingCommit:
         """Commits like `OffsetManager.commit_async`, but accepts any offset and leader epoch.
 
-        Kafka stores negative offsets and epochs as they are, and clients rely on this: some reset a group by committing
-        -1 or -2.  `timeout` is in seconds; None is the configured one.
+        Kafka stores negative offsets and negative epochs as they are, and clients rely on this: some clients reset a
+        group by committing the offset -1 or -2.  `timeout` is in seconds; None is the configured timeout.
 
         Raises:
-            NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, StorageError,
-            TooLargeError, ThrottledError, NotEnoughReplicasError, ClosedError; InvalidArgumentError:
-            a name or another field of a position is not valid, or no position is given.
+            InvalidArgumentError: no position is given, or a name or another field of a position is not valid.
+            NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, StorageError, TooLargeError,
+            ThrottledError, NotEnoughReplicasError, ClosedError.
         """
         return self._core.commit_any_async(group, offsets, timeout)
 
     def settled_async(self, group: str) -> Pending[int] | None:
-        """Waits until everything written so far in the group's log partition takes effect or is truncated.
+        """Returns an answer that comes when everything written so far to the group's log takes effect or is truncated.
 
-        The wait has the configured timeout of commits.  Returns None if there is nothing to wait for, which is always
-        the case without other replicas.
+        The answer comes at the latest when the configured timeout of commits has passed.  The call returns None if
+        there is nothing to wait for, which is always so if the partition has only one replica.
 
         Raises:
-            ClosedError.  The result raises NotCoordinatorError, CommitTimeoutError, PartitionFailedError.
+            ClosedError: the manager was stopped.
+        The answer raises:
+            NotCoordinatorError, CommitTimeoutError, PartitionFailedError.
         """
         return self._core.park_written(self._core.core.number_of(group))
 
@@ -105,7 +114,7 @@ class GroupLog:
         return fetch_columns.pending_keys(self._core.core, group)
 
     def records(self, partition: int) -> list[tuple[bytes, bytes]]:
-        """Returns the key and value of every record of a group below W, in no particular order.
+        """Returns key and value of every group record below a partition's high watermark, in no particular order.
 
         Raises:
             NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, ClosedError.
@@ -116,7 +125,7 @@ class GroupLog:
         return [record[:2] for record in replica.partition.group_records()]
 
     def groups(self, partition: int) -> dict[str, int]:
-        """Returns the groups with a position or a record, and the number of positions of each.
+        """Returns the groups that have a position or a record, with the number of positions of each group.
 
         Raises the errors of `records`.
         """

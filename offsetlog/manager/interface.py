@@ -1,6 +1,7 @@
 """The interface of an offset manager, which a broker process calls to keep its consumers' positions.
 
-The broker decides on leadership and replicates the partitions of its offsets topic.  The manager keeps the positions.
+The broker decides which process leads each partition of its offsets topic, and replicates the partitions.  The manager
+stores the positions.
 
 All calls can be made from any thread.  Errors are those of `offsetlog.errors`.  Each error has `error_code`, the number
 with which a coordinator answers a client, and `retriable`.  A call that raises has changed nothing, unless its
@@ -35,12 +36,12 @@ if TYPE_CHECKING:
 #: When a commit is answered: once it is in the page cache, flushed by this process, or below the high watermark.
 Durability = Literal["process", "disk", "replicas"]
 
-#: Where a watch continues: by log partition, the leader epoch and the log offset after the last change seen.
+#: Where a watch continues: for each log partition, the leader epoch and the log offset after the last change seen.
 WatchPosition = Mapping[int, tuple[int, int]]
 
 
 class Capability(enum.Enum):
-    """A feature that not every manager has; managers cannot add others.
+    """A feature that some managers do not have.  The set of features is fixed: a manager cannot add others.
 
     A call that needs a missing capability raises CapabilityError.
     """
@@ -49,9 +50,9 @@ class Capability(enum.Enum):
     METADATA = "metadata"
     #: The leader epoch of a commit is kept and returned.
     EPOCHS = "epochs"
-    #: The commit and expiry timestamps of a commit are kept and returned.  Without this capability, the time of a
-    #: position is when the storage wrote it, whatever commit timestamp was given, and a commit with an expiry timestamp
-    #: is refused.
+    #: The commit timestamp and the expire timestamp of a commit are kept and returned.  Without this capability, the
+    #: time of a position is the time at which the storage wrote it, whatever commit timestamp was given, and a commit
+    #: with an expire timestamp is refused.
     TIMESTAMPS = "timestamps"
     #: The conditions `expected=` and `monotonic=` of a commit.
     CONDITIONS = "conditions"
@@ -70,7 +71,8 @@ class PartitionState(enum.Enum):
 
     #: No leader is known: the host has not named one yet, or the replica resigned.
     UNLOADED = "unloaded"
-    #: The replica leads, but W has not reached the log end of its election yet, or the table is being loaded.
+    #: The replica leads, but the table is being loaded, or the high watermark (W) has not reached the log end of the
+    #: election yet.
     LOADING = "loading"
     #: The replica leads and answers.
     ACTIVE = "active"
@@ -88,40 +90,41 @@ T_co = TypeVar("T_co", covariant=True)
 class Pending(Protocol[T_co]):
     """The future answer of a call whose name ends in `_async`.
 
-    The answer comes once.  A wait that ends early, by its timeout or because its task ends, changes nothing: the write
-    stays, and the answer can be waited for again.
+    The answer comes once.  If a wait ends early, because its timeout has passed or its task is cancelled, the write is
+    not undone, and the caller can wait for the answer again.
     """
 
     def done(self) -> bool:
         """Whether the answer has come."""
 
     def result(self, timeout: float | None = None) -> T_co:
-        """Waits for the answer, at most `timeout` seconds, and returns or raises it.
+        """Waits at most `timeout` seconds for the answer; returns the result or raises the error.
 
         Raises:
-            CommitTimeoutError: no answer came in time; nothing is undone, and the write may still become durable.
-            NotCoordinatorError: leadership ended first, or the manager was stopped; the next leader
-                decides whether the write stays.
+            CommitTimeoutError: no answer came in time.  The write is not undone, and may still become durable.
+            NotCoordinatorError: the leadership ended before the answer came, or the manager was stopped.  The next
+                leader decides whether the write stays.
             PartitionFailedError, StorageError: the flush failed.
             Also the errors of the call.
         """
 
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
-        """Calls the callback with this object once the answer has come; at once if it has come already.
+        """Registers a function that is called with this object when the answer comes.
 
-        The answering thread calls it, so it must not block.  Its exceptions are logged.
+        If the answer has come already, the function is called at once.  Otherwise the thread that brings the answer
+        calls it, so the function must not block.  If the function raises an exception, the exception is logged.
         """
 
     def __await__(self) -> Generator[Any, None, T_co]:
-        """Waits like `result` without a timeout, in the running event loop."""
+        """Waits for the answer in the running event loop, like `result` without a timeout."""
 
 
 @runtime_checkable
 class Transition(Protocol):
-    """A running change of leadership, or a running flush; returned at once by `become_leader` and similar calls.
+    """A change of leadership, or a flush; `become_leader` and similar calls return it at once.
 
-    A transition ends once: it is done, has failed, or is superseded by a later change.  `await transition` and `result`
-    wait for its end; neither cancels it.
+    A transition ends once.  It succeeds, it fails, or a later change supersedes it.  `await transition` and `result`
+    wait until the transition has ended.  If the wait ends early, the transition continues.
     """
 
     @property
@@ -140,7 +143,7 @@ class Transition(Protocol):
         """Whether the transition has ended."""
 
     def result(self, timeout: float | None = None) -> int:
-        """Waits for the end, at most `timeout` seconds; returns the log end, or the flushed end for a flush.
+        """Waits at most `timeout` seconds for the end; returns the log end, or the flushed end if this is a flush.
 
         Raises:
             CommitTimeoutError: the transition has not ended in time; it continues.
@@ -149,15 +152,19 @@ class Transition(Protocol):
         """
 
     def add_done_callback(self, callback: Callable[[Transition], object]) -> None:
-        """Calls the callback with this object once it ends, on the thread that ends it; at once if it has ended."""
+        """Registers a function that is called with this object when the transition ends.
+
+        If the transition has ended already, the function is called at once.  Otherwise the thread that ends the
+        transition calls it.
+        """
 
     def __await__(self) -> Generator[Any, None, int]:
-        """Waits like `result`, in the running event loop."""
+        """Waits for the end of the transition in the running event loop, like `result` without a timeout."""
 
 
 @runtime_checkable
 class PendingCommit(Pending[Position], Protocol):
-    """A commit that is written but not answered yet; from `commit_async`."""
+    """The future answer of a commit that is written; `commit_async` returns it."""
 
     @property
     def position(self) -> Position:
@@ -166,35 +173,38 @@ class PendingCommit(Pending[Position], Protocol):
 
 @runtime_checkable
 class Watch(Protocol):
-    """Reports changes of committed positions, from a given log offset in each log on, in the order of that log.
+    """Reports changes of committed positions: in each log from a given log offset on, and in the order of that log.
 
-    A change is reported as soon as it is below W.  Every replica that has the log reports it, so a watch continues when
-    leadership moves.  Changes that cannot be reported are replaced by a LogGap.  Nothing is reported twice, not even by
-    a later watch that continues from `position`.
+    A change is reported as soon as its record is below the high watermark (W).  Every replica that has the log reports
+    the change, so a watch continues when the leadership moves.  A LogGap replaces the changes that cannot be
+    reported.  No change is reported twice, not even by a later watch that continues from `position`.
 
-    Only one thread at a time may read a watch; any thread may call `close` and `position`.
+    Only one thread at a time may read from a watch; any thread may call `close` and `position`.
     """
 
     @property
     def position(self) -> dict[int, tuple[int, int]]:
-        """Where a later watch continues after everything returned so far; plain integers that can be stored.
+        """The place after everything returned so far, where a later watch can continue.
 
-        By log partition, a pair of leader epoch and log offset; (-1, 0) for a log without records.
+        The mapping has a pair of leader epoch and log offset for each log partition, or (-1, 0) if the log has no
+        records.  All values are plain integers, which can be stored.
         """
 
     def poll(
         self, timeout: float | None = 0.0, max_changes: int = 500
     ) -> list[PositionChange | LogGap]:
-        """Waits for changes and returns them; an empty list after the timeout.
+        """Waits until there are changes, and returns them; returns an empty list if the timeout passes first.
 
         Args:
-            timeout: seconds; 0 does not wait, None waits without limit.
-            max_changes: the approximate number of changes returned; the values of one transaction stay together.
+            timeout: the seconds to wait for a change; with 0 the call does not wait, and with None it waits without
+                limit.
+            max_changes: the approximate number of changes to return.  The values of one transaction stay together, so
+                more changes may be returned.
 
         Raises:
             ClosedError: the watch or its manager was closed.
-            StorageError, CapacityError, PartitionFailedError: one log failed; repeat the call to continue.  The other
-                logs are read, too.
+            StorageError, CapacityError, PartitionFailedError: one log could not be read.  Repeat the call to
+                continue.  The other logs are still read.
             InvalidArgumentError.
         """
 
@@ -203,17 +213,17 @@ class Watch(Protocol):
     ) -> list[pyarrow.RecordBatch | LogGap]:
         """Returns changes like `poll`, but as Arrow batches with columns named after PositionChange's fields.
 
-        A row without an `offset` is a deletion.  Raises the same errors as `poll`.
+        A row without an `offset` is a deletion.  The call raises the same errors as `poll`.
         """
 
     def __iter__(self) -> Iterator[PositionChange | LogGap]:
         """Yields changes until the watch is closed."""
 
     def __aiter__(self) -> AsyncIterator[PositionChange | LogGap]:
-        """Yields changes in the running event loop, without a thread."""
+        """Yields changes in the running event loop, and needs no thread."""
 
     def close(self) -> None:
-        """Ends the watch, and wakes a waiting thread.  A second call does nothing."""
+        """Ends the watch, and wakes a thread that waits for changes.  A second call does nothing."""
 
     def __enter__(self) -> Self:
         """Returns the watch."""
@@ -250,7 +260,7 @@ class OffsetManager(Protocol):
         """
 
     def partition_for(self, group: str) -> int:
-        """Returns the log partition that keeps a group, by Java's hash (docs/format/partitioning.md).
+        """Returns the log partition that keeps a group; Java's hash of the name decides (docs/format/partitioning.md).
 
         Raises:
             GroupError: the name cannot be stored.
@@ -261,24 +271,25 @@ class OffsetManager(Protocol):
     def become_leader(self, partition: int, epoch: int) -> Transition:
         """Leads a partition, and loads it if it is not loaded.
 
-        The partition answers once it is loaded and W has reached the current log end; until then, fetches raise
-        CoordinatorLoadingError.  If the call is repeated, it returns the same transition.  A failed partition is first
-        opened again, as after a crash.  If the open or the load fails or finds damage, the transition fails, and the
-        partition stays failed until the next epoch.
+        The partition answers once it is loaded and the high watermark (W) has reached the log end at the time of this
+        call.  Until then, fetches raise CoordinatorLoadingError.  If the call is repeated, it returns the same
+        transition.  If the partition has failed, its log is first opened again, as after a crash.  If the log cannot be
+        opened or loaded, or if the load finds damage, the transition fails, and the partition stays failed until the
+        next leader epoch.
 
         Raises:
             FencedLeaderEpochError: the epoch is not above the newest one known.
-            CorruptionError, StorageError: a record above W cannot be read, or the epoch cannot be stored.  Even so,
-                leadership in an earlier epoch has ended.  The call can be repeated.
+            CorruptionError, StorageError: a record above the high watermark cannot be read, or the epoch cannot be
+                stored.  If the process was the leader in an earlier epoch, it no longer is.  The call can be repeated.
             ReadOnlyError, PartitionFailedError, PartitionError, ClosedError.
         """
 
     def become_follower(self, partition: int, epoch: int) -> Transition:
-        """Follows a leader; waiting commits and deletes raise NotCoordinatorError.
+        """Follows a leader; commits and deletes that wait for their answers raise NotCoordinatorError.
 
-        The table is kept, loaded or dropped as configured.  If the partition has failed, and the epoch is above the
-        newest one known, the partition is opened again, as by `become_leader`; until it is open, its log refuses the
-        leader's batches.
+        The settings decide whether the table is kept, loaded or dropped.  If the partition has failed, and the epoch
+        is above the newest one known, its log is opened again, as by `become_leader`.  Until the log is open, it
+        refuses the leader's batches.
 
         Raises:
             FencedLeaderEpochError: the epoch is older than the newest one known.
@@ -287,7 +298,9 @@ class OffsetManager(Protocol):
         """
 
     def resign(self, partition: int, epoch: int) -> Transition:
-        """Stops leading when no new leader is known.  The log stays; the table is kept or dropped as configured.
+        """Stops leading when no new leader is known.
+
+        The log stays.  The settings decide whether the table is kept or dropped.
 
         Raises:
             FencedLeaderEpochError: the epoch is older than the newest one known.
@@ -315,36 +328,37 @@ class OffsetManager(Protocol):
         client: str | None = None,
         principal: str | None = None,
     ) -> Position:
-        """Commits positions of a group, all or none, and waits until they are as durable as requested.
+        """Commits positions of a group, either all or none, and waits until they are as durable as requested.
 
-        The leader epoch in a position is stored as given and returned (docs/format/leader-epochs.md §12.1); it is never
-        checked.
+        The leader epoch of a position is stored and returned as given (docs/format/leader-epochs.md §12.1).  It is
+        never checked.
 
         Args:
             group: the consumer group.
             offsets: the positions to commit.
-            expected: by key, the offset that must be committed now; None if the key must have no position.
-            monotonic: whether to write nothing if any offset would be lowered.
-            generation: the generation that the group must have now; with -1, the group must have no members; None is
-                not checked.
-            timeout: seconds to wait; None is the configured timeout.  A commit that times out is not undone.
-            durability: how durable the commit must be before the answer; None is the configured durability.
+            expected: for each key, the offset that must be committed now, or None if the key must have no position.
+            monotonic: whether to write nothing if the commit would lower any offset.
+            generation: the generation that the group must have now.  With -1, the group must have no members.  With
+                None, the generation is not checked.
+            timeout: the seconds to wait; None for the configured timeout.  A commit that times out is not undone.
+            durability: how durable the commit must be before it is answered; None for the configured durability.
             client: the client id, for quotas.
-            principal: the user, for quotas: clients with the same id share a quota only if they have the same user.
+            principal: the user, for quotas.  Clients with the same id share a quota only if they have the same user.
 
-        A condition may fail because of a position that is not replicated yet.  In that case the error is raised only
-        once that position is replicated; if the position is truncated instead, NotCoordinatorError is raised.
+        A condition may fail because of a position that is not replicated yet.  In that case, the call waits until that
+        position is replicated, and then raises the error.  If the leadership ends first, the position may be
+        truncated, and the call raises NotCoordinatorError.
 
         Raises:
-            NotCoordinatorError: this process does not lead the group's partition, or stopped leading before the answer;
-                in the second case the commit may or may not stay.
-            CoordinatorLoadingError: the partition is being loaded, and either the commit needs its table, or the
-                settings refuse commits during loads.
-            GenerationError, ExpectedOffsetError, RewindError: the condition does not hold; nothing was written.
+            NotCoordinatorError: this process does not lead the group's partition, or it stopped leading before the
+                answer.  In the second case, the commit may or may not stay.
+            CoordinatorLoadingError: the partition is being loaded.  Either the commit needs the table, or the settings
+                refuse commits during loads.
+            GenerationError, ExpectedOffsetError, RewindError: a condition does not hold; nothing was written.
             ThrottledError: a quota is used up; nothing was written.
             CommitTimeoutError: the commit was not answered in time; it may still take effect.
-            CapabilityError: `expected` or `monotonic` without CONDITIONS, `generation` without GENERATIONS, or a
-                value with a field that the manager does not keep.
+            CapabilityError: the call has `expected` or `monotonic`, but the manager lacks CONDITIONS; or it has
+                `generation`, but the manager lacks GENERATIONS; or a value has a field that the manager does not keep.
             InvalidArgumentError or a subclass: an argument is invalid; nothing was written.
             NotEnoughReplicasError, ReadOnlyError, PartitionFailedError, StorageError, TooLargeError, CapacityError,
             ClosedError.
@@ -363,16 +377,18 @@ class OffsetManager(Protocol):
         client: str | None = None,
         principal: str | None = None,
     ) -> PendingCommit:
-        """Commits without blocking, and without a thread that waits: the result can be awaited or takes callbacks.
+        """Commits without blocking; returns an answer that can be awaited, and that needs no waiting thread.
 
-        The commit has been written when the call returns.  Raises the errors of `commit`; the result raises those that
-        are known only later.
+        When the call returns, the commit has been written.  The call raises the errors of `commit`.  The answer
+        raises the errors that become known only later.
         """
 
     def fetch(
         self, group: str, partitions: Iterable[PartitionKey] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns the committed positions of the given keys, with offset -1 for a key without one; without keys, all.
+        """Returns the committed positions of the given keys, or of all keys of the group if no keys are given.
+
+        A given key that has no position gets the offset -1.
 
         Raises:
             NotCoordinatorError, CoordinatorLoadingError, PartitionFailedError, InvalidArgumentError, ClosedError.
@@ -383,8 +399,8 @@ class OffsetManager(Protocol):
     ) -> int:
         """Deletes positions of a group; returns how many existed.
 
-        If none exists, the call still waits for all earlier writes to the group's log partition, because one of them
-        may be a delete that is truncated.
+        If no position exists, the call still waits for all earlier writes to the group's log partition.  One of them
+        may be a delete that removed the position, and that delete may be truncated.
 
         Raises the errors of `commit`.
         """
@@ -395,7 +411,7 @@ class OffsetManager(Protocol):
         """Deletes without waiting, like `commit_async`; the result is that of `delete`."""
 
     def delete_group(self, group: str, *, timeout: float | None = None) -> int:
-        """Deletes everything of a group; returns the number of records written; 0 if the group does not exist.
+        """Deletes everything of a group; returns the number of records written, or 0 if the group does not exist.
 
         Raises:
             GroupNotEmptyError: the group has members.
@@ -435,13 +451,13 @@ class OffsetManager(Protocol):
     def expire(self, *, timeout: float | None = None) -> int:
         """Deletes expired positions in the partitions that this process leads; returns their number.
 
-        The call returns once the deletions are as durable as configured.  `timeout`, in seconds, limits only this last
-        wait; None is the configured timeout.  If a partition fails, the others are still handled, and the first failure
-        is raised at the end.
+        The call returns once the deletions are as durable as configured.  `timeout` is the limit in seconds for the
+        wait until they are durable, not for the deletions themselves; None is the configured timeout.  If a partition
+        fails, the call continues with the other partitions, and raises the first failure at the end.
 
         Raises:
             ClockError: the clock cannot be right; nothing was deleted.
-            Also the errors of `commit`; in that case, some positions may have been deleted.
+            Also the errors of `commit`.  If the call raises one of these, it may have deleted some positions.
         """
 
     def expire_async(self, *, timeout: float | None = None) -> Pending[int]:
@@ -455,7 +471,7 @@ class OffsetManager(Protocol):
     def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
         """Deletes positions of deleted topics in the partitions that this process leads; returns their number.
 
-        Waits like `expire`, and raises the same errors except ClockError.  The call can be repeated.
+        The call waits like `expire`, and raises the same errors except ClockError.  It can be repeated.
 
         Raises:
             CoordinatorLoadingError: a partition is being loaded and was skipped.
@@ -469,22 +485,24 @@ class OffsetManager(Protocol):
     def throttle(
         self, group: str, client: str | None = None, principal: str | None = None
     ) -> float:
-        """Returns the seconds after which a commit of the group and client is admitted; 0.0 if it is admitted now."""
+        """Returns the seconds until a commit of the group and client is admitted; 0.0 if it is admitted now."""
 
     # ------------------------------------------------------------------------------------ replication
 
     def append_as_follower(self, partition: int, epoch: int, batches: Buffer) -> int:
-        """Appends whole batches, whose offsets the leader of the epoch has assigned; returns the log end.
+        """Appends complete batches, in which the leader has assigned the offsets; returns the log end.
 
         Raises:
-            FencedLeaderEpochError, UnknownLeaderEpochError: the epoch is not the one that this replica follows, or this
-                process leads.
+            FencedLeaderEpochError: the epoch is older than the newest one known, or this process leads in that epoch.
+            UnknownLeaderEpochError: the epoch is newer than the newest one known.
             CorruptionError: the bytes are not batches, or the batches do not continue the log.
             CapabilityError, StorageError, PartitionFailedError, ReadOnlyError, PartitionError, ClosedError.
         """
 
     def advance(self, partition: int, epoch: int, offset: int) -> int:
-        """Moves W to min(offset, log end), but never back; applies the records below W and answers their commits.
+        """Moves the high watermark (W) forward to an offset, but at most to the log end, and never back; returns W.
+
+        The call applies the records below the high watermark, and answers the commits that waited for them.
 
         Returns:
             W.
@@ -494,30 +512,36 @@ class OffsetManager(Protocol):
         """
 
     def truncate_to(self, partition: int, epoch: int, offset: int) -> int:
-        """Truncates a follower's log at an offset; returns the log end, which is lower if the offset is inside a batch.
+        """Truncates a follower's log at an offset; returns the log end.
 
-        If applied records are removed, the table is dropped and loaded again.  Raises the errors of
-        `append_as_follower`, and CoordinatorLoadingError while the table is being loaded.
+        If the offset is inside a batch, the whole batch is removed, and the log end is below the offset.
+
+        If the truncation removes records that were applied, the table is dropped and loaded again.  The call raises
+        the errors of `append_as_follower`, and CoordinatorLoadingError while the table is being loaded.
         """
 
     def restart_at(self, partition: int, epoch: int, offset: int) -> None:
-        """Drops a follower's log that ends below the start of its leader's log, and starts a new one at an offset.
+        """Drops the log of a follower, and starts a new log at an offset.
 
-        Raises the errors of `truncate_to`, and InvalidArgumentError if the offset is below the follower's log end.
+        A follower calls this if its log ends below the start of its leader's log.
+
+        The call raises the errors of `truncate_to`, and InvalidArgumentError if the offset is below the follower's log
+        end.
         """
 
     def flush(self, partition: int) -> Transition:
-        """Makes everything written so far durable; the result is the flushed end.  Raises PartitionError."""
+        """Makes everything written so far durable; the result is the flushed end of the log.  Raises PartitionError."""
 
     def positions(self, partition: int) -> LogPositions:
-        """Returns the log start, log end, flushed end, W and applied end; zeros without a log."""
+        """Returns log start, log end, flushed end, high watermark and applied end; zeros if there is no log."""
 
     def end_offset_for_epoch(self, partition: int, epoch: int) -> EpochEnd:
         """Returns where an epoch ends, as OffsetForLeaderEpoch does (docs/format/directory.md §1.5).
 
-        Returns the greatest epoch of the log that is at most `epoch`, and its end: the start of the next epoch, or the
-        log end for the newest one.  If `epoch` is older than all epochs of the log, returns `epoch` and the start of
-        the first one.  If `epoch` is -1 or newer than all epochs of the log, or if no log exists, returns (-1, -1).
+        Returns the greatest epoch of the log that is at most `epoch`, and the log offset at which this epoch ends.  An
+        epoch ends at the start of the next epoch; the newest epoch ends at the log end.  If `epoch` is older than all
+        epochs of the log, the call returns `epoch` and the start of the first epoch.  If `epoch` is -1 or newer than
+        all epochs of the log, or if no log exists, the call returns (-1, -1).
         """
 
     def read_into(
@@ -529,14 +553,14 @@ class OffsetManager(Protocol):
         epoch: int = -1,
         uncommitted: bool = False,
     ) -> int:
-        """Reads whole batches into a buffer, from the one that contains an offset on; returns the number of bytes read.
+        """Reads complete batches into a buffer, from the batch that contains an offset on; returns the size in bytes.
 
         Args:
             partition: the log partition.
-            offset: from the log start to the log end.
-            buffer: writable, at least 61 bytes.
-            epoch: the leader epoch of the reader; -1 for any.
-            uncommitted: whether to read records at and above W, too, for followers.
+            offset: a log offset, from the log start to the log end.
+            buffer: a writable buffer of at least 61 bytes.
+            epoch: the leader epoch of the reader; with -1, any epoch is accepted.
+            uncommitted: whether to read also the records at and above the high watermark, as followers do.
 
         Raises:
             OffsetOutOfRangeError: the log does not have the offset.
@@ -555,9 +579,9 @@ class OffsetManager(Protocol):
     ) -> FileRange:
         """Returns the range of a file that `read_into` would read, for sendfile.
 
-        The range contains the first batch as a whole, even if that batch is larger than `size_max`; it may end within a
-        later batch.  Raises the errors of `read_into` except TooLargeError.  `FileRange.open` opens the file; it
-        returns None if a cleaner has replaced the file since.
+        The range contains the whole first batch, even if that batch is larger than `size_max`.  The range may end
+        inside a later batch.  The call raises the errors of `read_into` except TooLargeError.  `FileRange.open` opens
+        the file, or returns None if a cleaner has replaced the file since.
         """
 
     # ------------------------------------------------------------------------------------------ watch
@@ -568,12 +592,13 @@ class OffsetManager(Protocol):
         *,
         from_position: WatchPosition | None = None,
     ) -> Watch:
-        """Watches changes of positions as they take effect; see Watch.
+        """Watches changes of positions, and reports each change when it takes effect; see Watch.
 
         Args:
-            groups: the groups to watch; None for all.
-            from_position: where to continue, by log partition: a value from `Watch.position`, or (-1, 0) for the start
-                of the log.  Only these partitions are watched.  None: all partitions that keep the groups, from W on.
+            groups: the groups to watch; None for all groups.
+            from_position: for each log partition, where the watch continues: a value from `Watch.position`, or (-1, 0)
+                for the start of the log.  Only these partitions are watched.  With None, the watch begins at the
+                present high watermark of all partitions that keep the groups.
 
         Raises:
             CapabilityError, GroupError, PartitionError, ClosedError.

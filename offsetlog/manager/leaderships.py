@@ -1,12 +1,13 @@
-"""The roles of a manager's partitions, and the work that a change of role needs.
+"""The roles of a manager's partitions, and the work that a change of role requires.
 
-The engine itself refuses calls with an older leader epoch (`offsetlog._native.replica`), and a load
-reads only below W, so its result is right under any leader.  This module decides which work a change needs (a load,
-dropping a table, opening a failed log again) and which calls are answered.
+The engine itself refuses calls with an older leader epoch (`offsetlog._native.replica`).  A load reads only the
+records below the high watermark (W), so its result is correct whichever replica leads.  This module decides which work
+a change of role requires: it may load a table, drop a table, or open a failed log again.  It also decides which calls
+may be answered.
 
-Each change of role has a token, which shows whether a newer change has come.  Work belongs to a partition, not to a
-change: when the work ends, it checks what the newest change needs, and does not complete the transition of an older
-change (docs/format/loading.md §6.1).
+Each change of role has a token, which shows whether a newer change has come.  Work belongs to a partition, and not to
+one change.  When the work ends, it checks what the newest change requires.  It does not complete the transition of an
+older change (docs/format/loading.md §6.1).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Role(enum.Enum):
 
 
 class Partitions(Protocol):
-    """The calls that Leaderships makes to the manager's partitions.  None of them takes a lock of Leaderships."""
+    """The calls that Leaderships makes to the manager's partitions.  These calls take no lock of Leaderships."""
 
     def replica(self, number: int) -> Replica | None:
         """Returns the replica in use, or None if no log is open."""
@@ -52,16 +53,16 @@ class Partitions(Protocol):
         """Makes a replica the one in use."""
 
     def failure_of(self, number: int) -> OffsetLogError | None:
-        """Returns why an existing log is not open."""
+        """Returns the error because of which an existing log is not open, or None."""
 
     def set_aside(self, number: int) -> None:
-        """Takes a failed log out of use; until `open_again` ends, calls raise CoordinatorLoadingError.
+        """Takes a failed log out of use.  Calls raise CoordinatorLoadingError until `open_again` has ended.
 
         Raises OffsetLogError.
         """
 
     def open_again(self, number: int) -> Replica:
-        """Opens a failed log without putting it to use yet; raises OffsetLogError."""
+        """Opens a failed log again, but does not put it to use yet; raises OffsetLogError."""
 
     def load(self, partition: Partition) -> None:
         """Loads a table; raises OffsetLogError."""
@@ -69,9 +70,9 @@ class Partitions(Protocol):
 
 @dataclass(slots=True)
 class Slot:
-    """One partition, guarded by its lock.
+    """The state of one partition, which its lock protects.
 
-    An election writes to disk while it holds the lock, so a slow disk delays only this partition.
+    An election writes to disk while it holds the lock, so a slow disk delays calls to this partition alone.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -90,17 +91,17 @@ class Slot:
 class Leaderships:
     """The roles of all partitions of one manager.  Thread-safe.
 
-    No lock is held while a transition ends or `ended` is called, so callbacks may make any call.
+    No lock is held when a transition ends or when `ended` is called, so callbacks may make any call.
 
     Args:
-        count: number of partitions.
+        count: the number of partitions.
         executor: runs slow work.
         partitions: the manager's partitions.
-        alone: whether leaders have no followers.
+        alone: whether each partition has only one replica, so that a leader has no followers.
         keep_table: whether a replica that resigned keeps its table.
         warm: whether a follower loads its table.
-        ended: called with a partition whose term may have ended.
-        attend: called with a partition whose transition waits for W.
+        ended: called with the number of a partition when this process may have stopped leading it.
+        attend: called with the number of a partition whose transition waits for the high watermark (W).
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class Leaderships:
     # ---------------------------------------------------------------------------------------- asking
 
     def role(self, number: int) -> Role:
-        """Returns the role that the host gave a partition last."""
+        """Returns the role that the host assigned to a partition last."""
         return self._slots[number].role
 
     def epoch(self, number: int) -> int:
@@ -161,18 +162,19 @@ class Leaderships:
         return replica.partition.role == "failed"
 
     def _must_open(self, number: int, replica: Replica | None) -> bool:
-        # Under the lock.  Damage that a load found may have been a passing failure of the disk.
+        # The caller holds the lock.  If a load found damage, the cause may have been a failure of the disk that has
+        # passed.
         if self._slots[number].opens or self._has_failed(number, replica):
             return True
         return replica is not None and replica.partition.read_only
 
     def check_leads(self, number: int) -> None:
-        """Raises NotCoordinatorError unless the host made this process the leader."""
+        """Raises NotCoordinatorError unless the host made this process the leader of the partition."""
         if self._slots[number].role is not Role.LEADER:
             raise NotCoordinatorError(f"this process does not lead log partition {number}")
 
     def check_follows(self, number: int, epoch: int) -> None:
-        """Checks that a partition without a directory follows in this epoch; raises FencedLeaderEpochError if not."""
+        """Raises FencedLeaderEpochError unless a partition without a directory follows in this leader epoch."""
         slot = self._slots[number]
         if slot.role is not Role.FOLLOWER or slot.epoch != epoch:
             raise FencedLeaderEpochError(
@@ -209,7 +211,7 @@ class Leaderships:
         return transition
 
     def _elect(self, number: int, replica: Replica, epoch: int) -> OffsetLogError | None:
-        # Under the lock.  Even an election that fails ends the earlier leadership.
+        # The caller holds the lock.  Even an election that fails ends the earlier leadership.
         try:
             replica.become_leader(epoch, alone=self._alone)
         except OffsetLogError as failure:
@@ -238,7 +240,7 @@ class Leaderships:
                 raise older_epoch(number, epoch, known, must_be_above=False)
             replica = self._partitions.replica(number)
             fails = slot.opens or self._has_failed(number, replica)
-            # Only a newer epoch opens a failed log again, like the next election in Kafka.
+            # A failed log is opened again only in a newer epoch, as in Kafka at the next election.
             is_newer = role is Role.FOLLOWER and epoch > known
             opens = slot.opens or (is_newer and self._must_open(number, replica))
             if fails and role is Role.FOLLOWER and not opens:
@@ -257,7 +259,7 @@ class Leaderships:
         return transition
 
     def _open_slot(self, number: int) -> Slot:
-        # Under the lock.
+        # The caller holds the lock.
         if self._closed:
             raise closed(stopped=True)
         return self._slots[number]
@@ -265,7 +267,7 @@ class Leaderships:
     def _begin(
         self, number: int, role: Role, epoch: int, *, opens: bool
     ) -> tuple[PartitionTransition | None, PartitionTransition]:
-        # Under the lock.
+        # The caller holds the lock.
         slot = self._slots[number]
         former = slot.transition
         slot.role, slot.epoch, slot.opens = role, epoch, opens
@@ -285,10 +287,10 @@ class Leaderships:
         return min(0.99, progress["bytes"] / total)
 
     def introduce(self, partition: Partition) -> None:
-        """Gives a partition with a new directory the role that the host wants now.
+        """Gives a partition whose directory was just created the role that the host has assigned to it.
 
         Raises:
-            StateError, StorageError: the role could not be set; the partition is not in use.
+            StateError, StorageError: the role could not be set, so the partition is not put to use.
         """
         number = partition.number
         with self._slots[number].lock:
@@ -298,7 +300,7 @@ class Leaderships:
                 self._order(number)
 
     def _assume(self, number: int, replica: Replica) -> None:
-        # Under the lock, so that no caller can use the replica in an old epoch.
+        # The caller holds the lock, so that no other thread can use the replica in an old epoch.
         slot = self._slots[number]
         if slot.role is Role.LEADER:
             replica.become_leader(slot.epoch, alone=self._alone)
@@ -310,13 +312,13 @@ class Leaderships:
     # ----------------------------------------------------------------------------------- on the executor
 
     def _order(self, number: int) -> None:
-        # Under the lock.  A working thread checks for more work before it ends.
+        # The caller holds the lock.  If a thread works for the partition, it checks for more work before it ends.
         slot = self._slots[number]
         if not slot.works and self._next_step(number) is not None:
             self._executor.submit(partial(self._work, number))
 
     def order(self, number: int) -> None:
-        """Starts the work that a partition needs, such as a load after a truncation dropped the table.
+        """Starts the work that a partition requires; for example, loads the table that a truncation has dropped.
 
         Raises:
             CapacityError: the executor cannot run the work; the call can be repeated.
@@ -325,7 +327,7 @@ class Leaderships:
             self._order(number)
 
     def _next_step(self, number: int) -> Callable[[int], None] | None:
-        # Under the lock.  Returns the next step that a partition needs for its role.
+        # The caller holds the lock.  Returns the next step that a partition needs for its role.
         slot = self._slots[number]
         if self._closed:
             return None
@@ -387,8 +389,8 @@ class Leaderships:
         if failure is None:
             return
         with self._slots[number].lock:
-            # A change that came during the load fails, too.  It does not if it opens the log again, or if the load had
-            # not begun: in that case, the change begins it.
+            # A change that came during the load fails, too, with two exceptions.  If the change opens the log again, it
+            # does not fail.  If the load had not begun, the change begins it.
             began = replica.partition.role != "unloaded"
             concerns = not slot.opens and (slot.token == token or began)
             transition = slot.transition if concerns else None
@@ -402,7 +404,7 @@ class Leaderships:
 
     def _drop(self, number: int) -> None:
         with self._slots[number].lock:
-            # Under the lock, so that no change that wants the table comes in between.
+            # The lock is held, so that no change that needs the table comes in between.
             replica = self._partitions.replica(number)
             if replica is None or self._next_step(number) != self._drop:
                 return
@@ -436,7 +438,7 @@ class Leaderships:
             transition.fail(failure)
 
     def _assume_or_follow(self, number: int, replica: Replica) -> OffsetLogError | None:
-        # Under the lock.  If an open log cannot serve a leader, it serves a follower.
+        # The caller holds the lock.  If an open log cannot serve a leader, it serves a follower.
         slot = self._slots[number]
         try:
             self._assume(number, replica)
@@ -451,7 +453,10 @@ class Leaderships:
         return None
 
     def settle(self, number: int) -> bool:
-        """Ends the transition of a partition that has reached its role; returns whether the transition still waits."""
+        """Ends the transition of a partition if the partition has reached its role.
+
+        Returns whether the transition must still wait.
+        """
         with self._slots[number].lock:
             slot = self._slots[number]
             transition, replica = slot.transition, self._partitions.replica(number)
@@ -478,11 +483,14 @@ class Leaderships:
     # ------------------------------------------------------------------------------------------- the end
 
     def close(self) -> list[int]:
-        """Ends all leadership: every leader steps down in its own epoch; returns the partitions that led."""
+        """Ends the leadership of all partitions; returns the partitions that this process led.
+
+        Each leader steps down in its own epoch.
+        """
         return self._end_all(self._step_down_at_last)
 
     def abandon(self) -> None:
-        """Ends all transitions, which answers waiting callers; leaves the replicas as they are."""
+        """Ends all transitions, so that waiting callers get an answer; does not change the replicas."""
         self._end_all(lambda number: None)
 
     def _step_down_at_last(self, number: int) -> None:
@@ -491,7 +499,8 @@ class Leaderships:
             _depose(replica, self.epoch(number))
 
     def _end_all(self, end: Callable[[int], object]) -> list[int]:
-        # A caller that holds a slot's lock now is waited for; one that takes it later finds `_closed`.
+        # If a caller holds the lock of a slot now, the loop waits for it.  A caller that takes the lock later finds
+        # that `_closed` is set.
         self._closed = True
         led: list[int] = []
         transitions: list[PartitionTransition | None] = []

@@ -1,4 +1,4 @@
-"""Leases: how long a leader may answer from its own table without a check that it still leads."""
+"""Leases: until when a leader may answer from its own table without a check that it leads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Leases:
     """The leases of all partitions of one manager.  Thread-safe.
 
     Args:
-        count: number of partitions.
+        count: the number of partitions.
         now: returns the time in seconds.
     """
 
@@ -21,16 +21,21 @@ class Leases:
         self._now = now
 
     def grant(self, number: int, until: float) -> None:
-        """Lets a partition answer until a time, but not after it."""
+        """Allows a leader to answer for a partition before this time, but not at or after it."""
         self._until[number] = until
 
     def end(self, number: int) -> None:
-        """Ends a lease, if any, when leadership may have ended.  To answer, the partition needs a new grant."""
+        """Ends the lease of a partition, if it has one, when this process may no longer lead.
+
+        After this call, the partition is answered only once a new lease has been granted.
+        """
         if self._until[number] is not None:
             self._until[number] = -inf
 
     def check(self, number: int) -> None:
-        """Refuses an answer after the lease has ended; call it between the read and the answer.
+        """Raises an error if the lease of a partition has ended.
+
+        Call this method after the table was read, and before the answer is given.
 
         Raises:
             NotCoordinatorError: the lease has ended.

@@ -82,16 +82,16 @@ class LogManager:
 
     Args:
         settings: the manager's settings.
-        executor: runs loads, flushes and timers, and is stopped with the manager; None for threads of the manager, on
-            which flushes never wait for loads.
-        fs: the file port.
-        clock: the time of day; None for the system's.
-        background: whether threads prepare segments and maintain the logs.
+        executor: runs loads, flushes and timers; the manager stops it.  With None, the manager uses threads of its
+            own, on which no flush waits for a load.
+        fs: the file system that the manager uses; None for that of the system.
+        clock: returns the time of day; None for the system's clock.
+        background: whether threads of the manager prepare segments and maintain the logs.
 
     Attributes:
-        group_log: the records of groups; like the other attributes, available once started.
-        directory: the log directory, for owners of other logs in it.
-        maintenance_status, flush_times: state of background work.
+        group_log: reads and writes the records of groups.  All attributes exist once the manager is started.
+        directory: the log directory, for owners of other logs in the directory.
+        maintenance_status, flush_times: the state of maintenance, and the durations of flushes.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class LogManager:
         return frozenset(Capability)
 
     def start(self) -> None:
-        """Takes the directory's lock and opens the logs; loads nothing.  See OffsetManager.start."""
+        """Locks the directory and opens the logs, but does not load them; see OffsetManager.start."""
         with self._lock:
             if self._stopped:
                 raise closed(stopped=True)
@@ -242,7 +242,7 @@ class LogManager:
         with self._lock:
             core, self._core = self._core, None
             self._stopped = True
-            # From now on, the class's own calls report a stopped manager; the core knows only of a store.
+            # From now on, calls of this class report a stopped manager; the core would report a closed store.
             for each in _DIRECT:
                 vars(self).pop(each, None)
             return core
@@ -257,12 +257,12 @@ class LogManager:
         self._maintenance.stop()
         for executor in self._executors:
             executor.stop()
-        # Work that was ordered and did not begin is failed, so that its callers get an answer.
+        # If work was ordered but has not begun, it fails now, so that its callers get an answer.
         self._flushes.close()
         self._sweeps.close()
 
     def abandon(self) -> None:
-        """Releases everything without writing a byte, as if the process had ended."""
+        """Releases all resources without writing to a file, as if the process had ended."""
         core = self._taken_core()
         if core is None:
             return
@@ -286,7 +286,7 @@ class LogManager:
 
     @property
     def open_core(self) -> ManagerCore:
-        """The core, for callers that bypass the methods of this class; raises the same errors."""
+        """The core, for callers that bypass the methods of this class.  It raises the same errors as they do."""
         core = self._core
         if core is None:
             raise closed(stopped=self._stopped)
@@ -311,7 +311,7 @@ class LogManager:
         self._leaderships.introduce(partition)
 
     def _gave_up(self, number: int) -> None:
-        # The failed log is opened again.  Writes that were already durable succeed, the others fail.
+        # The failed log is opened again.  Writes that were already durable succeed; the others fail.
         failure = PartitionFailedError("the log partition failed before the write was known to be durable")
         self._maintenance.interrupt(number)
         for parking in (self._for_watermark[number], self._for_disk[number]):
@@ -328,7 +328,7 @@ class LogManager:
         return checked_partition(partition, self.open_core.core.count)
 
     def replica(self, partition: int) -> Replica | None:
-        """Returns the replica, or None if the partition has no log yet.  Do not keep it: it can be replaced."""
+        """Returns the replica, or None if the partition has no log yet.  Do not keep it, as it may be replaced."""
         return self.open_core.replica(self._checked(partition))
 
     # ------------------------------------------------------------------------------------- leadership
@@ -359,9 +359,9 @@ class LogManager:
         return self._leaderships.epoch(number)
 
     def require_replicas(self, partition: int, epoch: int, *, enough: bool) -> None:
-        """Sets whether commits are admitted, that is, whether `min.insync.replicas` are in sync.
+        """Sets whether commits are admitted: `enough` tells whether `min.insync.replicas` replicas are in sync.
 
-        A call with an epoch other than the newest known one has no effect.
+        If the epoch of a call is not the newest one known, the call has no effect.
 
         Raises:
             PartitionError, ClosedError.
@@ -377,17 +377,17 @@ class LogManager:
         return 0 if replica is None else replica.leadership.elected_end
 
     def is_electing(self, partition: int) -> bool:
-        """Whether this replica leads but W has not yet reached the log end of its election."""
+        """Whether this replica leads, but the high watermark has not reached the log end of its election yet."""
         is_loading = self.state(partition) is PartitionState.LOADING
         return is_loading and self._leaderships.role(partition) is Role.LEADER
 
     def grant(self, partition: int, epoch: int, until: float) -> None:
-        """Grants a partition a lease: it answers fetches up to a time of the executor's clock, in seconds.
+        """Grants a lease: the partition answers fetches until a time, in seconds of the executor's clock.
 
         With leases (`offsetlog.replication.lease`), fetches are linearizable: a leader that lost its connections does
-        not answer with positions that another leader has replaced.  A partition that was never granted a lease answers
-        at any time.  Once granted a lease, a partition needs a new one in each epoch.  A call with an epoch other than
-        the newest known one has no effect.
+        not answer with positions that another leader has replaced.  If a partition has never been granted a lease, it
+        always answers.  Once it has been granted a lease, it needs a new lease in each epoch.  If the epoch of a call
+        is not the newest one known, the call has no effect.
         """
         if epoch == self.leader_epoch(partition):
             self._leases.grant(partition, until)
@@ -472,7 +472,7 @@ class LogManager:
             watermark = moved
 
     def advance(self, partition: int, epoch: int, offset: int) -> int:
-        """Moves W; see OffsetManager.advance."""
+        """Moves the high watermark (W); see OffsetManager.advance."""
         return self.open_core.advance(partition, epoch, offset)
 
     def flush(self, partition: int) -> Transition:
@@ -488,7 +488,7 @@ class LogManager:
         """Returns committed positions; see OffsetManager.fetch."""
         core = self.open_core.core
         number = core.number_of(group)
-        # A dropped table answers "loading", which only a leader may answer.
+        # Without its table, a partition raises CoordinatorLoadingError, but only a leader may raise this error.
         self._leaderships.check_leads(number)
         if partitions is None:
             found = fetch_columns.fetch_group(core, group)
@@ -496,7 +496,7 @@ class LogManager:
             keys = arguments.listed_keys(partitions)
             known = fetch_columns.fetch_keys(core, group, keys)
             found = {key: known.get(key, _NOTHING) for key in keys}
-        # After the read, because this thread may have been suspended before it until the lease ended.
+        # Checked after the read, because this thread may have been suspended before the read until the lease ended.
         self._leases.check(number)
         return found
 
@@ -634,7 +634,7 @@ class LogManager:
         lower_checkpoints(self.directory, replica.partition, offset)
 
     def positions(self, partition: int) -> LogPositions:
-        """Returns log start, log end, flushed end, W and applied end; see OffsetManager.positions."""
+        """Returns log start, log end, flushed end, high watermark and applied end; see OffsetManager.positions."""
         replica = self.replica(partition)
         return LogPositions(0, 0, 0, 0, 0) if replica is None else replica.positions()
 
@@ -679,7 +679,7 @@ class LogManager:
         return replica.file_range(offset, size_max, epoch=epoch, uncommitted=uncommitted)
 
     def listen_to_writes(self, listener: object) -> None:
-        """Sets a function that is called with the partition's number after each write; None for none."""
+        """Sets a function that is called with the number of a partition after each write to it; None for none."""
         self.open_core.appended = listener  # type: ignore[assignment]
 
     # ------------------------------------------------------------------------------------------- watch

@@ -1,4 +1,4 @@
-"""Reads single properties of a broker, each given as text or as the value itself."""
+"""Reads the properties of a broker; each is given as text or as a value of its own type."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ def path(name: str, value: Setting) -> Path:
 
 
 def choice(**meanings: Any) -> Callable[[str, Setting], Any]:
-    """Returns a function that accepts one of these words and returns its meaning."""
+    """Returns a function that reads a property, whose value must be one of these words.
+
+    The function returns the meaning of the word.
+    """
 
     def read(name: str, value: Setting) -> Any:
         if value not in meanings:
@@ -63,6 +66,9 @@ def seconds(name: str, value: Setting) -> float:
 
 
 def retention(name: str, value: Setting) -> int | None:
-    """Converts minutes to ms; None for a negative number.  Raises ConfigError with the name of the property."""
+    """Converts minutes to milliseconds; returns None for a negative number.
+
+    Raises ConfigError with the name of the property.
+    """
     minutes = number(name, value)
     return None if minutes < 0 else minutes * 60_000

@@ -8,7 +8,7 @@ from offsetlog.errors import ClosedError, FencedLeaderEpochError, PartitionError
 
 
 def closed(*, stopped: bool) -> ClosedError:
-    """Returns the error for calls of a manager that is not started or was stopped."""
+    """Returns the error of a call to a manager that is not started, or that was stopped."""
     if stopped:
         return ClosedError("the manager was stopped; create a new one")
     return ClosedError("the manager is not started; start() it, or use it in a with statement")
@@ -21,9 +21,10 @@ def older_epoch(
 
     Args:
         partition: the log partition.
-        epoch: the caller's leader epoch.
+        epoch: the leader epoch that the caller passed.
         known: the newest known leader epoch.
-        must_be_above: whether the epoch must be above `known`; otherwise it may also be equal.
+        must_be_above: whether the epoch must be above `known`; if not, it may also be equal to
+            `known`.
     """
     comparison = "is not above" if must_be_above else "is below"
     return FencedLeaderEpochError(

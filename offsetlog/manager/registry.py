@@ -1,4 +1,4 @@
-"""Managers by name: the entry points of the group `offsetlog.managers`; `offset.storage` selects one."""
+"""Finds a manager by its name: `offset.storage` names an entry point of the group `offsetlog.managers`."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def create_manager(settings: Mapping[str, Any]) -> OffsetManager:
 
     Raises:
         ArgumentTypeError: the settings are not a mapping.
-        ConfigError: no manager has the name, or two claim it; the manager cannot be imported, or its factory does not
-            return an OffsetManager; or a property has a value that is not allowed.
+        ConfigError: no manager has the name, or two managers claim it; or the manager cannot be imported; or its
+            factory does not return an OffsetManager; or a property has a value that is not allowed.
     """
     given: object = settings
     if not isinstance(given, Mapping):

@@ -1,7 +1,8 @@
-"""One replica of one partition: a log manager under the rules of `offsetlog.replication`.
+"""Runs one replica of a partition: a log manager that follows the rules of `offsetlog.replication`.
 
-The rules decide what to do, the manager does it, and the host's network carries the messages.  The controller decides
-which replica leads.  Slow work runs on the executor.  A simulation therefore runs exactly this code.
+The rules decide what the replica does, the manager does it, and the network of the host carries the messages.  The
+controller decides which replica leads.  Slow work runs on the executor.  Network and executor can be replaced, so a
+simulation runs exactly this code.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Network(Protocol):
     """
 
     def fetch(self, leader: int, request: FetchRequest, answer: Answer) -> None:
-        """Sends a follower's fetch; calls `answer` with the response, later or never."""
+        """Sends a follower's fetch to a leader.  When the response comes, calls `answer` with it; it may never come."""
 
     def propose(self, partition: int, change: InSyncChange) -> None:
         """Sends a leader's proposal to the controller.
@@ -66,7 +67,7 @@ class Network(Protocol):
     def renew(self, partition: int, leader_epoch: int, answer: Granted) -> None:
         """Asks the controller for the leader's lease.
 
-        Calls `answer` with the length of the lease in milliseconds, later or never.
+        When the controller grants the lease, calls `answer` with its length in milliseconds.  It may never do so.
         """
 
     def failed(self, partition: int, failure: OffsetLogError) -> None:
@@ -78,14 +79,15 @@ class HostConfig:
     """The settings of a replica; times are in seconds.
 
     Attributes:
-        fetch_wait: the longest time before a leader answers a fetch without new records
+        fetch_wait: how long a leader waits for new records before it answers a fetch without records
             (``replica.fetch.wait.max.ms``).
-        retry: a follower's fetch that fails or is not answered is sent again, `fetch_wait` + `retry` after it was sent.
+        retry: a follower sends a fetch again `fetch_wait` + `retry` seconds after it sent the fetch, if the fetch
+            failed or got no answer.
         tick: the time between checks of the in-sync set.
         fetch_bytes: the largest number of bytes in one answer (``replica.fetch.max.bytes``).
-        renew: the time between renewals of a leader's lease; a leader answers clients' fetches only while it holds a
-            lease.  None if the controller grants no leases: then a leader that lost its connections may answer with
-            positions that another leader has replaced.
+        renew: the time between renewals of a leader's lease.  A leader answers clients' fetches only while it holds a
+            lease.  None means that the controller grants no leases; a leader that lost its connections may then answer
+            with positions that another leader has replaced.
     """
 
     fetch_wait: float = 0.5
@@ -96,7 +98,7 @@ class HostConfig:
 
 
 class _Log:
-    """A partition of a manager, in the form in which the rules read it."""
+    """Gives the rules of replication access to one partition of a manager."""
 
     def __init__(self, manager: LogManager, partition: int, most: int, largest: int) -> None:
         self._manager = manager
@@ -121,7 +123,7 @@ class _Log:
         return self._manager.end_offset_for_epoch(self._partition, epoch)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        # At most `fetch_bytes`, whatever size the follower asks for.
+        # The answer has at most `fetch_bytes`, even if the follower asks for more.
         size = max(1024, min(max_bytes, self._most))
         while True:
             buffer = bytearray(size)
@@ -145,18 +147,18 @@ class _ParkedFetch:
 
 
 class ReplicaHost:
-    """Runs one replica, which leads or follows as the controller says.  Thread-safe.
+    """Runs one replica, which leads or follows as the controller decides.  Thread-safe.
 
     Args:
         manager: the started manager, created with the replication factor of the partition.
         partition: the log partition.
         replica: the id of this replica.
-        incarnation: grows with every start of this process.
-        assigned: all replicas of the partition.
-        network: carries messages.
+        incarnation: a number that is larger at each start of this process.
+        assigned: the ids of all replicas of the partition.
+        network: carries the messages.
         executor: the manager's executor, which runs slow work.
-        rules: settings of the in-sync set.
-        config: intervals and limits of the replica.
+        rules: the settings of the in-sync set.
+        config: the intervals and limits of the replica.
     """
 
     def __init__(
@@ -195,7 +197,8 @@ class ReplicaHost:
         self._flushes = self._is_woken = self._stopped = False
         self._failure: OffsetLogError | None = None
         if self._config.renew is not None:
-            # Granted before the replica leads for the first time: it answers no fetch until it gets a real lease.
+            # A lease that has already ended is granted before the replica leads for the first time.  The replica
+            # therefore answers no fetch until it gets a real lease.
             manager.grant(partition, manager.leader_epoch(partition), 0.0)
         self._ticks()
 
@@ -221,10 +224,11 @@ class ReplicaHost:
             self._drop_fetches(self._parked)
 
     def on_state(self, state: PartitionState) -> None:
-        """Applies a state of the controller; a state that is not newer than the known one changes nothing.
+        """Applies a state of the partition from the controller; ignores a state that is not newer than the known one.
 
-        After a restart, do not pass a state that is older than the registration of this process with the controller.
-        The replica's log may be lost, and with such a state the replica would lead in an epoch of its former process.
+        When this process starts, it registers with the controller.  Pass only states that are newer than this
+        registration.  The restart may have lost records of the replica's log.  With an older state, the replica could
+        lead again in an epoch of its former process, without these records.
         """
         with self._lock:
             if self._stopped or state.version <= self._state.version:
@@ -328,7 +332,7 @@ class ReplicaHost:
             )
 
     def on_written(self) -> None:
-        """Reports an append by this leader.  Any thread may call this; it does not block."""
+        """Reports that this leader has appended records.  Any thread may call this method, which does not block."""
         if not self._is_woken:
             self._is_woken = True
             try:
@@ -351,8 +355,8 @@ class ReplicaHost:
     def on_fetch(self, request: FetchRequest, answer: Answer) -> None:
         """Handles a follower's fetch.
 
-        Answers the fetch at once if there are records, a higher watermark or an error.  Otherwise, answers it as soon
-        as there is one of these, at the latest after `fetch_wait`.
+        If there are records, a higher watermark or an error, answers the fetch at once.  Otherwise, answers the fetch
+        when one of these appears, or when `fetch_wait` has passed.
         """
         with self._lock:
             if self._stopped:

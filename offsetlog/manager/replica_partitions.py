@@ -1,4 +1,4 @@
-"""Provides the core with the replicated partitions of one directory."""
+"""Provides the core of a manager with the replicated partitions of one directory."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from offsetlog.lifecycle.open_partitions import OpenPartitions
 
 
 class ReplicaPartitions:
-    """Gives the core its open partitions, and creates a partition at its first write.
+    """Gives the core the open partitions, and creates a partition when it is first written.
 
-    The first write is a commit if this process leads the partition, and the leader's first batch if
-    it follows.  Thread-safe.
+    If this process leads the partition, the first write is a commit.  If this process follows, the
+    first write is the first batch of the leader.  The class is thread-safe.
 
     Args:
         owned: the owner of the partitions, which opens and closes them.
-        check_leads: called for a partition that is not open; raises NotCoordinatorError unless this
-            process leads it.
-        made: called with a new partition before its caller gets it, to give the partition its role.
+        check_leads: called with the number of a partition that is not open; raises
+            NotCoordinatorError unless this process leads the partition.
+        made: called with a new partition before any caller gets it; gives the partition its role.
     """
 
     def __init__(
@@ -40,16 +40,16 @@ class ReplicaPartitions:
         return self._owned.all()
 
     def loading(self, wait: bool = True) -> list[int]:
-        """Returns an empty list: the calls to a replica that is being loaded raise an error themselves."""
+        """Returns an empty list: while a replica is being loaded, calls to it raise an error."""
         return []
 
     def loaded(self, number: int) -> Partition | None:
-        """Returns an open partition; None if this process leads it and it has no directory yet.
+        """Returns an open partition, or None if this process leads it and it has no directory yet.
 
         Raises:
-            NotCoordinatorError: another process leads it.
-            DataLossError, StorageError: the partition's directory is missing, or the disk cannot
-                read it.
+            NotCoordinatorError: another process leads the partition.
+            DataLossError, StorageError: the directory of the partition is missing, or the disk
+                cannot read the partition.
             CoordinatorLoadingError, PartitionFailedError: the partition failed; see
                 OpenPartitions.get.
         """
@@ -65,14 +65,14 @@ class ReplicaPartitions:
         """Returns a partition that this process leads, and creates its directory if it is missing.
 
         Raises:
-            NotCoordinatorError: another process leads it.
+            NotCoordinatorError: another process leads the partition.
             StorageError, ReadOnlyError, CapacityError, ClosedError.
         """
         self._check_leads(number)
         return self.make_replica(number)
 
     def make_replica(self, number: int) -> Partition:
-        """Does the same as `make`, but even if another process leads the partition."""
+        """Returns a partition like `make`, but even if another process leads the partition."""
         with self._making:
             found = self._owned.get(number)
             if found is None:

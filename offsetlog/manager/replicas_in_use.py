@@ -1,4 +1,4 @@
-"""The replicas that a manager's core uses; a replica is replaced when its log is opened again."""
+"""The replicas that a manager's core uses.  When a log is opened again, its replica is replaced."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ class ReplicasInUse:
     Args:
         core: the core, which uses the replicas.
         owned: the owner, which opens and closes the replicas.
-        gave_up: called with a failed partition that accepts no more calls, before its log is opened
-            again; ends the calls and the work that wait for the partition.
+        gave_up: called with the number of a failed partition before its log is opened again, when
+            the partition accepts no more calls.  It ends the calls and the work that wait for the
+            partition.
     """
 
     def __init__(
@@ -33,12 +34,12 @@ class ReplicasInUse:
         return self._core.replica(number)
 
     def use(self, replica: Replica) -> None:
-        """Makes a replica the one in use.  Raises CapacityError, ClosedError."""
+        """Puts a replica to use, in place of the former one.  Raises CapacityError, ClosedError."""
         self._core.set_replica(replica.partition.number, replica)
         self._core.core.attach(replica.partition)
 
     def failure_of(self, number: int) -> OffsetLogError | None:
-        """Returns why an existing log is not open; see OpenPartitions.failure_of."""
+        """Returns the error that keeps an existing log closed; see OpenPartitions.failure_of."""
         return self._owned.failure_of(number)
 
     def set_aside(self, number: int) -> None:
@@ -46,7 +47,7 @@ class ReplicasInUse:
         self._owned.set_aside(number)
 
     def open_again(self, number: int) -> Replica:
-        """Opens a failed log without putting it to use yet; see OpenPartitions.open_again."""
+        """Opens a failed log again without putting it to use yet; see OpenPartitions.open_again."""
         return Replica(self._owned.open_again(number, self._release))
 
     def _release(self, failed: Partition) -> None:

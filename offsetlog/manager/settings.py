@@ -22,13 +22,13 @@ from offsetlog.manager.properties import Setting, choice, flag, number, path, re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaLimits:
-    """Limits per second for every group and every client; None for no limit.
+    """The limits of every group and of every client; None means that there is no limit.
 
     Attributes:
-        group_commits: committed positions of one group (``offsets.quota.group.commits``).
-        group_bytes: bytes of one group (``offsets.quota.group.bytes``).
-        client_commits: committed positions of one client id (``offsets.quota.client.commits``).
-        client_bytes: bytes of one client id (``offsets.quota.client.bytes``).
+        group_commits: how many positions a group may commit per second (``offsets.quota.group.commits``).
+        group_bytes: how many bytes a group may commit per second (``offsets.quota.group.bytes``).
+        client_commits: how many positions a client id may commit per second (``offsets.quota.client.commits``).
+        client_bytes: how many bytes a client id may commit per second (``offsets.quota.client.bytes``).
 
     Raises:
         ConfigError: a limit is not finite and above 0.
@@ -51,7 +51,7 @@ class QuotaLimits:
         return any(getattr(self, each.name) is not None for each in fields(self))
 
     def buckets(self) -> Quotas | None:
-        """Creates the token buckets; None if nothing is limited."""
+        """Creates the token buckets of the quotas; returns None if nothing is limited."""
         if not self.any:
             return None
         return Quotas(
@@ -68,23 +68,24 @@ class ManagerSettings:
 
     Attributes:
         path: the log directory (``log.dir``).
-        partitions: number of partitions of the offsets topic (``offsets.topic.num.partitions``).
-        replication_factor: replicas of a partition (``offsets.topic.replication.factor``).  With 1, a leader has no
-            followers, and W is the log end.
-        min_insync_replicas: commits are refused while fewer replicas are in sync (``min.insync.replicas``).
-        commit_timeout: seconds that a commit waits for its answer (``offsets.commit.timeout.ms``).
-        durability: when a commit is answered (``offsets.commit.durability``): "replicas" (the same as "disk" with one
-            replica), "disk" or "process".
+        partitions: the number of partitions of the offsets topic (``offsets.topic.num.partitions``).
+        replication_factor: the number of replicas of a partition (``offsets.topic.replication.factor``).  With 1, a
+            leader has no followers, and the high watermark is the log end.
+        min_insync_replicas: the number of replicas that must be in sync; while there are fewer, commits are refused
+            (``min.insync.replicas``).
+        commit_timeout: how many seconds a commit waits for its answer (``offsets.commit.timeout.ms``).
+        durability: when a commit is answered (``offsets.commit.durability``): "replicas", "disk" or "process".  With
+            one replica, "replicas" is the same as "disk".
         accept_while_loading: whether plain commits are accepted while a partition is being loaded
             (``commits.while.loading``: accept or refuse).
         keep_table: whether a replica keeps its table when it resigns (``offsets.table.on.resign``: keep or drop).
         warm_followers: whether followers keep a table, so that they can lead at once (``offsets.follower.table``: warm
             or cold).
-        load_threads: how many partitions load at the same time, and separately how many flush at the same time
-            (``offsets.load.threads``).
-        quotas: limits of groups and clients.
-        store: settings of the logs (``offsets.topic.segment.bytes``, ``offset.metadata.max.bytes``).
-        maintenance: cleaning, snapshots and expiry (``offsets.retention.minutes``,
+        load_threads: the largest number of partitions that load at the same time.  It also limits, separately, how
+            many partitions flush at the same time (``offsets.load.threads``).
+        quotas: the limits of groups and clients.
+        store: the settings of the logs (``offsets.topic.segment.bytes``, ``offset.metadata.max.bytes``).
+        maintenance: the settings of cleaning, snapshots and expiry (``offsets.retention.minutes``,
             ``offsets.retention.check.interval.ms``, ``log.cleaner.enable``).
 
     Raises:
@@ -128,7 +129,7 @@ class ManagerSettings:
 
 # ------------------------------------------------------------------------------- a broker's properties
 
-#: By a property's name: the part of the settings, the field, and the function that reads the value.
+#: For each property: the part of the settings, the field, and the function that reads the value.
 _READERS: dict[str, tuple[str, str, Callable[[str, Setting], Any]]] = {
     "log.dir": ("", "path", path),
     "offsets.topic.num.partitions": ("", "partitions", number),
@@ -166,7 +167,7 @@ PROPERTIES = frozenset(_READERS)
 
 
 def from_properties(properties: Mapping[str, Setting]) -> ManagerSettings:
-    """Reads the properties of a broker; ignores those with other names.
+    """Returns the settings that the properties of a broker give; ignores properties with other names.
 
     Raises:
         ConfigError: `log.dir` is missing, a quota is unknown, or a value is not allowed; the message
@@ -180,7 +181,7 @@ def from_properties(properties: Mapping[str, Setting]) -> ManagerSettings:
         if name.startswith(_QUOTA) and name not in PROPERTIES:
             raise ConfigError(f"{name} is not a quota; the quotas are {', '.join(sorted(quotas))}")
     settings = ManagerSettings(path=Path())
-    # In the order of the readers: the replication factor comes before the settings that it limits.
+    # The order is that of the readers, in which the replication factor comes before the settings that it limits.
     for name in (each for each in _READERS if each in properties):
         settings = with_property(settings, name, properties[name])
     return settings

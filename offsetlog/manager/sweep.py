@@ -1,6 +1,6 @@
-"""Work on all partitions that a manager leads, one after the other: expiry, and deleted topics.
+"""Work on each partition that a manager leads, one after the other: expiry, and the deletion of topics' positions.
 
-A sweep is answered when everything that it wrote is as durable as a commit.
+The work is called a sweep.  A sweep is answered when everything that it has written is as durable as a commit.
 """
 
 from __future__ import annotations
@@ -21,36 +21,39 @@ from offsetlog.maintenance.retention import Expirer
 from offsetlog.manager.executor import Executor
 from offsetlog.manager.interface import Pending
 
-#: By term, the records written in one partition: their count and their end offset.
+#: The records that were written in one partition: for each term, their count and their end offset.
 Written = dict[int, tuple[int, int]]
 
 
 def add_written(written: Written, count: int, end_offset: int, term: int) -> None:
-    """Adds written records: sums their count and keeps the highest end, by term.  Once that end is durable, all are."""
+    """Adds written records to the counts and the highest end offset of their term.
+
+    Once the log is durable up to that end offset, all of the records are durable.
+    """
     if end_offset >= 0:
         before = written.get(term, (0, -1))
         written[term] = (before[0] + count, max(before[1], end_offset))
 
 
 class GroupCoordinator(Protocol):
-    """Work that a manager leaves to the coordinator that runs its groups; called from any thread."""
+    """The coordinator that runs the groups of a manager.  The manager leaves work to it; any thread may call it."""
 
     def expire_async(self, timeout: float | None) -> Pending[int]:
         """Deletes expired positions; see OffsetManager.expire."""
 
 
 class Sweep(Completion[int]):
-    """One run over the partitions; its result is the number of deleted positions.
+    """One sweep over the partitions; its result is the number of deleted positions.
 
-    If a partition fails, the others are still handled.  The answer is then the first failure, with a note that says how
-    many positions were deleted.
+    If a partition fails, the sweep continues with the other partitions.  The answer is then the first failure, with a
+    note that says how many positions were deleted.
 
     Args:
         partitions: the partitions, in the order of the work.
-        work: handles one partition and adds what it wrote, even if it raises afterwards.
+        work: does the work in one partition, and records what it wrote, even if it raises an error afterwards.
         core: waits until writes are durable.
-        timeout: seconds to wait until the writes are durable; None for the configured timeout.
-        refused: the errors of partitions that cannot be handled; they count as failures.
+        timeout: the seconds to wait until the writes are durable; None for the configured timeout.
+        refused: the errors of the partitions in which the work cannot be done; each counts as a failure.
 
     Raises:
         InvalidArgumentError: the timeout is negative or not a number.
@@ -81,7 +84,7 @@ class Sweep(Completion[int]):
     # ------------------------------------------------------------------------------- on this thread
 
     def run(self) -> int:
-        """Does all the work, waits until it is durable, and returns the result or raises the failure."""
+        """Does all the work, waits until the writes are durable, and returns the result or raises the failure."""
         written: list[tuple[int, int, int]] = []
         while self._left:
             partition = self._left.pop()
@@ -98,7 +101,7 @@ class Sweep(Completion[int]):
     # ------------------------------------------------------------------------------ on the executor
 
     def begin(self, executor: Executor) -> None:
-        """Runs the work on an executor, one partition at a time, so that other work has its turn."""
+        """Does the work on an executor, one partition at a time, so that the executor can do other work in between."""
         if self._left:
             try:
                 executor.submit(lambda: self._do_next(executor))
@@ -136,7 +139,7 @@ class Sweep(Completion[int]):
             self._end()
 
     def stop(self) -> None:
-        """Fails the sweep because the manager was stopped; its writes stay."""
+        """Fails the sweep because the manager was stopped; what the sweep has written stays."""
         self.fail(ClosedError("the manager is stopped; the next sweep deletes the rest"))
 
     # ------------------------------------------------------------------------------------- for both
@@ -163,15 +166,17 @@ class Sweeps:
     """The sweeps of one manager.  Thread-safe.
 
     Args:
-        core: writes, and waits until the writes are durable.
-        executor: runs sweeps whose callers do not block.
+        core: writes to the partitions, and waits until the writes are durable.
+        executor: runs the sweeps whose callers do not block.
         expirer: determines which positions have expired.
-        leads: whether this process leads a partition.
-        failure_of: returns why an existing partition is not open, or None.
-        check_lease: refuses answers from the table alone if another process may lead now.
+        leads: returns whether this process leads a partition.
+        failure_of: returns the error because of which an existing partition is not open, or None.
+        check_lease: raises an error if another process may lead the partition now, so that its table alone must not
+            decide.
 
     Attributes:
-        coordinator: the coordinator, which expires positions in order with its other changes, or None.
+        coordinator: the coordinator of the groups, or None.  If it is set, it expires the positions, so that expiry
+            and its other changes of a group come in order.
     """
 
     def __init__(
@@ -218,7 +223,7 @@ class Sweeps:
         return self.begin(self.expiry(timeout))
 
     def expiry(self, timeout: float | None) -> Sweep:
-        """Returns the sweep for OffsetManager.expire, over the partitions that are active now.
+        """Returns the sweep for OffsetManager.expire, which handles the partitions that are active now.
 
         Raises:
             ClockError: the clock cannot be right.
@@ -237,10 +242,10 @@ class Sweeps:
         return Sweep(active, expire_one, self._core, timeout)
 
     def removal(self, topics: Iterable[str], timeout: float | None) -> Sweep:
-        """Returns the sweep for OffsetManager.on_topic_deleted, over all partitions that this process leads.
+        """Returns the sweep for OffsetManager.on_topic_deleted, which handles all partitions that this process leads.
 
-        The sweep fails if a partition is being loaded or is not open, because nothing would delete the topics'
-        positions there later.
+        If a partition is being loaded or is not open, the sweep fails, because nothing would delete the topics'
+        positions in that partition later.
 
         Raises:
             ArgumentTypeError: the topics are not a list of names.
@@ -253,7 +258,7 @@ class Sweeps:
                 keys = [key for key in found if key.topic in gone]
                 if keys:
                     add_written(written, *core.delete_unanswered(group, keys))
-            # After the read, as in a fetch, because the table may be that of a former leader.
+            # The lease is checked after the read, as in a fetch, because the table may be that of a former leader.
             self._check_lease(partition.number)
 
         led = [number for number in range(core.core.count) if self._leads(number)]

@@ -1,4 +1,4 @@
-"""Running changes of leadership and flushes."""
+"""Changes of leadership, and flushes, that are in progress."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from offsetlog.errors import FencedLeaderEpochError
 
 
 class PartitionTransition(Completion[int]):
-    """A change of leadership of one partition, or a flush; see Transition.
+    """A change of leadership of a partition, or a flush; see Transition.
 
     Args:
         partition: the log partition.
@@ -32,7 +32,7 @@ class PartitionTransition(Completion[int]):
         return 1.0 if self.done() else self._measure()
 
     def supersede(self, epoch: int) -> None:
-        """Ends a transition that has not ended, because a change of a later epoch supersedes it."""
+        """Ends the transition if it has not ended, because a later change supersedes it."""
         self.fail(
             FencedLeaderEpochError(
                 f"log partition {self.partition}: the transition of leader epoch {self.epoch} was replaced "

@@ -1,4 +1,4 @@
-"""Turns keep work on the same positions of a group in the order in which it came."""
+"""Turns: work on the same positions of a group runs in the order in which it came."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class _Turn:
 
     Attributes:
         work: the work.
-        keys: the positions that the work touches; None for all.
-        number: the order of the turns of a group.
-        before: the turns for which this turn waits.
-        after: the turns that wait for this one, in order.
+        keys: the positions that the work touches; None for all positions of the group.
+        number: the place of the turn in the order of the turns of its group.
+        before: the turns that must end before this turn.
+        after: the turns that wait for this turn, in order.
     """
 
     __slots__ = ("after", "before", "keys", "number", "work")
@@ -41,13 +41,16 @@ class _Turn:
         return self.keys is None or other.keys is None or not self.keys.isdisjoint(other.keys)
 
     def last_before(self, key: TopicPartition) -> _Turn | None:
-        """Returns the last earlier turn that touches this position."""
+        """Returns the last of the earlier turns that touch this position, or None."""
         named = [each for each in self.before if each.keys is not None and key in each.keys]
         return max(named, key=lambda each: each.number, default=None)
 
 
 class _Group:
-    """The turns of a group.  A turn waits for the last earlier turn of each of its positions."""
+    """The turns of a group.
+
+    For each of its positions, a turn waits for the last earlier turn that touches this position.
+    """
 
     def __init__(self) -> None:
         self.unfinished: dict[_Turn, None] = {}
@@ -72,10 +75,10 @@ class _Group:
             self.last.update(dict.fromkeys(turn.keys, turn))
 
     def remove(self, turn: _Turn) -> list[_Turn]:
-        """Removes a turn; returns the turns that may begin now.
+        """Removes a turn; returns the turns that need not wait any longer.
 
-        A turn that waited for the removed one now waits for the turns before it that touch the same
-        positions.
+        If a turn waited for the removed turn, it now waits for those turns before the removed one
+        that touch one of its positions.
         """
         del self.unfinished[turn]
         for earlier in turn.before:
@@ -103,10 +106,11 @@ class _Group:
 
 
 class Turns:
-    """Makes work wait for earlier work of its group that touches the same keys.
+    """Makes work wait for the earlier work of its group that touches the same positions.
 
-    Without this order, a write that is refused and sent again, after later writes, could replace a newer
-    offset by an older one.  Thread-safe; no lock is held while work runs.
+    A write may be refused and sent again.  If it were sent again after later writes of the same
+    positions, it could replace a newer offset by an older one.  Thread-safe; no lock is held while
+    work runs.
     """
 
     def __init__(self) -> None:
@@ -116,7 +120,10 @@ class Turns:
         self._beginning = threading.local()
 
     def add(self, group: str, keys: Iterable[TopicPartition] | None, work: Work[Any]) -> bool:
-        """Adds work that touches some keys (None: all of its group); returns whether it may begin at once."""
+        """Adds work that touches some positions (None: all of its group).
+
+        Returns whether the work may begin at once.
+        """
         turn = _Turn(work, None if keys is None else frozenset(keys))
         with self._lock:
             self._groups.setdefault(group, _Group()).add(turn)
@@ -134,17 +141,18 @@ class Turns:
             return list(self._groups)
 
     def leave(self, work: Work[Any]) -> list[Work[Any]] | None:
-        """Removes waiting work, which then never runs.
+        """Removes work that waits for its turn; the work then never runs.
 
         Returns:
-            The work that may begin now, to pass to `begin`; None if the given work is not waiting.
+            The work that may begin now; pass it to `begin`.  None if the given work was not
+            waiting.
         """
         with self._lock:
             _, turn = self._turns.get(work, (None, None))
             return None if turn is None or not turn.before else self._taken_out(work)
 
     def end(self, work: Work[Any]) -> list[Work[Any]]:
-        """Removes ended work; returns the work that may begin now.  Unknown work is accepted."""
+        """Removes work that has ended; returns the work that may begin now.  Ignores unknown work."""
         with self._lock:
             return self._taken_out(work)
 
@@ -159,14 +167,15 @@ class Turns:
         return [each.work for each in following]
 
     def pass_on(self, work: Work[Any]) -> None:
-        """Removes ended work, like `end`, and begins the work that may begin now."""
+        """Removes work that has ended, and begins the work that may begin now."""
         self.begin(self.end(work))
 
     def begin(self, works: Iterable[Work[Any]]) -> None:
-        """Begins work whose turn it is.
+        """Begins the work whose turn has come.
 
-        Work may end as soon as it begins, and pass on its turn.  Its successor then begins in the
-        loop of the outermost call, not recursively, so thousands of turns in a row are possible.
+        Work may end as soon as it begins, and then pass its turn to the next work.  The next work
+        begins in the loop of the outermost call of this method, not in a nested call, so thousands
+        of turns in a row are possible.
         """
         ready: deque[Work[Any]] | None = getattr(self._beginning, "ready", None)
         if ready is not None:

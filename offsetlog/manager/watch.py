@@ -1,4 +1,4 @@
-"""A watch: reports changes of committed positions in a manager's logs as they take effect."""
+"""A watch: reports the changes of committed positions in a manager's logs when they take effect."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from offsetlog.types import LogGap, PositionChange
 if TYPE_CHECKING:
     import pyarrow
 
-#: Seconds after which a waiting watch checks the logs by itself.  W also moves without a report: at
-#: the end of a load, and when positions expire in the background.
+#: The seconds after which a waiting watch checks the logs by itself.  This is needed because the
+#: high watermark (W) also moves without a report: at the end of a load, and when positions expire
+#: in the background.
 LOOKS_EVERY = 0.1
 #: The number of changes that an iteration reads at a time.
 ITERATED = 500
@@ -30,11 +31,11 @@ ROWS_MAX = 65_536
 
 
 class LogWatch:
-    """Reads the logs of several partitions in turn; see Watch.
+    """Reads the logs of several partitions, one after the other; see Watch.
 
     Args:
-        logs: the watched partitions, each at the place where its watch begins.
-        closed: called with the watch once it is closed.
+        logs: the watched partitions, each at the place from which the watch reports changes.
+        closed: called with the watch when it is closed.
     """
 
     def __init__(self, logs: Sequence[WatchedLog], closed: Callable[[LogWatch], object]) -> None:
@@ -57,7 +58,7 @@ class LogWatch:
     # -------------------------------------------------------------------------------------- from outside
 
     def on_moved(self, number: int) -> None:
-        """Reports that W of a partition has moved.  Any thread may call this; it does not block."""
+        """Reports that the high watermark of a partition has moved; any thread may call this."""
         if number in self._logs and number not in self._moved:
             self._moved.add(number)
             self._wake()
@@ -71,7 +72,7 @@ class LogWatch:
 
     @property
     def position(self) -> dict[int, tuple[int, int]]:
-        """Where a later watch continues; see Watch.position."""
+        """The place where a later watch can continue; see Watch.position."""
         with self._lock:
             return {number: log.place for number, log in self._logs.items()} | self._handed
 
@@ -93,7 +94,7 @@ class LogWatch:
     def poll(
         self, timeout: float | None = 0.0, max_changes: int = 500
     ) -> list[PositionChange | LogGap]:
-        """Waits for changes and returns them; see Watch.poll."""
+        """Waits until there are changes, and returns them; see Watch.poll."""
         return self._poll(timeout, max_changes, arrow=False)
 
     def poll_arrow(
@@ -156,8 +157,8 @@ class LogWatch:
                 raise
             self._failure = failure  # raised by the next call, so that the changes read are not lost
         except BaseException:
-            # An interrupt, such as a signal: the changes read are not delivered, so they are read
-            # again later.
+            # After an interrupt, such as a signal, the changes that were read are not delivered, so
+            # they must be read again later.
             for chunk in reversed(chunks):
                 self._logs[chunk.number].go_back(chunk.before)
             self._moved.update(self._logs)

@@ -1,7 +1,8 @@
-"""One log partition of a watch: its changes, and gaps where changes cannot be reported.
+"""One log partition of a watch: reports its changes, and a gap where changes cannot be reported.
 
-A place in a log is a log offset and the leader epoch of the record before it.  The epoch shows whether a log that was
-truncated, or the log of another replica, still contains the records that were reported.
+A place in a log is a log offset, together with the leader epoch of the record before it.  The log may have been
+truncated since, or another replica may read its own log from the same place.  The epoch shows whether the log still
+contains the records that were reported.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ class Chunk:
     Attributes:
         number: the log partition.
         before: the place in the log before the read.
-        after: the place after the read.
-        items: changes, as PositionChange or in Arrow batches, possibly followed by a LogGap.
-        changes: number of changes and gaps in `items`.
+        after: the place in the log after the read.
+        items: the changes, as PositionChange or in Arrow batches.  A LogGap may follow them.
+        changes: the number of changes and gaps in `items`.
     """
 
     number: int
@@ -46,10 +47,10 @@ class Chunk:
 
 
 class LogSource(Protocol):
-    """The source that a watch reads.  Thread-safe."""
+    """Provides the logs that a watch reads.  Thread-safe."""
 
     def watched_partition(self, number: int) -> Partition | None:
-        """Returns the partition, or None if it has no log here.
+        """Returns a partition, or None if it has no log in this process.
 
         Raises:
             ClosedError, StorageError, DataLossError.
@@ -60,19 +61,20 @@ class LogSource(Protocol):
 
 
 def present_place(partition: Partition) -> Place:
-    """Returns the place at W."""
+    """Returns the place at the high watermark (W) of a partition."""
     replica = Replica(partition)
     watermark = replica.positions().watermark
     return replica.epoch_before(watermark), watermark
 
 
 def place_of_cut(replica: Replica, epoch: int, offset: int) -> int | None:
-    """Returns the offset up to which a log still contains the records that were read before a place.
+    """Returns the log offset up to which a log still contains the records that were read before a place.
 
-    Returns the offset of the place if the log contains all of these records.  Returns None if this replica cannot know
-    yet: it is a follower that does not have them yet, or it does not know yet that another replica leads.  The rule is
-    that of a follower's truncation (docs/format/leader-epochs.md §12.4): a log that knows an epoch contains the records
-    of that epoch up to where the epoch ends.
+    If the log contains all of these records, the function returns the log offset of the place.  It returns None if
+    this replica cannot know this yet: either it is a follower that does not have the records yet, or it does not know
+    yet that another replica leads.  A follower decides by the same rule where it truncates its log
+    (docs/format/leader-epochs.md §12.4): if a log knows an epoch, it contains the records of that epoch up to the end
+    of the epoch.
     """
     positions, leadership = replica.positions(), replica.leadership
     if offset <= positions.log_start:
@@ -96,13 +98,13 @@ def place_of_cut(replica: Replica, epoch: int, offset: int) -> int | None:
 
 
 class WatchedLog:
-    """Reads one log from a place on.  Only one thread at a time may use it.
+    """Reads one log from a place on.  Only one thread at a time may use this object.
 
     Args:
         source: provides the log.
         number: the log partition.
-        groups: the watched groups; None for all.
-        place: leader epoch and log offset.
+        groups: the watched groups; None for all groups.
+        place: the leader epoch and the log offset at which the watch begins.
     """
 
     def __init__(
@@ -114,20 +116,21 @@ class WatchedLog:
         self._feed = ChangeFeed(number, groups)
         self._epoch, self._offset = place
         self._follows: Partition | None = None
-        # The floor of the watched groups when a gap of other groups was last passed over.
+        # The floor of the watched groups at the time when the watch last skipped a gap that concerned only other
+        # groups.
         self._held_floor: int | None = None
 
     @property
     def place(self) -> Place:
-        """Leader epoch and log offset after everything returned so far."""
+        """The leader epoch and the log offset after everything that was returned so far."""
         return self._epoch, self._offset
 
     def read(self, blocks: RowBlocks, rows: int, *, arrow: bool) -> tuple[Chunk, bool]:
-        """Returns changes, about as many rows as requested, and whether the log has no more for now.
+        """Reads the next changes; returns about as many as `rows`, and whether the log has no more for now.
 
         Raises:
-            StorageError, CapacityError, LimitError, ClosedError; the next call reads the same again,
-                also after an interrupt.
+            StorageError, CapacityError, LimitError, ClosedError: the log could not be read.  After such an error, or
+                after an interrupt, the next call reads the same changes again.
         """
         before = self.place
         try:
@@ -139,7 +142,7 @@ class WatchedLog:
         return Chunk(self.number, before, self.place, items, changes), is_end
 
     def go_back(self, place: Place) -> None:
-        """Goes back to a place, because the changes read after it were not delivered."""
+        """Goes back to a place, because the changes that were read after it were not returned to the caller."""
         self._epoch, self._offset = place
         self._follows = None
 
@@ -186,8 +189,8 @@ class WatchedLog:
             return False  # the partition is closed, or its log has failed
 
     def _was_released(self, partition: Partition) -> bool:
-        # Missing records of other groups are passed over while the history of the watched groups is kept.  When it no
-        # longer is, a cleaner raises the floor before it removes any record.
+        # While the history of the watched groups is kept, the watch skips missing records, because they belong to other
+        # groups.  When this history is no longer kept, a cleaner raises the floor before it removes any record.
         if self._held_floor is None:
             return False
         floor = self._own(self._source.recorded_floor(partition))
@@ -225,7 +228,7 @@ class WatchedLog:
     # ------------------------------------------------------------------------------- what was cleaned
 
     def _floor(self, partition: Partition) -> int:
-        # The log offset from which on every change of the watched groups is in the log.
+        # Returns the log offset from which on the log contains every change of the watched groups.
         floors = self._source.recorded_floor(partition)
         watermark = Replica(partition).positions().watermark
         return min(watermark, max(self._own(floors), self._settled(partition, floors, watermark)))
@@ -237,13 +240,14 @@ class WatchedLog:
 
     @staticmethod
     def _settled(partition: Partition, floors: HistoryFloor, watermark: int) -> int:
-        # For the part that another program cleaned.  The values of a transaction that was open there take effect at its
-        # end, and may have been removed as if they were superseded (HistoryFloor.foreign).
+        # This concerns the part of the log that another program cleaned.  A transaction may have been open there.  Its
+        # values take effect at its end, but the program may have removed them as if they were superseded
+        # (HistoryFloor.foreign).
         foreign = min(floors.foreign, watermark)
         return timeline.ended_by(partition, foreign, watermark) if foreign > 0 else 0
 
     def _judged(self, partition: Partition, gap: LogGap) -> LogGap | None:
-        # Records are missing in a gap.  Groups whose history is kept may nevertheless have all of theirs.
+        # Records are missing in a gap.  A group whose history is kept may nevertheless have all its records.
         if gap.reason != "cleaned":
             return gap
         floors = self._source.recorded_floor(partition)

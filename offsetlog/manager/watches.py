@@ -1,4 +1,4 @@
-"""The watches of one manager: opened at their places, woken when W moves, closed with the manager."""
+"""The watches of one manager.  A move of the high watermark wakes them; the manager closes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from offsetlog.manager.watched_log import BEGINNING, Place, WatchedLog, present_
 
 
 class Watches:
-    """Opens watches, and is the source that they read from.  Thread-safe.
+    """Opens watches, and provides the logs that they read.  Thread-safe.
 
     Args:
         directory: the directory of the logs.
@@ -25,7 +25,8 @@ class Watches:
         checked: returns the number of a partition, or raises PartitionError.
         partition_of: returns an open partition, or None if it has no log; raises ClosedError.
         number_of: returns the log partition of a group.
-        listen: called with `on_moved` at the first watch, and with None after the last.
+        listen: called with `on_moved` when the first watch is opened, and with None when the last
+            watch is closed.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Watches:
         return places
 
     def on_moved(self, number: int) -> None:
-        """Wakes the watches of a partition whose W has moved."""
+        """Wakes the watches of a partition, because its high watermark has moved."""
         for watch in self._open:
             watch.on_moved(number)
 

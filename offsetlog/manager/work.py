@@ -1,4 +1,4 @@
-"""Work that sends a storage several requests, each after the previous answer, without a waiting thread."""
+"""Work that sends several requests to a storage, each after the answer to the one before, without a waiting thread."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ T = TypeVar("T")
 
 
 class Awaited(Protocol):
-    """An answer to wait for, from the connection or from other work."""
+    """An answer for which work waits; it comes from the connection or from other work."""
 
     def done(self) -> bool:
         """Whether the answer has come."""
 
     def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
-        """Calls the callback with this object once the answer has come."""
+        """Registers a function that is called with this object once the answer has come."""
 
 
-#: The steps of work: a generator that yields answers to wait for, continues once all have come, and returns the result.
+#: The steps of work: a generator that yields the answers for which it waits, continues once all of them have come, and
+#: returns the result.
 Steps = Generator[Sequence[Awaited], None, T]
 
 
 class AbandonedError(Exception):
-    """Ends the steps of work that was answered early: its timeout passed, or the manager stopped."""
+    """Ends the steps of work that was answered before its end: its timeout passed, or the manager was stopped."""
 
 
 class _Countdown:
@@ -48,21 +49,21 @@ class _Countdown:
 class Work(Completion[T]):
     """Running steps and their result.
 
-    The caller's thread runs the first steps; the threads that bring answers run the others.  Work may be answered from
-    outside before its steps end.  The steps then continue up to their next `check`, so `ended` is called only once
-    nothing of the work runs any more.
+    The thread of the caller runs the first steps.  The threads that bring the answers run the other steps.  Another
+    thread may answer the work before its steps end, for example when its timeout passes.  The steps then continue up
+    to their next call of `check`.  `ended` is called only when no step runs any more.
 
     Args:
         steps: creates the steps.
         ended: called with the work once its steps have ended.
-        allow: raises an error if requests are forbidden now.
+        allow: raises an error if the work may not send requests now.
 
     Attributes:
-        is_sent: whether a write was sent and not refused.
-        is_writing: whether a write is being sent or about to be.
+        is_sent: whether a write was sent, and was not refused.
+        is_writing: whether a write is being sent, or is about to be sent.
         node: the first node that the last write concerns.
-        group: the group in whose turns it runs, or None.
-        synced_session: the session whose reads see every write that was answered earlier, to any client; or None.
+        group: the group among whose turns the work has its turn, or None.
+        synced_session: a session in which reads see every write that was answered before, to any client; or None.
     """
 
     def __init__(
@@ -82,13 +83,16 @@ class Work(Completion[T]):
         self._allow = allow
 
     def check(self) -> None:
-        """Raises AbandonedError if the work was answered, or the error of `allow`; call it before each request."""
+        """Raises AbandonedError if the work has been answered, or the error of `allow`.
+
+        The steps must call this method before each request.
+        """
         if self.done():
             raise AbandonedError
         self._allow()
 
     def go_on(self) -> None:
-        """Runs the steps up to the first answer that has not come yet."""
+        """Runs the steps until they wait for an answer that has not come yet."""
         answer: Callable[[], object]
         try:
             while True:
@@ -109,14 +113,15 @@ class Work(Completion[T]):
             wrapped.__cause__ = failure
             answer = partial(self.fail, wrapped)
         except BaseException as interrupt:
-            # An interrupt of the calling thread.  If this work did not end, others would wait for its turn for ever.
+            # The calling thread was interrupted.  If this work did not end, other work would wait for its turn for
+            # ever.
             text = f"{type(interrupt).__name__} while the request to ZooKeeper was being sent"
             self._end(partial(self.fail, StorageError(text)))
             raise
         self._end(answer)
 
     def _end(self, answer: Callable[[], object]) -> None:
-        # Ended first, so that the next work in turn begins before callers that get the answer send more.
+        # `ended` is called first, so that the next work in turn begins before the callers get the answer and send more.
         try:
             self._ended(self)
         finally:

@@ -1,1 +1,1 @@
-"""Moves committed offsets between ZooKeeper and log directories; lowers an offset only if that is requested."""
+"""Moves committed offsets between ZooKeeper and log directories; lowers an offset only if the caller requests it."""

@@ -24,7 +24,7 @@ from offsetlog.store import OffsetStore
 from offsetlog.types import TopicPartition
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
-#: The rows of one commit, which waits for the disk once, and the rows that become Python objects at a time.
+#: The number of rows in one commit, which waits for the disk once, and of rows that become Python objects at a time.
 BATCH_ROWS = 16384
 _COLUMNS = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "expire_timestamp")
 _KINDS = pa.schema(
@@ -40,12 +40,15 @@ _KINDS = pa.schema(
 
 
 def losses_of(store: OffsetStore, *, permissive: bool) -> list[OffsetLogError]:
-    """Returns the losses and damage that were found when the store was opened; raises the first unless `permissive`.
+    """Returns the losses and the damage that were found when the store was opened.
 
-    A missing or damaged witness (a side file that records how far the log reached) alone does not count as a loss.
+    Unless `permissive`, raises the first of them instead.
+
+    A witness is a side file that records how far a log reached.  If only a witness is missing or damaged, this does
+    not count as a loss.
 
     Raises:
-        CorruptionError, DataLossError, PossibleLossError: the first loss or damage; not with `permissive`.
+        CorruptionError, DataLossError, PossibleLossError: the first loss or damage, unless `permissive`.
     """
     found = [each for each in store.problems() if not (isinstance(each, CorruptionError) and is_witness_missing(each))]
     if found and not permissive:
@@ -60,7 +63,7 @@ def lost_partitions(losses: Iterable[OffsetLogError]) -> frozenset[int | None]:
 
 
 class _Positions:
-    """All positions of a store, kept as columns sorted by group; only a few groups at a time become objects."""
+    """All positions of a store, in columns sorted by group; only a few groups at a time become Python objects."""
 
     def __init__(self, table: pa.Table) -> None:
         table = table.select(list(_COLUMNS))
@@ -129,14 +132,15 @@ def _is_unicode(text: str) -> bool:
 
 
 class DirectoryPlace:
-    """The positions of a store, as of the creation of this object.
+    """The positions of a store as they were when this object was created.
 
     Args:
-        store: the store, open for writing if it is a target; no other process may write to it.
-        permissive: whether to continue if data is missing; the missing positions then count as absent.
+        store: the store.  If it is a target, it must be open for writing.  No other process may write to it.
+        permissive: whether to continue if data is missing.  Missing positions then count as positions that do not
+            exist.
 
     Attributes:
-        incomplete: the losses and damage that were accepted; empty without `permissive`.
+        incomplete: the losses and the damage that were accepted; empty unless `permissive`.
 
     Raises:
         CorruptionError, DataLossError, PossibleLossError: see `losses_of`.
@@ -164,17 +168,17 @@ class DirectoryPlace:
             yield group
 
     def prepare(self, *, dry_run: bool) -> None:
-        """Does nothing: a store needs no preparation."""
+        """Does nothing, because a store needs no preparation."""
 
     def refusal_of(self, group: str, topic: str) -> str | None:
-        """Returns why a commit would refuse these names, or None."""
+        """Returns the reason why a commit would refuse these names, or None."""
         return None if topic else rules.NO_TOPIC
 
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
-        """Commits many groups at a time, each either whole or not at all, and waits for the disk; see `Target`.
+        """Commits many groups at a time, each of them as a whole or not at all, and waits for the disk; see `Target`.
 
         Raises:
-            StateError, StorageError: the store failed to write; some groups may have been written.
+            StateError, StorageError: the store failed to write.  Some of the groups may have been written.
         """
         batch: list[GroupWrite] = []
         rows = 0
@@ -227,12 +231,12 @@ class NewDirectory:
         return map(GroupOffsets, groups)
 
     def prepare(self, *, dry_run: bool) -> None:
-        """Does nothing: a store needs no preparation."""
+        """Does nothing, because a store needs no preparation."""
 
     def refusal_of(self, group: str, topic: str) -> str | None:
-        """Returns why a commit would refuse these names, or None."""
+        """Returns the reason why a commit would refuse these names, or None."""
         return None if topic else rules.NO_TOPIC
 
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
-        """Raises InternalError, since a dry run writes nothing."""
+        """Raises InternalError, because a dry run must not write."""
         raise InternalError("internal error: a dry run of a migration tried to write")

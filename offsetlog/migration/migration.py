@@ -1,8 +1,8 @@
-"""One migration: reads the source and the target side by side, applies the rules, writes, and reports.
+"""A migration: reads the source and the target, applies the rules to each group, writes the changes, and reports them.
 
-No progress is stored: a second run reads the target, and the positions that the first run wrote count as "same".
-Within a run, a group is read and decided again if it changed between its read and its write, or if the outcome of its
-write is unknown.
+No progress is stored.  A second run reads the target, and counts the positions that the first run wrote as "same".
+Within a run, a group may change after it was read and before it is written, or the outcome of its write may be
+unknown.  In both cases the run reads the group and applies the rules again.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from offsetlog.migration.places import Change, Fate, GroupOffsets, GroupWrite, H
 from offsetlog.migration.report import Difference, Report
 from offsetlog.types import TopicPartition
 
-#: The limit for decisions about one group.
+#: How many times one group is decided, at most.
 TRIES = 20
-#: How long no server may answer before the migration ends, and the longest pause between two tries, in seconds.
+#: The seconds without any answer of a server after which the migration ends, and the longest pause between two tries.
 PATIENCE, PAUSE_MAX = 60.0, 2.0
 EXAMPLES = 100
 
@@ -31,7 +31,7 @@ _NO_FIELDS = _DEFAULT[1:-1]
 
 @dataclass(slots=True)
 class _Decision:
-    """The decision about a group, based on the source and the target as they were read."""
+    """The decision about one group, which depends on the source and the target as they were read."""
 
     target: GroupOffsets
     actions: Counter[str] = field(default_factory=Counter)
@@ -44,14 +44,14 @@ class _Decision:
 
 
 class _Silence:
-    """Measures how long an ensemble has not answered, while the connection looks for a server."""
+    """Measures for how long an ensemble has not answered, while the connection looks for a server."""
 
     def __init__(self) -> None:
         self._since: float | None = None
         self._pause = 0.05
 
     def wait(self, failure: ZooKeeperUnavailableError) -> None:
-        """Waits before the next try, or raises the failure if it has lasted for more than a minute."""
+        """Waits before the next try.  If no server has answered for more than a minute, raises the failure."""
         now = time.monotonic()
         if self._since is None:
             self._since = now
@@ -65,16 +65,16 @@ class Migration:
     """A migration of groups from a source to a target.  Call `run` once.
 
     Args:
-        source: the place to read from.
-        target: the place to write to.
+        source: the place from which the migration reads.
+        target: the place to which it writes.
         groups: the names of the groups to migrate.
         overwrite: whether offsets may also be lowered.
         dry_run: whether to write nothing.
-        examples: how many refusals the report keeps as examples.
-        advance: called with the number of finished groups.
+        examples: the largest number of refusals that the report keeps as examples.
+        advance: called with the number of groups that have been finished since the last call.
 
     Attributes:
-        report: complete when `run` has ended.
+        report: the report of the migration, which is complete when `run` has ended.
     """
 
     def __init__(
@@ -92,23 +92,25 @@ class Migration:
         self._source = source
         self._target = target
         self._overwrite = overwrite
-        #: Fields that the source can hold and the target does not keep.
+        #: The fields that the source can contain but the target does not store.
         self._lacks = sorted(source.has - target.keeps)
         self._examples = examples
         self._advance = advance
         #: The groups that are not finished, with the number of failed writes of each.
         self._left = dict.fromkeys(groups, 0)
         self._decided: dict[str, _Decision] = {}
-        #: Positions that a write of unknown outcome may have written: the offset and the action.
+        #: The positions that a write of unknown outcome may have written, each with its offset and its action.
         self._maybe: dict[str, dict[TopicPartition, tuple[int, str]]] = {}
 
     def run(self) -> Iterator[Difference]:
-        """Runs the migration and yields differences: in a dry run all, otherwise those that remain afterwards.
+        """Runs the migration; yields the differences that remain.
+
+        A dry run also yields a difference for each position that would be written.
 
         Raises:
             InvalidArgumentError: the root of the target's ZooKeeper connection does not exist.
-            ZooKeeperUnavailableError: no server answered for a minute; positions written so far stay.
-            StateError, StorageError: a store failed; positions written so far stay.
+            ZooKeeperUnavailableError: no server answered for a minute.  The positions that were written before stay.
+            StateError, StorageError: a store failed.  The positions that were written before stay.
         """
         self._target.prepare(dry_run=self.report.dry_run)
         silence = _Silence()
@@ -179,7 +181,7 @@ class Migration:
     def _refuse_changes(
         self, decision: _Decision, reason: str, refused: frozenset[TopicPartition] | None = None
     ) -> None:
-        """Records the changes of `refused` positions as refused instead of written; with None, all changes."""
+        """Records the changes of the positions in `refused` as refused instead of written; with None, all changes."""
         for key, held, _ in decision.changes:
             if refused is not None and key not in refused:
                 continue

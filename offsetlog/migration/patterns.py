@@ -25,6 +25,6 @@ def unmatched(groups: Iterable[str], patterns: Sequence[str]) -> list[str]:
 
 
 def _expression(pattern: str) -> str:
-    # Successive stars mean the same as one.  Each further one would multiply the ways in which the regular expression
-    # tries to match a text.
+    # Several stars in a row mean the same as one.  Each further star would multiply the ways in
+    # which the regular expression tries to match a text.
     return ".*".join(re.escape(part) for part in re.split(r"\*+", pattern))

@@ -12,7 +12,7 @@ from offsetlog.zookeeper.group_nodes import GroupNodes
 
 
 class Held(NamedTuple):
-    """A committed position in a place.
+    """A committed position as a place stores it.
 
     Attributes:
         offset: the committed offset.
@@ -33,10 +33,11 @@ class Refused(NamedTuple):
     """Something that cannot be migrated.
 
     Attributes:
-        place: the location, such as the path of a node; "" if group, topic and partition identify it.
-        group: the group's name.
-        topic: the topic; "" for the whole group.
-        partition: the partition as stored; "" for the whole topic.
+        place: where the refused node or row is, such as the path of the node; "" if group, topic and partition say
+            this.
+        group: the name of the group.
+        topic: the topic; "" if the whole group is refused.
+        partition: the partition as stored; "" if the whole topic is refused.
         offset: the offset as stored, or None.
         reason: why the migration refuses it, in one sentence.
     """
@@ -54,13 +55,13 @@ class GroupOffsets:
     """A group, as read from a place.
 
     Attributes:
-        group: the group's name.
-        offsets: the readable positions.
-        refused: the unreadable positions.
-        is_closed: why no position of the group can be written; "" if positions can be written.
-        is_lost: whether the group's log partition lost data and so accepts no commits.
+        group: the name of the group.
+        offsets: the positions that could be read.
+        refused: the positions that could not be read.
+        is_closed: the reason why no position of the group can be written; "" if positions can be written.
+        is_lost: whether the log partition of the group has lost data, and therefore accepts no commits.
         has_consumers: whether the group has live consumers, which may commit during the migration.
-        nodes: the group's nodes in ZooKeeper; None elsewhere.
+        nodes: the nodes of the group in ZooKeeper; None if the place is a directory.
     """
 
     group: str
@@ -73,7 +74,7 @@ class GroupOffsets:
 
 
 class Change(NamedTuple):
-    """A position to write: its new value, and the target's current value or None."""
+    """A position to write: the new value, and the value that the target has now, or None if the target has none."""
 
     key: TopicPartition
     held: Held
@@ -82,7 +83,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupWrite:
-    """The changes of a group, if any; either all of them are written or none.
+    """The changes of one group, which may be empty.  Either all of the changes are written or none.
 
     Attributes:
         changes: the changes, one per position.
@@ -99,7 +100,10 @@ class GroupWrite:
 
 
 class Fate(enum.Enum):
-    """The outcome of a write: made, refused, changed (refused because the target had changed), or unknown."""
+    """The outcome of a write.
+
+    It was made, it was refused, it was refused because the target had changed (CHANGED), or it is unknown.
+    """
 
     MADE = enum.auto()
     REFUSED = enum.auto()
@@ -113,8 +117,8 @@ class Written(NamedTuple):
     Attributes:
         write: the changes that were to be written.
         fate: the outcome of the write.
-        reason: why the write was refused; "" otherwise.
-        refused: in a refused write, the refused positions if the others were written; None if all were refused.
+        reason: the reason why the write was refused; "" otherwise.
+        refused: if only part of the write was refused, the positions of that part.  If all of it was refused, None.
     """
 
     write: GroupWrite
@@ -127,8 +131,8 @@ class Source(Protocol):
     """A place to read from.
 
     Attributes:
-        has: which of the fields leader_epoch, metadata and expire_timestamp the place can hold.
-        incomplete: the losses and damage in the place that were accepted.
+        has: those of the fields leader_epoch, metadata and expire_timestamp that the place can contain.
+        incomplete: the losses and the damage in the place that were accepted.
     """
 
     has: frozenset[str]
@@ -147,19 +151,19 @@ class Target(Protocol):
     """A place to write to.
 
     Attributes:
-        keeps: which of the fields leader_epoch, metadata and expire_timestamp the place keeps.
-        incomplete: the losses and damage in the place that were accepted.
+        keeps: those of the fields leader_epoch, metadata and expire_timestamp that the place stores.
+        incomplete: the losses and the damage in the place that were accepted.
     """
 
     incomplete: tuple[str, ...]
     keeps: frozenset[str]
 
     def prepare(self, *, dry_run: bool) -> None:
-        """Checks that the place can keep groups; creates missing nodes unless this is a dry run."""
+        """Checks that the place can store groups.  Unless this is a dry run, creates missing nodes."""
         ...
 
     def refusal_of(self, group: str, topic: str) -> str | None:
-        """Returns why this place cannot keep positions with these names, or None."""
+        """Returns the reason why this place cannot store positions with these names, or None."""
         ...
 
     def read(self, groups: Iterable[str]) -> Iterator[GroupOffsets]:
@@ -167,9 +171,9 @@ class Target(Protocol):
         ...
 
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
-        """Executes the writes in any order; yields each write when its outcome is known.
+        """Executes the writes in any order; yields each write once its outcome is known.
 
-        Each write is applied completely or not at all, unless the place was asked to split writes that are too large
-        for one request.
+        Each write is applied as a whole or not at all.  If the place was asked to split writes that are too large for
+        one request, part of such a write may be applied.
         """
         ...

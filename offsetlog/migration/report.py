@@ -1,4 +1,4 @@
-"""The report of a migration: everything that it did, or in a dry run would do."""
+"""The report of a migration: what the migration did, or what a dry run would do."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class Report:
     """The counts of a migration, complete when the migration has ended.
 
     Attributes:
-        groups: number of groups examined.
-        committed: number of written positions by action: "new", "forward", "back".
-        kept: number of unchanged positions of the target by reason: "same", "lower", "lost".
-        dropped: for each field that the target does not keep, how many positions lost it.
-        refused: number of refused positions, nodes or groups.
+        groups: the number of groups that were examined.
+        committed: the number of written positions by action: "new", "forward", "back".
+        kept: the number of positions that the target keeps unchanged, by reason: "same", "lower", "lost".
+        dropped: for each field that the target does not store, the number of positions that lost it.
+        refused: the number of refused positions, nodes or groups.
         examples: some of the refusals.
-        consumers: groups that had live consumers during the migration.
+        consumers: the groups that had live consumers during the migration.
         dry_run: whether nothing was written.
-        incomplete: the losses and damage in a directory that were accepted.
+        incomplete: the losses and the damage in a directory that were accepted.
     """
 
     groups: int = 0
@@ -62,7 +62,7 @@ class Report:
         counts[action] = counts.get(action, 0) + number
 
     def refuse(self, refused: Iterable[Refused], most: int) -> None:
-        """Counts refusals, and keeps the first `most` of them as examples."""
+        """Counts refusals; keeps them as examples until there are `most` examples."""
         for each in refused:
             self.refused += 1
             if len(self.examples) < most:

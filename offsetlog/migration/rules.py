@@ -1,7 +1,7 @@
-"""The rules of a migration: which rows are valid positions, and which action is taken for each of them.
+"""The rules of a migration: which rows are valid positions, and which action is taken for each position.
 
-The rules do no I/O.  The Spark job implements the same rules on columns (offsetlog/spark/jobs/migrate.py), with the
-names and texts of this module.  One table of cases, tests/migration/cases.py, tests both.
+This module does no I/O.  The Spark job applies the same rules to columns (offsetlog/spark/jobs/migrate.py), and uses
+the names and texts of this module.  The table of cases in tests/migration/cases.py tests both implementations.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ KEPT = (SAME, LOWER, LOST)
 
 
 class Row(NamedTuple):
-    """A row of texts, as stored; None for a missing field."""
+    """A row as stored, before it is checked: four texts, each of which is None if it is missing."""
 
     group: str | None
     topic: str | None
@@ -85,8 +85,8 @@ class Sorted(NamedTuple):
     """Rows, divided into positions and refusals.
 
     Attributes:
-        offsets: positions by group.
-        refused: rows that are not positions or that contradict another row, each with the reason.
+        offsets: the positions of each group.
+        refused: the rows that are not positions, or that contradict another row; each with the reason.
     """
 
     offsets: dict[str, dict[TopicPartition, int]]
@@ -96,8 +96,8 @@ class Sorted(NamedTuple):
 def sort_rows(rows: Iterable[Row]) -> Sorted:
     """Divides rows into positions and refused rows.
 
-    If a position appears more than once with different offsets, all its rows are refused, because the right offset is
-    unknown.
+    If a position appears more than once with different offsets, all its rows are refused, because it is unknown which
+    offset is right.
     """
     seen: dict[tuple[str, TopicPartition], list[tuple[Row, int]]] = {}
     sorted_rows = Sorted({}, [])
@@ -119,10 +119,10 @@ def action_of(offset: int, current: int | None, *, overwrite: bool = False, is_l
     """Returns the action to take for a position.
 
     Args:
-        offset: the source's offset.
-        current: the target's offset; None if the target has none.
+        offset: the offset of the source.
+        current: the offset of the target; None if the target has none.
         overwrite: whether offsets may also be lowered.
-        is_lost: whether the target's log partition lost data and so accepts no commits.
+        is_lost: whether the log partition of the target has lost data, and therefore accepts no commits.
     """
     if offset == current:
         return SAME

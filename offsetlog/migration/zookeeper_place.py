@@ -42,7 +42,7 @@ TOO_LARGE = (
 
 
 class _Sent(NamedTuple):
-    """The write of a group whose requests have been sent."""
+    """The requests that write one group, after they have been sent."""
 
     write: GroupWrite
     requests: list[Multi]
@@ -53,10 +53,11 @@ class ZooKeeperPlace:
     """The offsets below /consumers in a ZooKeeper ensemble.  Not thread-safe.
 
     Args:
-        connection: the connection, already started.
-        in_flight: the limit for outstanding reads of each kind; a quarter of it is the limit for groups being written.
-        split: whether to write a group that is too large for one request in several requests; such a write may be made
-            only in part.
+        connection: the connection, which must be started.
+        in_flight: the largest number of reads of each kind that wait for answers.  A quarter of it is the largest
+            number of groups that are being written at a time.
+        split: whether to write a group in several requests if it is too large for one.  Only part of such a write may
+            be applied.
     """
 
     has: frozenset[str] = frozenset()
@@ -74,11 +75,11 @@ class ZooKeeperPlace:
         return groups_in(self._connection)
 
     def prepare(self, *, dry_run: bool) -> None:
-        """Creates /consumers, the node above all groups, if it is missing.
+        """Creates /consumers, the node above all groups, if it does not exist.
 
         Raises:
-            InvalidArgumentError: the connection's root does not exist; the root is not created, since it may be
-                misspelt.
+            InvalidArgumentError: the root of the connection does not exist.  The root is not created, because it may
+                be misspelt.
         """
         if self._connection.exists("/") is None:
             raise InvalidArgumentError(
@@ -105,7 +106,7 @@ class ZooKeeperPlace:
     # -------------------------------------------------------------------------------------------------------- writing
 
     def refusal_of(self, group: str, topic: str) -> str | None:
-        """Returns why no ZooKeeper node can have the name of the group or the topic, or None."""
+        """Returns the reason why no ZooKeeper node can have the name of the group or of the topic, or None."""
         try:
             check_group(group)
             check_topic(topic)
@@ -114,7 +115,7 @@ class ZooKeeperPlace:
         return None
 
     def write(self, writes: Iterable[GroupWrite]) -> Iterator[Written]:
-        """Executes each write as one request, conditional on the versions of the nodes that were read; see `Target`."""
+        """Executes each write as one request, which names the versions of the nodes that were read; see `Target`."""
         groups = max(1, self._in_flight // 4)
         waiting: deque[_Sent] = deque()
         for write in writes:
@@ -179,7 +180,7 @@ class _Outcome(NamedTuple):
     """The outcome of one request, with the reason if it was refused.
 
     Attributes:
-        lacks_node: whether the node or its parent is missing.
+        lacks_node: whether the request failed because a node or its parent is missing.
     """
 
     fate: Fate
@@ -188,14 +189,14 @@ class _Outcome(NamedTuple):
 
 
 def _fate_of(sent: _Sent) -> Written:
-    """Waits for the answers to a group's requests, and returns the outcome."""
+    """Waits for the answers to the requests of a group; returns the outcome of its write."""
     outcomes = [_outcome_of(each) for each in sent.answers]
     if len(outcomes) == 1:
         return Written(sent.write, *outcomes[0][:2])
     reason = ""
     refused: set[str] = set()
     for each, request in zip(outcomes, sent.requests, strict=True):
-        # A write after a refused one may lack a node that the refused one would have created.
+        # If a request was refused, a later one may lack a node that the refused one would have created.
         is_refused = each.fate is Fate.REFUSED or (each.lacks_node and reason != "")
         if is_refused:
             reason = reason or each.reason

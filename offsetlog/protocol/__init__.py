@@ -1,8 +1,8 @@
-"""Kafka's protocol: decodes and encodes messages, in every version that the server serves.
+"""Kafka's protocol: decodes and encodes messages in all versions that the server supports.
 
-The tables of fields are in csrc/wire, for the codec in C.  Each message is a named tuple; its class
-is made from its table (`offsetlog.protocol.messages`).  A class has the fields of all versions, so
-code that handles a message need not check the version (docs/format/wire.md §11.3).
+The tables of fields are in csrc/wire, where the codec in C uses them.  Each message is a named tuple.  Its class is
+made from its table (`offsetlog.protocol.messages`), and has the fields of all versions.  Code that handles a message
+therefore need not check the version (docs/format/wire.md §11.3).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""A pytest plugin: a real server on Kafka's protocol for tests of clients (docs/pytest.md).
+"""A pytest plugin that runs a real server of Kafka's protocol for tests of clients (docs/pytest.md).
 
-pytest finds the plugin once offsetlog is installed.  The server is imported only when a fixture is
-used.
+pytest finds the plugin when offsetlog is installed.  The server is imported only when a test uses a fixture.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def __getattr__(name: str) -> Any:
 
 @pytest.fixture(scope="session")
 def offsetlog_server_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerFactory]:
-    """Starts servers; stops those still running at the end of the session."""
+    """A factory of servers.  At the end of the session, it stops the servers that are still running."""
     from offsetlog.pytest.running_server import ServerFactory
 
     with ServerFactory(lambda: tmp_path_factory.mktemp("offsetlog")) as factory:
@@ -44,6 +43,6 @@ def offsetlog_server_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture
 def offsetlog_server(offsetlog_server_factory: ServerFactory) -> Iterator[OffsetlogServer]:
-    """A running server, new for each test."""
+    """A running server; each test gets a new one."""
     with offsetlog_server_factory() as server:
         yield server

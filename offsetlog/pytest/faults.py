@@ -1,4 +1,4 @@
-"""The faults that a test can cause: situations that a real broker does not produce on demand."""
+"""The faults that a test can cause.  A fault is a situation that a real broker does not produce on demand."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class _Target:
 
 
 class Fault:
-    """A fault, in force from the call that makes it until it is used up or released.
+    """A fault is in force from the call that creates it until it is used up or released.
 
-    Used as a context manager, a fault is released at the end of the block.  Any thread may use it.
+    If a fault is used as a context manager, it is released at the end of the block.  Any thread may use it.
 
     Attributes:
-        description: the effect of the fault, in words.
+        description: a text that describes the effect of the fault.
     """
 
     def __init__(
@@ -84,23 +84,23 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How many requests the fault has affected."""
+        """The number of requests that the fault has affected."""
         return self._hits
 
     @property
     def is_active(self) -> bool:
-        """Whether the fault affects the next matching request."""
+        """Whether the fault will affect the next matching request."""
         return not self._is_released and self._left != 0
 
     def wait(self, hits: int = 1, timeout: float = 10.0) -> None:
         """Waits until the fault has affected `hits` requests.
 
         Args:
-            hits: the number of requests, counted since the fault was made.
+            hits: the number of requests, counted from the creation of the fault.
             timeout: the longest wait, in seconds.
 
         Raises:
-            TimeoutError: the fault has affected fewer requests within that time.
+            TimeoutError: the fault affected fewer requests within that time.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: self._hits >= hits, timeout):
@@ -120,7 +120,7 @@ class Fault:
             _log.warning("released, but it affected no request: %r", self)
 
     def take(self, handler: Handler, exchange: Exchange) -> Handler | None:
-        """Returns the handler to use in place of `handler`; None if the fault does not affect the request."""
+        """Returns the handler that replaces `handler` for this request; None if the fault does not affect it."""
         with self._changed:
             if not self.is_active or not self._target.fits(exchange):
                 return None
@@ -143,12 +143,12 @@ class Fault:
 class FaultMenu:
     """The faults of one server.  Any thread may use this object.
 
-    A fault is in force from the call that makes it.  If several faults match a request, the one
-    made first applies.  `group`, `client_id` and `api` limit a fault to matching requests; None
-    matches all.  An API has its name in Kafka's protocol, such as "OffsetCommit".
+    A fault is in force from the call that creates it.  If several faults match a request, the one that was created
+    first applies.  `group`, `client_id` and `api` limit a fault to matching requests; None matches all requests.  `api`
+    is the name of an API in Kafka's protocol, such as "OffsetCommit".
 
     Args:
-        clock: the clock that delays slow requests.
+        clock: the clock by which slow requests are delayed.
     """
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -159,11 +159,13 @@ class FaultMenu:
     # -------------------------------------------------------------------------------------- the faults
 
     def loading(self, group: str, *, times: int | None = None) -> Fault:
-        """The group's coordinator is loading: COORDINATOR_LOAD_IN_PROGRESS (14).  Heartbeats succeed.
+        """Requests to the group's coordinator get COORDINATOR_LOAD_IN_PROGRESS (14), as if it were loading.
+
+        Heartbeats succeed.
 
         Args:
             group: the group's id.
-            times: the number of requests to affect; None for all until the fault is released.
+            times: the number of requests to affect; None to affect all requests until the fault is released.
         """
         code = COORDINATOR_LOAD_IN_PROGRESS.code
 
@@ -181,13 +183,13 @@ class FaultMenu:
     def coordinator_moved(
         self, group: str, *, find_coordinator: bool = False, times: int | None = None
     ) -> Fault:
-        """Another node coordinates the group: NOT_COORDINATOR (16) for all requests to the coordinator.
+        """All requests to the group's coordinator get NOT_COORDINATOR (16), as if another node coordinated the group.
 
         Args:
             group: the group's id.
-            find_coordinator: whether FindCoordinator fails too, with COORDINATOR_NOT_AVAILABLE (15);
-                otherwise the client finds this server again.
-            times: the number of requests to affect; None for all until the fault is released.
+            find_coordinator: whether FindCoordinator also fails, with COORDINATOR_NOT_AVAILABLE (15).  If it does not
+                fail, the client finds this server again.
+            times: the number of requests to affect; None to affect all requests until the fault is released.
         """
 
         def replace(handler: Handler) -> Handler:
@@ -218,8 +220,8 @@ class FaultMenu:
             code: the error's number, or its name in Kafka's protocol, such as "ILLEGAL_GENERATION".
             api: the API of the request.
             group: the group that the request is about; None for any.
-            client_id: the client that sends it; None for any.
-            times: the number of requests to affect; None for all until the fault is released.
+            client_id: the id of the client that sends the request; None for any.
+            times: the number of requests to affect; None to affect all requests until the fault is released.
 
         Raises:
             InvalidArgumentError: the error or the API does not exist, or the API cannot be answered
@@ -249,16 +251,16 @@ class FaultMenu:
         client_id: str | None = None,
         times: int | None = None,
     ) -> Fault:
-        """A request is handled late, even if its client has given up by then.
+        """A request is handled late, even if its client no longer waits for the answer by then.
 
-        Later requests on the same connection wait, because a broker handles them in order.
+        Later requests on the same connection wait too, because a broker handles the requests of a connection in order.
 
         Args:
-            seconds: the delay on the server's clock, which `advance` moves.
+            seconds: the delay by the server's clock, which `advance` moves.
             api: the API of the request; None for any.
             group: the group that the request is about; None for any.
-            client_id: the client that sends it; None for any.
-            times: the number of requests to affect; None for all until the fault is released.
+            client_id: the id of the client that sends the request; None for any.
+            times: the number of requests to affect; None to affect all requests until the fault is released.
 
         Raises:
             InvalidArgumentError: the API does not exist, or the delay is not above 0.
@@ -289,14 +291,14 @@ class FaultMenu:
         client_id: str | None = None,
         times: int | None = 1,
     ) -> Fault:
-        """A request gets no answer: its connection is closed.
+        """A request gets no answer, because its connection is closed.
 
         Args:
             api: the API of the request; None for any.
             after_handling: whether the request takes effect first, so that only its answer is lost.
             group: the group that the request is about; None for any.
-            client_id: the client that sends it; None for any.
-            times: the number of requests to affect; None for all until the fault is released.
+            client_id: the id of the client that sends the request; None for any.
+            times: the number of requests to affect; None to affect all requests until the fault is released.
 
         Raises:
             InvalidArgumentError: the API does not exist.

@@ -1,4 +1,4 @@
-"""Finds the APIs and groups of requests for faults, and makes the answers that refuse requests."""
+"""Finds the APIs and groups of requests for faults, and creates the answers that refuse requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CODE_MIN, CODE_MAX = -1, 32767
 
 
 def checked_api(name: str | None) -> int | None:
-    """Returns the key of the API of this name; None for None.
+    """Returns the key of the API that has this name; None if the name is None.
 
     Raises:
         InvalidArgumentError: the API does not exist.
@@ -34,10 +34,10 @@ def checked_api(name: str | None) -> int | None:
 
 
 def checked_code(code: int | str | ErrorCode) -> int:
-    """Returns the number of an error that is given by its number or by its name in Kafka's protocol.
+    """Returns the number of an error.  The error is passed as its number or as its name in Kafka's protocol.
 
     Raises:
-        InvalidArgumentError: the error does not exist, or is NONE.
+        InvalidArgumentError: there is no such error, or it is NONE.
     """
     if isinstance(code, str):
         named = getattr(error_codes, code, None)
@@ -53,7 +53,7 @@ def checked_code(code: int | str | ErrorCode) -> int:
 
 
 def groups_of(exchange: Exchange) -> frozenset[str]:
-    """Returns the groups that a request is about; none for a request about topics, for example."""
+    """Returns the groups that a request is about; an empty result if it is about no group, for example about topics."""
     message = exchange.request.message
     name = APIS[exchange.request.api_key].name
     if name == "OffsetFetch" and exchange.version >= FETCH_OF_GROUPS:
@@ -80,7 +80,7 @@ REFUSED = frozenset(
 
 
 def refuse(exchange: Exchange, code: int) -> None:
-    """Answers a request with an error; its API must be in REFUSED."""
+    """Answers a request with an error.  Its API must be in REFUSED."""
     name = APIS[exchange.request.api_key].name
     if name == "Produce" and exchange.request.message.acks == 0:
         # The client waits for no answer: a broker closes the connection so that the producer notices.

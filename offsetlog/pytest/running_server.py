@@ -50,8 +50,8 @@ class Group(NamedTuple):
     """A group, with the values that Kafka's tools show.
 
     Attributes:
-        state: "Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead".
-        protocol_type: "consumer" for consumers, "" if no member ever joined.
+        state: "Empty", "PreparingRebalance", "CompletingRebalance", "Stable" or "Dead".
+        protocol_type: "consumer" for consumers, "" if no member has ever joined.
         members: the client id of each member, in any order.
     """
 
@@ -63,17 +63,18 @@ class Group(NamedTuple):
 class OffsetlogServer:
     """A real server that listens on a free loopback port until it is stopped.
 
-    The server answers commits without waiting for the disk.  Any thread may use it.  Used as a
-    context manager, it is stopped at the end of the block.
+    The server answers commits without waiting for the disk.  Any thread may use the object.  If it is used as a context
+    manager, the server is stopped at the end of the block.
 
     Args:
-        path: the log directory: a new one, or that of a server that was stopped.
-        log_partitions: the number of log partitions; by default the directory's own number, or 4 in
-            a new directory.
-        topic_partitions: the number of partitions of a topic created without a number.
+        path: the log directory, which is new or belonged to a server that was stopped.
+        log_partitions: the number of log partitions; by default the number that the directory has, or 4 in a new
+            directory.
+        topic_partitions: the number of partitions of a topic that is created without a number.
         auto_create: whether a topic is created when a client asks for it.
-        retention_seconds: how long a group without members keeps its positions; None for ever.
-        coordinator: settings of groups.
+        retention_seconds: how long the positions of a group without members are kept, in seconds; None to keep them
+            forever.
+        coordinator: the settings of groups.
 
     Attributes:
         path: the log directory.
@@ -153,8 +154,8 @@ class OffsetlogServer:
 
         Args:
             name: the name of the topic.
-            partitions: the number of partitions; None takes the server's `topic_partitions`.
-            configs: the topic's settings, by Kafka's names.
+            partitions: the number of partitions; None for the server's `topic_partitions`.
+            configs: the settings of the topic, by Kafka's names.
 
         Raises:
             InvalidArgumentError: the topic exists, or the name or a setting is wrong.
@@ -200,13 +201,13 @@ class OffsetlogServer:
         }
 
     def fence(self, group: str, offsets: Mapping[Key, Committed] | None = None) -> int:
-        """Ends the generation of a running group and, in the same batch, sets positions.
+        """Ends the generation of a group, which may be running, and sets positions in the same batch.
 
-        From then on, the commits and heartbeats of the members are refused, so the members join
-        again and read the positions.  Faults do not affect this call.
+        From then on, the server refuses the commits and heartbeats of the members, so the members join again and read
+        the positions.  Faults do not affect this call.
 
         Args:
-            group: the group's id; a group that does not exist is created.
+            group: the group's id.  If the group does not exist, it is created.
             offsets: the positions to set; None changes no position.
 
         Returns:
@@ -235,12 +236,12 @@ class OffsetlogServer:
     # ------------------------------------------------------------------------------------------- time
 
     def advance(self, seconds: float) -> None:
-        """Moves the server's clock ahead; returns when everything that is due by then has happened.
+        """Moves the server's clock ahead.  Returns when everything that is due by then has happened.
 
-        During the call, members that send no heartbeat lose their sessions; every member does if
-        the time is longer than its session timeout.  Rebalances end and slow requests are handled.
-        At the end, positions expire and topics delete old segments.  Groups with neither members
-        nor positions are removed once a day.  Before and after the call, the clock runs with real time.
+        During the call, members that send no heartbeat lose their sessions.  If the time is longer than the session
+        timeout, all members lose them.  Rebalances end, and slow requests are handled.  At the end, positions expire,
+        and topics delete old segments.  Groups that have neither members nor positions are removed once a day.  Before
+        and after the call, the clock runs with real time.
 
         Args:
             seconds: how far to move the clock, at least 0.
@@ -263,7 +264,7 @@ class OffsetlogServer:
     # ---------------------------------------------------------------------------------- start and stop
 
     def stop(self) -> None:
-        """Stops the server; another server can use its directory afterwards.  May be called again."""
+        """Stops the server.  Another server can use its directory afterwards.  A second call does nothing."""
         with self._lock:
             if self._is_stopped:
                 return
@@ -308,10 +309,10 @@ class OffsetlogServer:
 
 
 class ServerFactory:
-    """Starts servers, and stops those still running at the end of its `with` block.
+    """Starts servers, and stops those that are still running at the end of its `with` block.
 
     Args:
-        make_path: creates an empty directory and returns its path.
+        make_path: a function that creates an empty directory and returns its path.
     """
 
     def __init__(self, make_path: Callable[[], Path]) -> None:
@@ -323,7 +324,7 @@ class ServerFactory:
 
         Args:
             path: the log directory; None for a new one.
-            settings: the other arguments of OffsetlogServer; raises the same errors.
+            settings: the other arguments of OffsetlogServer, which raises the same errors.
         """
         server = OffsetlogServer(self._make_path() if path is None else path, **settings)
         self._servers.append(server)

@@ -28,18 +28,18 @@ class _Deadline:
 
 
 class VirtualClock:
-    """A clock for a server whose clients live in real time (see offsetlog.server.clock.Clock).
+    """A clock for a server whose clients use real time (see offsetlog.server.clock.Clock).
 
-    Clients send heartbeats by their own clocks, so this clock runs at the same pace; `advance`
-    moves it ahead of theirs.  Use it on the event loop; only `now_ms` and `offset` may be used on
-    any thread.
+    Clients send heartbeats by their own clocks, so this clock runs at the same pace as theirs.  `advance` moves this
+    clock ahead of them.  The clock must be used on the event loop; only `now_ms` and `offset` may be used on any
+    thread.
 
     Args:
         loop: the server's event loop.
 
     Attributes:
         offset: how far the clock is ahead of real time, in seconds.
-        store_clock: the time of day for the log directory, set whenever the time is read.
+        store_clock: the ManualClock of the log directory, which is set whenever the time is read.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -71,18 +71,17 @@ class VirtualClock:
         return deadline
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> clock.Timer:
-        """Calls a function once this clock has moved by `seconds`, whether it ran or `advance` moved it."""
+        """Calls a function after this clock has moved by `seconds`, by real time or because `advance` moved it."""
         return self.call_at(self.time() + seconds, callback)
 
     async def advance(self, seconds: float, settle: Callable[[], Awaitable[object]]) -> None:
-        """Moves the clock ahead, and on the way makes the scheduled calls in order, each at its own time.
+        """Moves the clock ahead.  On the way, the calls that are scheduled are made in order, each at its own time.
 
-        Concurrent calls run one after another: each starts at the time that the one before it
-        reached.
+        Concurrent calls of this method run one after another.  Each starts at the time that the previous call reached.
 
         Args:
             seconds: how far to move the clock, at least 0.
-            settle: waits until all work that a scheduled call has started is done; the work may
+            settle: a function that waits until all work that a scheduled call has started is done.  The work may
                 schedule more calls.
         """
         async with self._turn:
@@ -137,11 +136,13 @@ class VirtualClock:
 
 
 class VirtualExecutor:
-    """An executor whose time is as far ahead of real time as the clock; its timers run in real time (see Executor).
+    """An executor whose time is ahead of real time by as much as the clock (see Executor).
+
+    Its timers run in real time.
 
     Args:
         inner: the executor that runs the work.
-        clock: the clock that decides how far ahead the time is.
+        clock: the clock that determines how far the time is ahead.
     """
 
     def __init__(self, inner: Executor, clock: VirtualClock) -> None:

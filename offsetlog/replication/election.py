@@ -1,9 +1,9 @@
 """The controller's side: the leader of a partition, and its in-sync set.
 
-Three rules keep every committed record.  The in-sync set grows only by a proposal that the current leader bases on the
-newest version of the state.  The last members of the set stay in it when they die, because no other replica is known to
-hold all records.  A replica that restarts leaves the set, because it may have lost records, unless no other member is
-alive.
+Three rules keep every committed record.  First, the in-sync set grows only by a proposal that the current leader bases
+on the newest version of the state.  Second, the last members of the set stay in it when they die, because no other
+replica is known to hold all records.  Third, a replica that restarts may have lost records, so it leaves the set if
+another member is alive.
 
 All functions are pure, and safe to call from any thread.  The argument `assigned` lists the
 replicas in the order of preference; `live` holds those that are registered and alive.
@@ -148,7 +148,7 @@ def on_replica_registered(
     live: Collection[int],
     may_elect: bool = True,
 ) -> PartitionState:
-    """Returns the state after a replica registered with a new incarnation: it has restarted.
+    """Returns the state after a replica registered with a new incarnation, that is, after its restart.
 
     The log of this replica may have lost unflushed records, or all records.  The replica therefore
     leaves the in-sync set until the leader sees it catch up.  It stays in the set only if no other
@@ -159,8 +159,8 @@ def on_replica_registered(
         replica: the id of the replica.
         assigned: the replicas of the partition.
         live: the replicas that are alive, `replica` among them.
-        may_elect: see `ensure_leader`.  Ignored if `replica` was the leader: its former process has
-            ended, and the lease with it (`lease.LeaseBook.release`).
+        may_elect: see `ensure_leader`.  Ignored if `replica` was the leader, because its former
+            process has ended, and its lease has ended with it (`lease.LeaseBook.release`).
     """
     may_elect = may_elect or replica == state.leader
     lost = on_replica_lost(state, replica, assigned=assigned, live=live, may_elect=may_elect)
@@ -229,10 +229,10 @@ def _refuse(
 def is_eligible(state: PartitionState, member: Member, live: Mapping[int, int]) -> bool:
     """Returns whether a replica may be in the in-sync set with the incarnation proposed for it.
 
-    The incarnation that caught up must be the one that is alive: a later one may have lost records
-    that the leader saw acknowledged (KIP-903).  A proposal may leave out the incarnation of a
-    replica that is already in the set, since a restart of the replica would have made a new
-    version.
+    The incarnation that caught up must be the one that is alive, because a later incarnation may
+    have lost records that the replica had acknowledged (KIP-903).  A proposal may omit the
+    incarnation of a replica that is already in the set.  If such a replica had restarted, the state
+    would have a new version, and the controller would refuse the proposal.
     """
     if member.incarnation == UNKNOWN_INCARNATION:
         return member.replica in state.in_sync and member.replica in live

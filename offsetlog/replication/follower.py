@@ -1,8 +1,8 @@
 """The follower's side: its fetches, and what it does with the answers.
 
-A follower truncates its log only where the two logs diverge, by the leader epochs of its leader's
-log (KIP-101, KIP-279, KIP-595).  It never truncates at its own high watermark, which may be out of
-date: records above it may be committed.
+A follower truncates its log only where it diverges from the leader's log.  The leader finds that
+offset by comparing the leader epochs of the two logs (KIP-101, KIP-279, KIP-595).  A follower never
+truncates at its own high watermark, which may be out of date: records above it may be committed.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Advance:
     high_watermark: int
 
     def within(self, log_end: int) -> int:
-        """Returns W, or the log end after the preceding actions if that is smaller."""
+        """Returns the smaller of W and `log_end`, which is the log end after the preceding actions."""
         return min(self.high_watermark, log_end)
 
 
@@ -162,7 +162,7 @@ class Follower:
         return self._leader_epoch
 
     def follow(self, leader_epoch: int) -> None:
-        """Follows the leader of a newer epoch; the same epoch changes nothing.
+        """Follows the leader of a newer epoch; does nothing if the epoch is already followed.
 
         Raises:
             ValueError: the epoch is older than the one followed.

@@ -23,14 +23,15 @@ class InSyncConfig:
             (``min.insync.replicas``).  A partition with fewer replicas than this needs all of them.
         lag_time_max_ms: a replica that has not caught up for this time is not in sync
             (``replica.lag.time.max.ms``).
-        ack: with "flushed", a follower acknowledges the records that it has flushed; with "written", as in Kafka, all
-            records in its log.  The risk of "written": if a replica loses power after it acknowledged unflushed
-            records, and then leads, committed records are lost on all replicas.
-        join_wait_ms: W waits for a replica that is about to join the in-sync set if the replica was caught up within
-            this time.  If W did not wait, a busy leader would move it past the position of every follower, and none
-            could join.  Kafka waits ``replica.lag.time.max.ms``.
-        proposal_backoff_ms: how long the controller is not asked again to add a replica that it
-            refused.
+        ack: with "flushed", a follower acknowledges the records that it has flushed.  With "written", it acknowledges
+            all records in its log, as in Kafka.  The risk of "written" is that a replica loses power after it
+            acknowledged unflushed records, and then leads.  Committed records are then lost on all replicas.
+        join_wait_ms: if a replica that is not in the in-sync set was caught up within this time, W does not advance
+            past its acknowledged position, so that the replica can join the set.  If W did not wait, a busy leader
+            would move W past the position of every follower, and no follower could join.  Kafka waits
+            ``replica.lag.time.max.ms``.
+        proposal_backoff_ms: after the controller refused to add a replica, the leader waits for this time before it
+            proposes the replica again.
 
     Raises:
         ConfigError: a value is out of range.
@@ -55,10 +56,10 @@ class InSyncConfig:
 class LeaderView:
     """The view that a leader has of its replicas during one leader epoch.
 
-    A process creates at most one view for an epoch, when it is elected.  After a restart it never continues in an epoch
-    that it led before: its log may have lost records, it would use their offsets again in the same epoch, and no
-    follower could see the difference.  The controller elects a restarted leader again, in a new epoch
-    (`election.on_replica_registered`).
+    A process creates at most one view for an epoch, when it is elected.  After a restart, it never continues in an
+    epoch that it led before.  Its log may have lost records in the restart.  If it gave their offsets to other records
+    in the same epoch, no follower could see the difference.  The controller therefore elects a restarted leader again
+    only in a new epoch (`election.on_replica_registered`).
 
     Times are milliseconds of a monotonic clock.  Not safe to share between threads.
 
@@ -145,7 +146,7 @@ class LeaderView:
 
     @property
     def proposed(self) -> InSyncChange | None:
-        """The proposal that is not answered yet.  A host whose request timed out sends it again."""
+        """The proposal that is not answered yet; if the host's request times out, the host sends it again."""
         return self._proposed
 
     def watermark(self) -> int:
@@ -219,9 +220,9 @@ class LeaderView:
     ) -> None:
         """Takes a state from the controller: the answer to a proposal, or a change by the controller.
 
-        A state of another leader epoch, or one that is not newer than the known one, changes nothing: such a message
-        came late.  A newer state closes an open proposal, accepted or not, because the controller refuses proposals
-        that are based on an older version.
+        If the state is of another leader epoch, or is not newer than the known state, it came late and changes nothing.
+        A newer state closes an open proposal, accepted or not, because the controller refuses proposals that are based
+        on an older version.
 
         Args:
             leader_epoch: the leader epoch of the state.
@@ -243,7 +244,7 @@ class LeaderView:
             self._followers[replica].refused_until = now + self._config.proposal_backoff_ms
 
     def on_proposal_failed(self, now: int) -> None:
-        """Withdraws an open proposal that the controller never got and never will.
+        """Withdraws an open proposal that the controller certainly did not and will not receive.
 
         Do not call this if it is unknown whether the controller got the proposal, for example after a timeout: the
         controller may have accepted it, and may elect the replicas that it adds.  Such a proposal stays open, and the

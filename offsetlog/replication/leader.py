@@ -88,9 +88,9 @@ def answer_fetch(
 ) -> FetchResponse:
     """Answers a fetch, and records the position of a follower whose log agrees with the leader's.
 
-    The checks are made in Kafka's order: the epoch, the leadership, the replica and its
-    incarnation, the start of the log, the divergence, the end of the log.  Calls for the same view
-    must not run at the same time without a lock.
+    The checks are made in Kafka's order: the leader epoch, whether this replica leads, the follower
+    and its incarnation, the log start, the divergence, and the log end.  If threads share a view,
+    the caller must hold a lock during the call.
 
     Args:
         request: the fetch.

@@ -62,7 +62,7 @@ class LeaseBook:
     until: int = 0
 
     def grant(self, now: int, *, is_leader: bool) -> int | None:
-        """Returns the length of the lease that is granted; None for a replica that does not lead.
+        """Grants a lease, and returns its length; returns None if the replica that asks does not lead.
 
         Args:
             now: the time.

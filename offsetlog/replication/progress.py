@@ -16,11 +16,11 @@ Ack = Literal["flushed", "written"]
 class ReplicaProgress:
     """The positions of one follower in the leader's epoch.  Not safe to share between threads.
 
-    In Kafka, the fetch offset decides: once it has reached the log end of the follower's previous
-    fetch, the follower counts as caught up at the time of that fetch.  Here the acknowledged
-    position decides, so that a follower whose flushes hang does not hold W back for ever.  A flush
-    may come many fetches later.  The log end of an earlier fetch is therefore kept as a goal until
-    the follower has acknowledged it.
+    In Kafka, a follower counts as caught up if its fetch offset has reached the leader's log end at
+    the time of its previous fetch.  Here, the position that the follower has acknowledged must have
+    reached that log end.  Otherwise, a follower whose flushes hang would stay in sync and hold W
+    back for ever.  A follower may flush records many fetches after it got them, so the log end of an
+    earlier fetch is kept as a goal until the follower has acknowledged it.
 
     Attributes:
         ack: which position counts as acknowledged.

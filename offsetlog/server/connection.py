@@ -81,8 +81,8 @@ class Connection(FrameStream, asyncio.Protocol):
             return
         own = transport.get_extra_info("socket")
         if own is not None:
-            # Finds clients that vanish without closing the connection while they wait for an
-            # answer.
+            # Keep-alive probes find clients that vanish without closing the connection while they
+            # wait for an answer.
             own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if transport.get_extra_info("ssl_object") is None:
                 # With TLS, direct writes to the socket would bypass the encryption.
@@ -115,9 +115,10 @@ class Connection(FrameStream, asyncio.Protocol):
         self.release(SLOW_READER)
 
     def is_idle(self, since: float) -> bool:
-        """Returns whether no complete request has arrived since `since`, and none waits for memory or its answer.
+        """Returns whether the connection is idle: no complete request has arrived since the time `since`.
 
-        A request does not count as waiting for its answer while the client leaves earlier answers unread.
+        The connection is not idle while one of its requests waits for memory or for its answer.  A request does not
+        count as waiting for its answer while the client leaves earlier answers unread.
         """
         is_waiting = bool(self.places) and not self.held & SLOW_READER
         return self.last_request < since and not is_waiting and not self.held & NO_MEMORY
@@ -165,8 +166,8 @@ class Connection(FrameStream, asyncio.Protocol):
     def refuse(self, place: Place, reason: str) -> None:
         """Ends the connection instead of answering a request, once earlier requests are answered.
 
-        If later requests follow, the connection ends at once: the client would take the next
-        request's answer for the answer to this one.
+        If the client has already sent later requests, the connection ends at once.  Otherwise the
+        client would take the answer to the next request for the answer to this one.
         """
         if self.transport is None:
             return
@@ -200,7 +201,7 @@ class Connection(FrameStream, asyncio.Protocol):
             self._connections.memory.release(self)
 
     def parked(self, size: int) -> None:
-        """See FrameStream: counts a commit that waits for a flush; reads no more if no memory is left."""
+        """See FrameStream: counts a commit that waits for a flush; if no memory is left, stops reading requests."""
         self._parked_bytes += size
         if not self._connections.memory.add(size):
             self.hold(PARKED)
@@ -235,9 +236,10 @@ class Connection(FrameStream, asyncio.Protocol):
             self.refuse(place, f"API {request.api_key}: {text}")
             return
 
-        # The loop's time would not do: it does not advance within one iteration.
+        # The event loop's time cannot be used, because it does not advance within one iteration of
+        # the loop.
         began = time.perf_counter()
-        # Without the message, which is as large as the client made it.
+        # The message is not kept, because a client can make it very large.
         header = request._replace(message=None)
         send = partial(self._send_answer, place, header, began)
         end = partial(self.refuse, place)

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 MIB = 1 << 20
 #: The server warns at its start if it has files for fewer connections than this.
 FEW_CONNECTIONS = 1000
-#: A request that may be read on takes this much in advance.
+#: A request that may be read further takes this many bytes in advance.
 ADVANCE_BYTES = 64 << 10
 
 
@@ -26,28 +26,29 @@ class ConnectionLimits:
     """Limits on clients, with Kafka's names in parentheses.
 
     Attributes:
-        request_bytes_max: limit for one request (``socket.request.max.bytes``); a larger one ends
-            its connection before it is read.
-        queued_request_bytes_max: limit for all held requests (``queued.max.request.bytes``): the
-            parts read so far of incomplete requests above 64 KiB, commits that wait for a flush,
-            and requests that wait for the server's threads.  At the limit, the server reads on only
-            the request that began first.  If requests that wait for threads alone reach the limit,
-            it does not read that one either.
-        connections_max: limit for the connections of all clients (``max.connections``); further
-            ones are closed at once.
+        request_bytes_max: limit for one request (``socket.request.max.bytes``).  If a client sends
+            a larger request, the server ends the connection before it reads the request.
+        queued_request_bytes_max: limit for the bytes of all held requests
+            (``queued.max.request.bytes``).  Held requests are the parts read so far of incomplete
+            requests above 64 KiB, commits that wait for a flush, and requests that wait for the
+            server's threads.  At the limit, the server continues to read only the request that
+            began first.  If the requests that wait for threads reach the limit by themselves, the
+            server does not read that request either.
+        connections_max: limit for the connections of all clients (``max.connections``).  The server
+            closes further connections at once.
         connections_per_host_max: limit for the connections from one address
-            (``max.connections.per.ip``); further ones are closed at once.
-        idle_seconds: a connection is closed after this time without a whole request, unless a
-            request waits for its answer (``connections.max.idle.ms``).
-        requests_in_flight_max: limit for the unanswered requests of one connection; further ones
-            are read when some are answered.
-        unread_answer_bytes_max: limit for all answers that clients do not read; above it, the
-            server ends the connection whose answers have waited the longest.
-        read_bytes_max: limit for all answers to fetches that were read from the disk and not sent
-            yet; at the limit, a fetch waits for earlier ones.
-        request_seconds: applies only while requests wait for memory.  A connection ends, the oldest
-            first, if its request is still incomplete after this time, or has waited for memory for
-            twice this time.
+            (``max.connections.per.ip``).  The server closes further connections at once.
+        idle_seconds: the server closes a connection on which no whole request has arrived for this
+            time, unless a request waits for its answer (``connections.max.idle.ms``).
+        requests_in_flight_max: limit for the unanswered requests of one connection.  The server
+            reads further requests when some are answered.
+        unread_answer_bytes_max: limit for the bytes of all answers that clients do not read.  Above
+            the limit, the server ends the connection whose answers have waited the longest.
+        read_bytes_max: limit for the bytes of all answers to fetches that were read from the disk
+            and not sent yet.  At the limit, a fetch waits until earlier answers are sent.
+        request_seconds: while requests wait for memory, the server ends a connection whose request
+            is still incomplete after this time, or has waited for memory for twice this time.  The
+            connection with the oldest request ends first.
 
     Raises:
         ConfigError: a limit is not above 0.
@@ -74,7 +75,7 @@ class Arriving(Protocol):
     """A connection on which a request has begun to arrive."""
 
     def read_on(self) -> None:
-        """Continues reading, as memory is free for all or part of the rest; the request's time limit starts again."""
+        """Continues to read the request, because memory is free again; the request's time limit starts again."""
 
     def is_slow(self, since: float) -> bool:
         """Whether the request is incomplete, and began or last got memory before `since`."""
@@ -86,12 +87,13 @@ class Arriving(Protocol):
 class RequestMemory:
     """Limits the memory of requests that are arriving or held; a request that finds no free memory waits.
 
-    A request takes memory for the bytes that have arrived.  Once nothing is left, only the request
-    that began first is read on, so every request arrives in the end, however large.  Together,
-    requests hold less than the limit plus one request, not counting one read of each connection.
+    A request takes memory for the bytes that have arrived.  Once no memory is left, the server
+    continues to read only the request that began first, so every request arrives in the end,
+    however large.  All requests together hold less than the limit plus one request, not counting
+    one read of each connection.
 
-    Whole requests that the server has not handled yet may also reach the limit plus one request.
-    Then no request is read on until the server has handled some.
+    Whole requests that the server has not handled yet may also take the limit plus one request.
+    Then the server reads no request until it has handled some.
     Not thread-safe: it belongs to one event loop.
     """
 
@@ -153,9 +155,9 @@ class RequestMemory:
     def end_slow(self, now: float, seconds: float) -> None:
         """Ends requests that are incomplete after `seconds`, the oldest first, until no request waits for memory.
 
-        A request that waits for memory is ended only after twice `seconds`, because the server holds it up, not its
-        client.  When it gets memory, its time begins again.  The wait has a limit, because the client may have given
-        up: otherwise any number of such requests could get memory one after the other and then send nothing.
+        A request that waits for memory is ended only after twice `seconds`, because the server delays it, not its
+        client.  When it gets memory, its time begins again.  The wait needs a limit, because the client may have given
+        up.  Without a limit, any number of such requests could get memory, one after the other, and then send nothing.
         """
         for request in list(self._taken):
             if not self._waiting:
@@ -172,13 +174,13 @@ class RequestMemory:
         self.release(request)
 
     def _may_exceed(self, request: Arriving) -> bool:
-        # Not while kept requests take all of the limit: each request that becomes whole would be
-        # kept, and the next one would be let in.
+        # No request may exceed the limit while kept requests take all of it.  Otherwise each
+        # request that becomes whole would be kept, and the next one would be read.
         return self._kept < self._limit and next(iter(self._taken)) is request
 
     def _let_in(self, request: Arriving) -> None:
-        # Takes some bytes in advance; otherwise any number of requests would be let in while one
-        # byte is left.
+        # The request takes some bytes in advance.  Otherwise any number of requests would be read
+        # further while one byte is left.
         del self._waiting[request]
         self._taken[request] += ADVANCE_BYTES
         self._left -= ADVANCE_BYTES
@@ -219,7 +221,7 @@ class OpenConnections:
         return len(self._open)
 
     def leave_files(self, most: int | None) -> None:
-        """Lowers the limit to the number of files left for connections; None leaves the limit unchanged."""
+        """Lowers the limit on connections to `most`, the number of files left for connections; None changes nothing."""
         if most is None or most >= self.connections_max:
             return
         text = (
@@ -261,8 +263,8 @@ class OpenConnections:
         """Ends connections that have been idle, or have kept others waiting for memory, for too long.
 
         Args:
-            now: the time of `time.perf_counter`, in seconds.  Clients live in real time, so a test
-                that advances the time of groups does not lose its connections.
+            now: the time of `time.perf_counter`, in seconds.  It is not the time of the server's
+                clock, so a test that advances that clock does not lose its connections.
         """
         since = now - self.limits.idle_seconds
         for connection in [each for each in self._open if each.is_idle(since)]:

@@ -16,9 +16,10 @@ _log = logging.getLogger(__name__)
 class DeletedPositions:
     """Deletes the positions of deleted topics in the background, and keeps track of the topics not done yet.
 
-    Positions belong to a topic's name, so the deletion would include positions committed for a new
-    topic of that name.  The server therefore creates such a topic only after the deletion.  Call
-    every method on one event loop.
+    Positions belong to a topic's name.  If a new topic got the name of a deleted topic too early,
+    the deletion would include positions that were committed for the new topic.  The server
+    therefore creates a topic of that name only after the deletion.  Call every method on one event
+    loop.
 
     Args:
         manager: keeps the positions.

@@ -39,7 +39,7 @@ class DiskWork:
         read_bytes_max: limit for all answers that were read but not sent yet, in bytes.
 
     Attributes:
-        read_memory: the memory for answers read but not sent; each read takes a share first.
+        read_memory: the memory for answers that were read and not sent yet; each read first takes a share of it.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class DiskWork:
         return await self._loop.run_in_executor(self._pool, function)
 
     async def run_alone(self, function: Callable[[], T]) -> T:
-        """Calls a function like `run`, but only one at a time and in order: for calls that need much memory."""
+        """Calls a function like `run`; such calls run one at a time and in order, because they need much memory."""
         async with self._one_at_a_time:
             return await self.run(function)
 
@@ -91,7 +91,7 @@ class DiskWork:
             exchange.end("the request handler failed")
 
     async def stop(self, seconds: float) -> None:
-        """Waits at most `seconds` for running work, then cancels the rest."""
+        """Waits at most `seconds` until the running work ends, then cancels the work that is not done."""
         tasks = set(self._tasks)
         if tasks:
             _, left = await asyncio.wait(tasks, timeout=seconds)

@@ -83,14 +83,16 @@ class Exchange:
         self._abandoned = self._send = self._end = None
 
     def wait(self, *, ends_soon: bool = False) -> None:
-        """Holds later requests of the connection until this one is answered; no effect if it is answered.
+        """Holds later requests of the connection until this request is answered.
+
+        Has no effect if the request is already answered.
 
         Call this for requests that wait for other clients, such as a fetch that waits for records.
         Otherwise a client could have any number of them waiting on one connection.
 
         Args:
-            ends_soon: whether the request waits only for the server, which answers it before it
-                stops.
+            ends_soon: whether the request waits only for the server, and not for other clients.
+                Before the server stops, it answers such a request.
         """
         self._is_waiting = True
         self._ends_soon = ends_soon

@@ -21,8 +21,8 @@ Handler = Callable[["NodeState", Exchange], None]
 class Faults(Protocol):
     """Decides how each request is handled; called on the event loop, once for each request.
 
-    Every request passes through the faults: a server that has them uses no shortcut for any
-    connection.
+    Every request passes through this object.  A server that has faults therefore does not use the
+    faster paths for requests.
     """
 
     def around(self, handler: Handler, exchange: Exchange) -> Handler:

@@ -33,8 +33,8 @@ class _Frozen(NamedTuple):
 class GroupExpiry:
     """Deletes expired positions at intervals; call every method but `expire_async` on the event loop.
 
-    The log knows the groups without members, the coordinator those with members.  While another
-    thread writes a group's tombstones, no other change of the group runs.
+    Groups without members are found in the log, and groups with members in the coordinator.  While
+    another thread writes a group's tombstones, no other change of the group runs.
 
     Args:
         manager: keeps the positions; must be started.
@@ -110,8 +110,8 @@ class GroupExpiry:
     def expire_async(self, timeout: float | None) -> Completion[int]:
         """Starts a check now; any thread may call this (see offsetlog.manager.sweep.GroupCoordinator).
 
-        The result is the number of deleted positions.  The manager's settings limit the wait for
-        the writes; `timeout` does not shorten it.
+        The result is the number of deleted positions.  The wait for the writes is limited by the
+        manager's settings only; `timeout` has no effect.
         """
         answer: Completion[int] = Completion()
 
@@ -133,8 +133,8 @@ class GroupExpiry:
     async def expire(self, *, also_bare: bool = True) -> int:
         """Deletes expired positions, waits until the deletion is durable, and returns how many were deleted.
 
-        With `also_bare`, also deletes groups that have neither members nor positions, as Kafka
-        does.
+        If `also_bare` is True, also deletes groups that have neither members nor positions, as
+        Kafka does.
 
         Raises:
             ClockError: the clock is certainly wrong; nothing was deleted.

@@ -1,4 +1,4 @@
-"""Fences (new generations of a group) that the storage plugin orders and a server's coordinator writes."""
+"""Fences, which begin a new generation of a group: the storage plugin asks for them, the coordinator writes them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FenceOrder:
         offsets: the positions that are written in one batch with the fence.
 
     Attributes:
-        answer: completed with the new generation once that is as durable as configured.
+        answer: is completed with the new generation once its record is as durable as configured.
     """
 
     def __init__(self, offsets: dict[TopicPartition, int | OffsetAndMetadata]) -> None:
@@ -40,13 +40,14 @@ class FenceOrder:
         self._failure: OffsetLogError | None = None
 
     def written_by(self, write: Callable[[], Pending[int]]) -> Pending[int]:
-        """Calls `write`, and keeps the error if the write fails; raises as `write`."""
+        """Calls `write`; if the write fails, keeps the error.  Raises the errors of `write`."""
         try:
             pending = write()
         except OffsetLogError as failure:
             self._failure = failure
             raise
-        # Added first, so that it runs before the callback that informs the coordinator.
+        # This callback is added first, so that it runs before the callback that informs the
+        # coordinator.
         pending.add_done_callback(self._written)
         return pending
 

@@ -1,4 +1,4 @@
-"""Runs the coordinator: gives it time and ids, writes its records, and sends its answers."""
+"""Runs the coordinator: supplies the time and new ids, writes the records, and sends the answers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def write_error(failure: OffsetLogError) -> ErrorCode:
 
 #: A deadline that is handled later than this shows that the event loop was held up.
 LATE_SECONDS = 0.1
-#: How long sessions stay open then, so that requests that have already arrived are handled first.
+#: How long sessions stay open after the event loop was held up, so that requests that have already
+#: arrived are handled first.
 GRACE_SECONDS = 0.1
 
 
@@ -72,8 +73,8 @@ class GroupHost:
         expiry: deletes expired positions.
         failed_loads: why log partitions could not be loaded, by partition number; any thread may
             read it.
-        failed_writes: the first failed write of a log partition since it was led, by partition
-            number; any thread may read it.
+        failed_writes: the first write to each log partition that failed since this process became
+            its leader, by partition number; any thread may read it.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class GroupHost:
     # ----------------------------------------------------------------------------------------- leading
 
     def lead(self, partition: int, epoch: int) -> None:
-        """Makes this process the leader of a log partition; its groups answer once it is loaded."""
+        """Makes this process the leader of a log partition; requests for its groups succeed once it is loaded."""
         self.failed_loads.pop(partition, None)
         self.failed_writes.pop(partition, None)
         self.begin_work()

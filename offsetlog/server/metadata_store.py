@@ -76,20 +76,20 @@ class MetadataStore(Protocol):
         """The topic of this id."""
 
     def named_alike(self, name: str) -> str | None:
-        """Returns the name of the topic with the same name in metrics as `name` (see name_in_metrics), or None."""
+        """Returns the topic whose name in metrics is that of `name` (see name_in_metrics); None if there is none."""
 
     @property
     def changing(self) -> asyncio.Lock:
         """The lock that a caller holds while it decides on a change and makes it."""
 
     async def put_topics(self, topics: Sequence[Topic]) -> None:
-        """Adds topics, or replaces those with the same names: all or none."""
+        """Adds topics, or replaces those with the same names.  Either all topics are written, or none."""
 
     async def remove_topic(self, name: str) -> None:
         """Removes a topic."""
 
     async def reserve_producer_ids(self, count: int, at_least: int) -> int:
-        """Reserves a block of producer ids, none below `at_least`; returns the first."""
+        """Reserves `count` consecutive producer ids, all of them at least `at_least`; returns the first id."""
 
     def listen(self, listener: TopicListener) -> None:
         """Reports all topics to the listener now, and every later change."""
@@ -103,8 +103,8 @@ class FileMetadataStore:
         fs: the file port.
         node_id: this node's id, used if the file is new.
         cluster_id: the cluster's id, used if the file is new; None generates an id.
-        offsets_topic: the offsets topic, with the id and the number of partitions that the
-            directory holds; its settings are used if the file is new.
+        offsets_topic: the offsets topic, with the topic id and the number of partitions that are
+            recorded in the directory.  The settings of this topic are used if the file is new.
 
     Raises:
         CorruptionError: the file is truncated or was modified.
@@ -303,8 +303,9 @@ def with_partitions(topic: Topic, partitions: int) -> Topic:
 async def adopt(metadata: MetadataStore, found: Mapping[str, FoundTopic]) -> None:
     """Registers topics whose logs are already in the directory because a broker created them.
 
-    A topic gets the id in its logs; if they have none, or different ones, it keeps its known id or gets a new one.  Its
-    number of partitions is the greater of the number found and the number known.
+    A topic gets the topic id that its logs have.  If the logs have no id, or different ids, the topic keeps the id in
+    the metadata, or gets a new id if the metadata has none.  Its number of partitions is the greater of the number
+    found in the directory and the number in the metadata.
     """
     adopted = [_adopted(metadata.topic(name), name, each) for name, each in found.items()]
     await metadata.put_topics([each for each in adopted if each != metadata.topic(each.name)])

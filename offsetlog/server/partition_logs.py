@@ -75,7 +75,7 @@ class ReadableLog(Protocol):
 class PositionsLog:
     """One partition of the offsets topic as a log that clients can consume.
 
-    Other threads move the watermark, so it is polled while a client waits.
+    Other threads move the watermark, so the server polls it while a client waits for new records.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class PositionsLog:
         return b"" if replica is None else replica.read(offset, end, size_max, whole_first=whole_first)
 
     def is_warm(self, offset: int) -> bool:
-        """See ReadableLog; False if there are records to read, since it is not known which are in memory."""
+        """See ReadableLog; returns False if there are records to read, because they may not be in memory."""
         watermark = self._watermark_or_none()
         return watermark is None or offset >= watermark  # without a watermark, the read is refused at once
 
@@ -213,13 +213,14 @@ class PartitionLogs:
         return self._topics.get(topic.name, number)
 
     def unopened(self, wanted: Iterable[tuple[Topic, int]]) -> list[PartitionLog]:
-        """Returns the ordinary partitions to open before a read: none if all their logs are open.
+        """Returns the partitions of ordinary topics whose logs the caller must open before a read.
 
-        If any log is closed, returns all of these partitions, since open ones must stay open until
-        the read.
+        If all logs are open, the result is empty.  If any log is closed, the result has all of
+        these partitions, because the open logs must stay open until the read.
 
         Args:
-            wanted: topics and numbers of partitions; those that do not exist are ignored.
+            wanted: the topics and numbers of the partitions to read; partitions that do not exist
+                are ignored.
         """
         found = [
             self.writable(topic, number)
@@ -231,7 +232,7 @@ class PartitionLogs:
     def use(
         self, partitions: Collection[PartitionLog], *, makes: bool = False
     ) -> AbstractAsyncContextManager[None]:
-        """Opens logs and keeps them open; `makes` also creates missing ones."""
+        """Opens logs, and keeps them open within the context; if `makes` is True, also creates missing logs."""
         return self._topics.use(partitions, makes=makes)
 
     def leader_epoch(self, topic: Topic, number: int) -> int:

@@ -54,17 +54,18 @@ class Property:
     Attributes:
         meaning: the description in the table, without a full stop.
         default: the default as text; "" for none.
-        places: the settings that the property changes, as "part.field"; "manager" if the manager
-            reads it.
-        smallest, largest: bounds of a whole number.
-        choices: allowed texts; empty for a number.
+        places: the settings that the property changes, each as "part.field"; "manager" if the
+            manager reads the property.
+        smallest, largest: the bounds of a whole number.
+        choices: the allowed texts; empty for a number.
         form: the allowed values in words, if they are neither whole numbers nor `choices`.
-        divisor: units of the property per unit of the setting: 1000 if the property is in ms and
-            the setting in seconds.
-        factor: units of the setting per unit of the property: 60000 if the property is in minutes
-            and the setting in ms.
-        of_topic: for a list or a fraction that is the default of a topic setting: the name of
-            that setting, which parses the value; "" for all others.
+        divisor: the number by which a value is divided to get the setting's unit, such as 1000 if
+            the property is in ms and the setting is in seconds.
+        factor: the number by which a value is multiplied to get the setting's unit, such as 60000
+            if the property is in minutes and the setting is in ms.
+        of_topic: if the property is a list or a fraction, and is the default of a setting of
+            topics, the name of that setting, whose rules parse the value; "" for all other
+            properties.
     """
 
     meaning: str
@@ -117,7 +118,7 @@ class Property:
         raise ValueError
 
     def in_units(self, value: Value) -> Value | float:
-        """Converts a value to the units of its setting; a negative value, such as -1 for never, stays as it is."""
+        """Converts a value to the unit of its setting; does not multiply a negative value, such as -1 for never."""
         if isinstance(value, bool) or not isinstance(value, int):
             return value
         if self.divisor > 1:
@@ -166,7 +167,8 @@ def _meaning_of_topics(config: str) -> str:
 
 
 def _of_topics(config: str, field: str, *, smallest: int | None = None) -> Property:
-    # The broker's default for a topic's setting has the same allowed values.
+    # The property is the broker's default for a setting of topics, and has the allowed values of
+    # that setting.
     setting = TOPIC_CONFIGS[config]
     return Property(
         _meaning_of_topics(config),
@@ -178,12 +180,12 @@ def _of_topics(config: str, field: str, *, smallest: int | None = None) -> Prope
 
 
 def _of_topics_in_form(config: str, field: str, form: str) -> Property:
-    # The same for a list or a fraction.
+    # Like `_of_topics`, for a setting that is a list or a fraction.
     default, place = TOPIC_CONFIGS[config].default, f"topic_logs.{field}"
     return Property(_meaning_of_topics(config), default, (place,), form=form, of_topic=config)
 
 
-#: The properties by Kafka's names; those that Kafka does not have, by offsetlog's names.
+#: The properties, by Kafka's names.  A property that Kafka does not have has a name of offsetlog.
 PROPERTIES: dict[str, Property] = {
     "log.dirs": Property(
         "the log directory, unless the command names it", "", ("path",), form=DIRECTORY
@@ -369,12 +371,13 @@ PROPERTIES: dict[str, Property] = {
 }
 
 
-#: Properties that set the same thing, in ascending priority, whatever their order in the file.
+#: Properties that set the same thing.  A later one has priority over an earlier one, whatever their
+#: order in the file.
 RETENTIONS = ("log.retention.hours", "log.retention.minutes", "log.retention.ms")
 
 
 def in_order(given: Mapping[str, Given]) -> list[tuple[str, Given]]:
-    """Returns properties in the order in which they are applied."""
+    """Returns the properties in the order in which they take effect: those of RETENTIONS come last."""
     others = [(name, each) for name, each in given.items() if name not in RETENTIONS]
     return others + [(name, given[name]) for name in RETENTIONS if name in given]
 

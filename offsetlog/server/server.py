@@ -180,7 +180,7 @@ class Server:
         """Opens the directory and listens; returns host and port.
 
         Raises:
-            LockedError, StorageError, CorruptionError, ConfigError, PartitionCountError: as
+            LockedError, StorageError, CorruptionError, ConfigError, PartitionCountError: see
                 OffsetManager.start.
             OSError: the port is in use, or the address is not one of this machine; the message names it.
         """
@@ -421,7 +421,8 @@ async def _host_for_clients(loop: asyncio.AbstractEventLoop, host: str) -> str:
 
 
 def _monitoring(status: ServerStatus, host: str, port: int) -> Monitoring:
-    # Imported only if metrics are wanted, since the package may be missing.
+    # The module is imported only if metrics are wanted, because the package that it needs may be
+    # missing.
     try:
         from offsetlog.server.monitoring import Monitoring
     except ModuleNotFoundError as missing:
@@ -433,7 +434,7 @@ def _monitoring(status: ServerStatus, host: str, port: int) -> Monitoring:
 
 
 def _known_count(manager: LogManager) -> dict[str, str]:
-    # The directory's number of partitions, if it is not the default.
+    # The number of partitions of the directory, if it is not the default.
     if manager.partitions == PARTITIONS_DEFAULT:
         return {}
     return {"offsets.topic.num.partitions": str(manager.partitions)}
@@ -441,7 +442,7 @@ def _known_count(manager: LogManager) -> dict[str, str]:
 
 @contextmanager
 def _listening(host: str, port: int) -> Iterator[None]:
-    # Adds the address and advice to failures, which those of event loops lack.
+    # Adds the address and advice to an error, because the errors of event loops contain neither.
     try:
         yield
     except OSError as failure:

@@ -66,7 +66,7 @@ class ServerStatus:
     started_at: float = field(default_factory=time.time)
 
     def loaded_part(self, partition: int) -> float:
-        """Returns how much of a log partition is loaded, from 0 to 1; raises as `OffsetManager.state`."""
+        """Returns how much of a log partition is loaded, from 0 to 1; raises the errors of `OffsetManager.state`."""
         assert self.manager is not None
         if self.manager.state(partition) is PartitionState.ACTIVE:
             return 1.0
@@ -197,8 +197,9 @@ def _how_far(status: ServerStatus, number: int) -> str:
 def group_commits(status: ServerStatus) -> dict[str, int]:
     """Returns how many commits each group has made; do not call this on the event loop.
 
-    Counts at most 65,536 groups (`offsetlog._native.front`), since the start of the server or since
-    the table was last full.  The event loop serves requests between the parts of the answer.
+    The counts begin at the start of the server.  They are kept in a table of at most 65,536 groups
+    (`offsetlog._native.front`).  When the table is full, the server drops counts, and these begin
+    at 0 again.  The answer is read in parts, and the event loop serves requests between the parts.
 
     Raises:
         TimeoutError: the event loop is stuck.

@@ -92,5 +92,8 @@ class TopicSweep:
             self._timer = None
 
     def close(self) -> None:
-        """Waits for a running sweep; call this after `stop`, on any thread.  The next start removes remaining files."""
+        """Waits until a running sweep ends; call this after `stop`, on any thread.
+
+        The next start of the server removes the files of deleted segments that are left.
+        """
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -26,7 +26,7 @@ class UnreadAnswers:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._size = 0
-        # Ordered by when the clients stopped reading.
+        # The connections, in the order in which their clients stopped reading.
         self._held: dict[Reader, int] = {}
 
     @property
@@ -35,7 +35,7 @@ class UnreadAnswers:
         return self._size
 
     def hold(self, reader: Reader, size: int) -> None:
-        """Sets the bytes that count for a connection; they count until `release`, even if the client reads some."""
+        """Sets the number of bytes that count as unread for a connection until the next `hold` or `release`."""
         self._size += size - self._held.get(reader, 0)
         self._held[reader] = size
         while self._size > self._limit and len(self._held) > 1:

@@ -1,7 +1,7 @@
-"""offsetlog on Spark, through PySpark: `spark.read.format("offsetlog")`, streams, a sink, a listener and jobs.
+"""offsetlog on Spark, through PySpark: `spark.read.format("offsetlog")`, streams, a sink, a listener, and jobs.
 
-Needs the extra `offsetlog[spark]`.  Names are imported on first use, so that the modules of executors
-(`offsetlog.spark.scan`, the staging of the sink) load no store.
+This package needs the extra `offsetlog[spark]`.  Its names are imported when they are first used.  Therefore the
+modules that run on executors (`offsetlog.spark.scan`, and the staging of the sink) do not import a store.
 """
 
 from importlib import import_module

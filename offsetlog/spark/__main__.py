@@ -1,4 +1,4 @@
-"""Runs `offsetlog spark <job>` as `python -m offsetlog.spark <job>`, or as the program of spark-submit."""
+"""Runs `offsetlog spark <job>`, as `python -m offsetlog.spark <job>` or as the program of spark-submit."""
 
 from __future__ import annotations
 

@@ -1,20 +1,20 @@
-"""Reads from Spark's checkpoint directories how far streaming queries have read, and commits that as positions.
+"""Reads from Spark's checkpoint directories how far streaming queries have read, and commits the offsets as positions.
 
-Before a query runs a batch, it writes `offsets/<batch>`, with the end offset of each source; after the batch, it writes
-`commits/<batch>`.  So the newest file in `commits` names the last batch that is done; a newer one in `offsets` names a
-batch that was planned and that a restart runs again.
+Before a query runs a batch, it writes the file `offsets/<batch>` with the end offset of each source.  After the batch,
+it writes `commits/<batch>`.  The newest file in `commits` therefore shows which batch is the last one that is done.  If
+`offsets` has a newer file, that batch was planned, and a restart of the query runs it again.
 
     offsets/7   v1                              offsets/7   v2
                 {"batchWatermarkMs":0,...}                  {"batchWatermarkMs":0,...}
                 {"orders":{"0":123}}                        incoming:{"orders":{"0":123}}
                 -
 
-Version 1 identifies the sources by their order in the query.  Version 2, which Spark 4.2 writes if
-`spark.sql.streaming.offsetLog.formatVersion` is 2, identifies a source by its name, or by its number if it has no name.
-A source without an offset yet is a `-` in version 1, and left out in version 2.
+Version 1 identifies the sources by their order in the query.  Spark 4.2 writes version 2 if
+`spark.sql.streaming.offsetLog.formatVersion` is 2.  Version 2 identifies a source by its name, or by its number if it
+has no name.  If a source has no offset yet, its line is `-` in version 1, and it has no line in version 2.
 
-A directory may come from anywhere, so at most 64 MiB of a file are read, and an error names the file.  Nothing is
-written.
+A directory may come from anywhere.  Therefore at most 64 MiB of a file are read, and every error names the file.
+Nothing is written.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class CheckpointSource(NamedTuple):
     """The offset of one source of a query at the end of a batch.
 
     Attributes:
-        name: "0", "1" and so on in the order of the query, or the source's own name if it has one (version 2).
-        offset: the text that Spark wrote, None if the source had no offset yet.
-        read: the parsed text, with the topic `source-<name>` for a source without topics.
+        name: the source's own name if it has one (version 2); otherwise its number in the query, "0", "1" and so on.
+        offset: the text that Spark wrote; None if the source had no offset yet.
+        read: the parsed text; if the source has no topics, its topic is `source-<name>`.
     """
 
     name: str
@@ -103,9 +103,9 @@ class Checkpoint(NamedTuple):
 
     Attributes:
         path: the path of the directory.
-        query_id: the id that the query keeps over restarts, None if the file `metadata` is missing.
+        query_id: the id that the query keeps over restarts; None if the file `metadata` is missing.
         committed: the newest batch that is done, or None.
-        planned: a newer batch that was begun and that a restart runs again, or None.
+        planned: a newer batch, which was begun and which a restart runs again; or None.
     """
 
     path: str
@@ -120,9 +120,9 @@ class CheckpointImport(NamedTuple):
     Attributes:
         group: the consumer group.
         batch: the batch whose end offsets were committed.
-        planned: the number of a later batch that was begun, whose offsets were not committed, or None.
+        planned: the number of a later batch that was begun and whose offsets were not committed, or None.
         committed: the positions that were committed.
-        left_out: source -> why none of its positions was committed.
+        left_out: the sources of which no position was committed, each with the reason.
     """
 
     group: str
@@ -140,13 +140,14 @@ def read_checkpoint(
 ) -> Checkpoint:
     """Reads from a checkpoint directory how far its query has read.
 
-    A directory may be read while its query runs; the files of `offsets` and `commits` may then show different moments.
+    The directory may be read while its query runs.  The files of `offsets` and those of `commits` may then be read at
+    different moments.
 
     Args:
         path: the `checkpointLocation`: a local path, or a URI that pyarrow knows (`s3://`, `hdfs://`, `file:`).
-        filesystem: the file system of the path, if it needs settings; None derives it from the path.
-        topics: source -> the topic to report for a source without topics; a listener gets the same topics from
-            `source_topic(description)`.
+        filesystem: the file system of the path, if it needs settings; if None, it is derived from the path.
+        topics: for sources without topics, the topic of each source; `source_topic(description)` returns the topic that
+            a listener uses.
 
     Raises:
         MissingFileError: there is no such directory, it is not a checkpoint, or the offsets of the committed batch are
@@ -187,23 +188,23 @@ def import_checkpoint(
 ) -> CheckpointImport:
     """Commits the offsets at the end of the newest committed batch of a checkpoint directory, under a group.
 
-    The offsets of a later batch, which is only planned, are not committed: a restart of the query reads that batch
-    again.  If several sources read one partition, the smallest offset counts.  To a Kafka cluster only sources with
-    topics are committed.
+    If a later batch is only planned, its offsets are not committed, because a restart of the query reads that batch
+    again.  If several sources read one partition, the smallest of their offsets is committed.  If the target is a Kafka
+    cluster, only the positions of sources with topics are committed.
 
     Args:
         target: an OffsetStore, a path, "host:port,..." or a dict of settings: see `offsetlog.spark.targets`.
         group: the consumer group.
         path: the `checkpointLocation`.
         filesystem: the file system of the path, as for `read_checkpoint`.
-        topics: source -> the topic under which to commit a source without topics.
+        topics: for sources without topics, the topic under which to commit each source.
 
     Raises:
-        StateError: the query has committed no batch yet, or no source has a position that the target accepts; nothing
+        StateError: the query has committed no batch yet, or no source has a position that the target accepts.  Nothing
             was committed.
         InvalidArgumentError: `topics` names a source that does not exist.
-        ActiveGroupError, ClusterUnavailableError, ClusterError: Kafka's answer; the partitions that Kafka accepted are
-            committed.
+        ActiveGroupError, ClusterUnavailableError, ClusterError: Kafka refused the commit, or did not answer.  The
+            partitions that Kafka accepted are committed.
         Everything that `read_checkpoint`, `offsetlog.open` and `OffsetStore.commit` raise.
     """
     checkpoint = read_checkpoint(path, filesystem=filesystem, topics=topics)
@@ -283,7 +284,7 @@ def _named(line: str, path: str) -> tuple[str, str]:
 
 
 def _check_commit(content: bytes, path: str) -> None:
-    """Raises if Spark would refuse a file of `commits`: it must have a version, and something after the version."""
+    """Raises if Spark would refuse a file of `commits`: the file must contain a version, and a line after it."""
     lines = _lines(content, path)
     _version(lines[0], path)
     if len(lines) < 2:
@@ -356,7 +357,7 @@ class _Directory(NamedTuple):
         return f"{self.path.rstrip('/')}/{name}"
 
     def batches(self, name: str) -> list[int] | None:
-        """Returns the numbers of the batches that have a file in a subdirectory; None without that subdirectory."""
+        """Returns the numbers of the batches that have a file in a subdirectory; None if it does not exist."""
         path = self.join(name)
         try:
             if self.filesystem.get_file_info(path).type != arrow_fs.FileType.Directory:
@@ -366,7 +367,7 @@ class _Directory(NamedTuple):
             raise StorageError(f"the directory cannot be listed: {error}", path=path) from error
         if len(found) > FILES_MAX:
             raise LimitError(f"the directory holds {len(found)} files; the limit is {FILES_MAX}", path=path)
-        # Other files of Spark and Hadoop, such as checksums and files being written, have other names.
+        # The files that Spark and Hadoop put beside them, such as checksums and incomplete files, have other names.
         files = [info for info in found if info.type == arrow_fs.FileType.File]
         return [int(info.base_name) for info in files if _BATCH.fullmatch(info.base_name)]
 
@@ -375,7 +376,7 @@ class _Directory(NamedTuple):
         path = self.join(name)
         try:
             with self.filesystem.open_input_stream(path, compression=None) as stream:
-                # The size is measured by reading: a file's metadata may be outdated, or lack the size.
+                # The size is found by reading, since the metadata of a file may be outdated, or may lack the size.
                 content: bytes = stream.read(FILE_BYTES_MAX + 1)
         except FileNotFoundError as error:
             raise MissingFileError("there is no such file", path=path) from error

@@ -1,8 +1,9 @@
 """A thread that commits the newest position of each partition, and retries until the target accepts it.
 
-A caller puts its positions and continues. They wait in a map with one value for each group, topic and partition: a
-newer value replaces an older one that was not committed yet, since offsets are absolute.  So a target that is down for
-a day costs the memory of one value per partition, and the first successful commit brings it up to date.
+A caller puts its positions and continues.  The positions wait in a map with one value for each group, topic and
+partition.  A newer value replaces an older one that was not committed yet, since offsets are absolute.  If a target is
+down for a day, the waiting positions therefore take the memory of one value per partition, and the first successful
+commit brings the target up to date.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ class CommitFailure(NamedTuple):
 
     Attributes:
         time: the time of the failure, in UTC.
-        group: the consumer group; None if the failure belongs to no group, or to one that was not known yet.
+        group: the consumer group; None if the failure is not that of a group, or if the group was not known yet.
         positions: how many positions failed.
         error: the reason.
-        retried: whether the commit is tried again; if not, the positions were dropped, and only newer ones will be
-            committed.
+        retried: whether the commit is tried again.  If not, the positions were dropped, and the group gets only newer
+            positions.
     """
 
     time: datetime
@@ -63,7 +64,11 @@ _Entries = dict[TopicPartition, tuple[int, OffsetAndMetadata]]
 
 @dataclass(slots=True)
 class _Waiting:
-    """The waiting positions of one group; each entry has the number of the call of `put` since which its key waits."""
+    """The waiting positions of one group.
+
+    Each entry has a number and a position.  The number is that of the call of `put` since which the key has had a
+    waiting position; the calls are numbered from 1.
+    """
 
     entries: _Entries = field(default_factory=dict)
     due: float = 0.0
@@ -75,11 +80,12 @@ class PositionCommitter:
     """A thread that commits to one target.  Every method can be called from any thread.
 
     Args:
-        target: receives the commits; it is closed with the committer.
+        target: the target that receives the commits; it is closed together with the committer.
         interval_seconds: the time between two commits of one group.
-        back_off_seconds: the first and the longest pause before a failed commit is tried again; it doubles each time.
-        positions_max: how many positions may wait; more are dropped, and recorded as a failure.
-        failures_max: how many failures are kept; the newest are.
+        back_off_seconds: the first and the longest pause before a failed commit is tried again.  The pause doubles with
+            each failure.
+        positions_max: how many positions may wait.  Further positions are dropped, which is recorded as a failure.
+        failures_max: how many failures are kept: the newest ones.
     """
 
     def __init__(
@@ -105,7 +111,7 @@ class PositionCommitter:
         self._number = 0
         self._in_flight: int | None = None
         self._dropped = 0
-        # How many positions had been dropped when a flush last completed.
+        # How many positions had been dropped when the last flush completed.
         self._dropped_reported = 0
         self._closing = False
         self._closed = False
@@ -122,7 +128,7 @@ class PositionCommitter:
 
     @property
     def pending(self) -> dict[str, Committed]:
-        """The positions that wait to be committed, by group; without those that are being committed right now."""
+        """The positions that wait to be committed, by group, without those of a commit in progress."""
         with self._changed:
             return {
                 group: {key: value for key, (_, value) in waiting.entries.items()}
@@ -136,7 +142,7 @@ class PositionCommitter:
         return self._closing
 
     def put(self, group: str, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Queues positions, replacing older ones that still wait; does not block.  Raises ClosedError after `close`."""
+        """Queues positions, which replace older ones that still wait; does not block.  Raises ClosedError if closed."""
         with self._changed:
             if self._closing:
                 raise ClosedError("the committer is closed")
@@ -163,7 +169,7 @@ class PositionCommitter:
             self._changed.notify_all()
 
     def hurry(self, group: str) -> None:
-        """Starts the commit of a group's waiting positions now; does not wait for it."""
+        """Makes the thread commit a group's waiting positions now; does not wait for the commit."""
         with self._changed:
             waiting = self._groups.get(group)
             if waiting is not None:
@@ -178,15 +184,15 @@ class PositionCommitter:
     def flush(self, timeout: float | None = None) -> bool:
         """Waits until the positions that were put before this call, or newer ones that replaced them, are committed.
 
-        Positions that failed before are tried at once.  Returns False if the wait took longer than `timeout` seconds,
-        or if a position has been refused for good since the last flush (by any thread) that completed in time;
-        `failures` says why.
+        Positions whose commit failed before are tried again at once.  Returns False if the wait took longer than
+        `timeout` seconds.  Also returns False if a position was refused for good after the last flush, by any thread,
+        that completed in time; `failures` contains the reason.
         """
         done, clean = self._flush(timeout)
         return done and clean
 
     def _flush(self, timeout: float | None) -> tuple[bool, bool]:
-        """Returns whether everything was tried in time, and whether nothing was refused for good."""
+        """Returns whether the flush completed in time, and whether no position was refused for good."""
         with self._changed:
             upto, reported = self._number, self._dropped_reported
             for waiting in self._groups.values():
@@ -200,10 +206,10 @@ class PositionCommitter:
             return done, clean
 
     def close(self, timeout: float | None = 10.0) -> bool:
-        """Flushes, ends the thread and closes the target.  Returns the result of `flush`.
+        """Flushes, ends the thread, and closes the target.  Returns the result of the flush.
 
-        Positions not committed in `timeout` seconds are recorded as a failure.  A second call does nothing, and returns
-        whether no positions wait.
+        Positions that are not committed within `timeout` seconds are recorded as a failure.  A second call does
+        nothing, and returns whether no positions are waiting.
         """
         with self._changed:
             if self._closing:
@@ -216,7 +222,7 @@ class PositionCommitter:
         if thread is None:
             self._end()
         elif thread is not threading.current_thread():
-            # A commit still in progress gets no more time.  The thread ends once that commit returns.
+            # If a commit is still in progress, it gets no more time.  The thread ends when that commit returns.
             thread.join(timeout if done else 1.0)
         return done and clean
 
@@ -238,7 +244,11 @@ class PositionCommitter:
         self._end()
 
     def _take_due(self, *, wait: bool) -> tuple[str | None, _Entries]:
-        """Returns the next due group and its positions; no group after a close, or if none is due and not `wait`."""
+        """Returns the group that is due first, and its positions.
+
+        Without `wait`, returns None and no positions if no group is due.  With `wait`, waits until one is due.  Returns
+        None and no positions after a close.
+        """
         while not self._closing:
             ready = [
                 (0.0 if waiting.urgent else waiting.due, group)
@@ -281,7 +291,7 @@ class PositionCommitter:
             self._changed.notify_all()
 
     def _tell(self, group: str, refused: Mapping[TopicPartition, Exception], again: set[TopicPartition]) -> None:
-        """Records the refused positions, once for each kind of error."""
+        """Records the refused positions as failures, one failure for each kind of error."""
         kinds: dict[tuple[type[Exception], bool], list[Exception]] = {}
         for key, error in refused.items():
             kinds.setdefault((type(error), key in again), []).append(error)
@@ -310,7 +320,10 @@ class PositionCommitter:
     # ------------------------------------------------------------------------------------------------ under the lock
 
     def _oldest(self) -> int:
-        """Returns the number of the oldest call of `put` that is not committed yet, or that of the next call."""
+        """Returns the number of the oldest call of `put` that has a waiting position, or the number of the next call.
+
+        A position that is being committed counts as waiting.
+        """
         numbers = [number for waiting in self._groups.values() for number, _ in waiting.entries.values()]
         if self._in_flight is not None:
             numbers.append(self._in_flight)
@@ -329,7 +342,7 @@ class PositionCommitter:
 
 
 def _is_lasting(error: Exception) -> bool:
-    """Returns whether the same commit would fail again, so that it is dropped and not retried."""
+    """Returns whether the same commit would fail again, in which case the positions are dropped."""
     if isinstance(error, ClusterError):
         return not error.retriable and not isinstance(error, ActiveGroupError)
     return isinstance(error, InvalidArgumentError | TooLargeError | ConditionError | ClosedError | ReadOnlyError)
@@ -340,7 +353,7 @@ _COMMITTERS: weakref.WeakSet[PositionCommitter] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Closes every committer when the process ends; positions that still wait get at most EXIT_SECONDS in all."""
+    """Closes every committer when the process ends.  All committers together get at most EXIT_SECONDS."""
     deadline = time.monotonic() + EXIT_SECONDS
     for committer in list(_COMMITTERS):
         committer.close(max(0.0, deadline - time.monotonic()))

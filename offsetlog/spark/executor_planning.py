@@ -1,4 +1,4 @@
-"""Plans reads of a log that the executors see and the driver does not: a task plans on an executor."""
+"""Plans reads of a log that the executors see and the driver does not: one task on an executor plans each read."""
 
 from __future__ import annotations
 
@@ -25,28 +25,29 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _NAME = "offsetlog_planned"
-#: Held from a registration to the load that uses it, so that no other registration comes between them.
+#: This lock is held from the registration of a source until the load that uses it, so that no other registration
+#: happens in between.
 _REGISTERING = threading.Lock()
 
 
 def read_on_executors(spark: SparkSession, path: str | os.PathLike[str], **options: object) -> DataFrame:
-    """Returns a view of a log that only the executors see, like `spark.read.format("offsetlog")` for other logs.
+    """Returns a view of a log that only the executors see, as `spark.read.format("offsetlog")` does for other logs.
 
-    One task plans the read during this call, on any executor; all executors must see the same log at the path.  Each
-    run of the DataFrame reads the log as it was planned.  A missing or damaged witness (a file that shows whether the
-    log is complete) is logged as a warning on the driver.
+    During this call, one task on some executor plans the read; all executors must see the same log at the path.  Each
+    run of the DataFrame reads the log as it was planned.  A witness is a file that shows whether the log is complete.
+    If a witness is missing or damaged, the driver logs a warning.
 
     >>> offsets = read_on_executors(spark, "/var/kafka-logs", view="offsets")  # doctest: +SKIP
 
     Args:
         spark: the session.
         path: the path of the log, as the executors reach it.
-        options: the options of the source, except `pushdown`; None leaves an option out.
+        options: the options of the source, except `pushdown`.  An option whose value is None is left out.
 
     Raises:
-        ConfigError: an option is unknown or wrong, or is `pushdown`, which needs a plan on the driver.
-        MissingFileError, InvalidArgumentError, StorageError: the executor that planned does not see the log.
-        DataLossError, PossibleLossError, CorruptionError: a part of the log is missing or damaged, and mode=failfast.
+        ConfigError: an option is unknown or invalid, or the option is `pushdown`, which needs a plan on the driver.
+        MissingFileError, InvalidArgumentError, StorageError: the executor that planned the read does not see the log.
+        DataLossError, PossibleLossError, CorruptionError: a part of the log is missing or damaged, with mode=failfast.
         PythonException: the task failed for another reason, e.g. because its Python has no offsetlog.
 
     Can be called from any thread that may use the session.
@@ -75,7 +76,7 @@ def _source_of(tasks: Sequence[Task], settings: HadoopSettings) -> type[Offsetlo
     planned = tuple(tasks)
 
     class PlannedDataSource(OffsetlogDataSource):
-        # Spark sends a class that is not in a module by value, with the tasks in it.
+        # Since this class is not in a module, Spark sends it to other processes by value, and the tasks with it.
         __doc__ = OffsetlogDataSource.__doc__
         hadoop = settings
 

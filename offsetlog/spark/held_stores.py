@@ -1,12 +1,13 @@
 """Stores that stay open between two uses, so that an epoch or a listener's commit costs only its own write.
 
-A process has one handle of each store, and one thread at a time uses the handle.  Between two uses the store rests: it
-stays open.  A resting store is closed when it has rested for long enough, or as soon as another process asks for it
-(`offsetlog.directory.lock_holder`; `offsetlog.open` asks by itself).  So it keeps out no process that asks.
+A process has one handle of each store, and one thread at a time uses the handle.  Between two uses the store stays
+open; this module says that it rests.  A resting store is closed when it has rested for a given time, or as soon as
+another process asks for it (`offsetlog.directory.lock_holder`; `offsetlog.open` asks by itself).  Another process that
+asks for the store is therefore never kept out by a resting store.
 
-Spark runs the sink in a process of its own.  A listener in the driver, or in another process of the machine, may find
-that the sink's process holds the store.  It then sends its commit to that process, so that the store is not closed and
-opened again for each commit.
+Spark runs the sink in a process of its own.  A listener, in the driver or in another process of the machine, may find
+that the sink's process has the store open.  The listener then sends its commit to that process, so that the store need
+not be closed and opened again for each commit.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ from offsetlog.types import Durability, OffsetAndMetadata, TopicPartition
 #: How long a store rests before it is closed if no other process asks for it, in seconds.
 KEEP_SECONDS = 10.0
 
-# How long the address of a holder may stay in use after it has released the lock, in seconds.
+# How long the socket address of a process may stay in use after the process has released the lock, in seconds.
 _ADDRESS_SECONDS = 2.0
 
-# The longest single wait of a resting store's thread, since another use may change the time when the rest ends.
+# The longest time that the thread of a resting store waits before it checks whether a use has changed the end of the
+# rest.
 _LOOK_SECONDS = 5.0
 
 Committed = Mapping[TopicPartition, OffsetAndMetadata]
@@ -48,8 +50,9 @@ Committed = Mapping[TopicPartition, OffsetAndMetadata]
 class Opening:
     """Arguments of `offsetlog.open`.
 
-    A store that is open already serves every use, unless the use asks for another number of partitions.  The durability
-    is an argument of each commit; the maintenance stays that of the use that opened the store.
+    If the store is already open, `use_store` uses the open store, unless `partitions` differs from its number of
+    partitions.  The durability does not matter then, because it is an argument of each commit.  The maintenance remains
+    that of the use that opened the store.
     """
 
     path: Path
@@ -62,18 +65,18 @@ class Opening:
 def use_store(
     opening: Opening, keep_seconds: float | None = KEEP_SECONDS, lock_seconds: float | None = None
 ) -> Iterator[OffsetStore]:
-    """Yields the process's handle of a store, and opens it if it is not open; other threads wait for their turn.
+    """Yields the process's handle of a store; opens the store first if it is not open.  Waits for other threads' uses.
 
-    A failure other than an InvalidArgumentError closes the store, since its state may be unknown.
+    If the use fails with anything but an InvalidArgumentError, the store is closed, since its state may be unknown.
 
     Args:
         opening: how to open the store if it is not open.
-        keep_seconds: how long the store rests before it is closed; 0: it is closed after the use; None: no limit.
-            Ignored, unless it is 0, if the store was opened with other maintenance.
-        lock_seconds: how long to wait for another process that holds the store; None: no limit.
+        keep_seconds: how long the store rests before it is closed.  With 0, it is closed after this use; with None, it
+            rests without limit.  A value other than 0 is ignored if the store was opened with another `maintenance`.
+        lock_seconds: how long to wait for another process that has the store open; None: no limit.
 
     Raises:
-        OffsetLogError: as `offsetlog.open`.
+        OffsetLogError: raised by `offsetlog.open`.
     """
     held = _held_at(opening.path)
     with held.mutex:
@@ -91,13 +94,13 @@ def use_store(
 
 
 def is_held(path: str | os.PathLike[str]) -> bool:
-    """Returns whether this process holds a store, in use or resting."""
+    """Returns whether this process has a store open, either in use or resting."""
     found = _held.get(_key(path))
     return found is not None and found.store is not None
 
 
 def let_go(path: str | os.PathLike[str]) -> None:
-    """Closes a store that this process holds, after the uses in progress; does nothing if it holds none."""
+    """Closes a store that this process has open, after the uses in progress; otherwise does nothing."""
     found = _held.get(_key(path))
     if found is not None:
         with found.mutex:
@@ -107,12 +110,14 @@ def let_go(path: str | os.PathLike[str]) -> None:
 def commit_elsewhere(
     path: str | os.PathLike[str], group: str, positions: Committed, durability: Durability | None
 ) -> bool:
-    """Commits like `OffsetStore.commit`, through another process that holds the store; waits while it uses the store.
+    """Commits like `OffsetStore.commit`, through another process that has the store open.
+
+    If the other process is using the store, this call waits until the use has ended.
 
     Returns:
-        Whether the other process committed.  False if no other process holds the store, if a position has a topic id,
-        or if the process did not answer.  Without an answer, the positions may or may not be committed; it is safe to
-        commit them again.
+        Whether the other process committed the positions.  False if no other process has the store open, if a position
+        has a topic id, or if the other process did not answer.  If it did not answer, the positions may or may not be
+        committed; it is safe to commit them again.
 
     Raises:
         OffsetLogError: the other process refused the commit.
@@ -139,7 +144,7 @@ def _error_of(name: str, message: str) -> OffsetLogError:
 
 
 class _HeldStore:
-    """The handle of one store.  Every method and attribute needs `mutex`, except reading `store`."""
+    """The handle of one store.  The caller of a method must hold `mutex`; only reading `store` needs no lock."""
 
     def __init__(self, path: Path) -> None:
         self.mutex = threading.Lock()
@@ -168,8 +173,8 @@ class _HeldStore:
         return self.store
 
     def _listen(self) -> None:
-        # Listens from the beginning: a process that asks during the first use waits for its end.  If this fails, the
-        # store is closed after the use.
+        # Listens from the beginning, so that a process that asks during the first use waits until that use has ended.
+        # If listening fails, the store is closed after the use.
         try:
             self.requests = _requests_for(self._path / LOCK)
             threading.Thread(target=self._work, args=(self.requests,), name="offsetlog-held-store", daemon=True).start()
@@ -180,22 +185,23 @@ class _HeldStore:
             raise
 
     def keep(self, seconds: float | None, opening: Opening) -> None:
-        """Lets the store rest after a use; closes it if `seconds` is 0, or if other processes could not ask for it."""
+        """Lets the store rest after a use.  Closes it if `seconds` is 0, or if other processes cannot ask for it."""
         if self.requests is None or seconds == 0:
             self.close()
-        # Otherwise a listener could keep open a store without cleaning, or a sink close a listener's store too early.
+        # Without this condition, a listener could keep a store open that nobody cleans, or a sink could close the store
+        # of a listener too early.
         elif self._opening is not None and self._opening.maintenance == opening.maintenance:
             self._rests_until = None if seconds is None else time.monotonic() + seconds
 
     def close(self) -> None:
-        """Closes the store, and only then stops answering, so that a process that asks meanwhile gets the store."""
+        """Closes the store, and only then stops answering.  A process that asks meanwhile therefore gets the store."""
         try:
             self._close_store()
         finally:
             self._stop_listening()
 
     def close_after(self, failure: BaseException, request: lock_holder.Request | None = None) -> None:
-        """Closes the store after a failure; if closing fails, too, adds a note to the first failure."""
+        """Closes the store after a failure.  If closing the store fails, too, adds a note to the first failure."""
         try:
             self._close_store()
         except Exception as second:
@@ -254,7 +260,7 @@ class _HeldStore:
             request.answer(b"{}")
 
     def _close_resting(self) -> None:
-        # Everything is written already; the next open finds what fails here.
+        # Everything has been written already.  If the close fails, the next open finds the problem.
         with contextlib.suppress(OffsetLogError):
             self.close()
 
@@ -294,8 +300,8 @@ def _read_commit(content: bytes) -> tuple[str, dict[TopicPartition, OffsetAndMet
         raise InvalidArgumentError(f"the request cannot be read: {failure!r}") from failure
 
 
-#: Handles by path, emptied only after a fork.  Needs no lock: a handle is found or created in one step, and each handle
-#: has its own mutex.
+#: The handles by path; only a fork empties the dict.  It needs no lock, since a handle is found or created in one step,
+#: and each handle has its own mutex.
 _held: dict[str, _HeldStore] = {}
 
 
@@ -307,7 +313,7 @@ def _held_at(path: str | os.PathLike[str]) -> _HeldStore:
     return _held.setdefault(_key(path), _HeldStore(Path(path)))
 
 
-# Runs at exit before the engine's own handler, which warns of open stores.
+# At exit, this function runs before the engine's own handler, which warns of open stores.
 @atexit.register
 def _close_all() -> None:
     for path in list(_held):

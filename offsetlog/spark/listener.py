@@ -1,12 +1,13 @@
 """Makes the progress of streaming queries visible: commits the offsets of their sources as positions of a group.
 
 Kafka's tools and lag monitors then see a Spark job like any consumer.  The positions only show the progress; the query
-itself restarts from its checkpoint.  Spark reports a batch after it is done, on a thread of its own and at most once,
-so the positions may lag by one batch; the next batch makes up for a missed report, since offsets are absolute.
+itself restarts from its checkpoint.  Spark reports each batch after it is done, on a thread of its own and at most
+once.  The positions may therefore lag by one batch.  If a report is missed, the next report makes up for it, since
+offsets are absolute.
 
-A committed position follows its query.  It moves forward with the query, and back only if the query itself did: when it
-was started again from an older checkpoint, or its source lost data.  Late reports, of an earlier run or an earlier
-batch, are ignored.
+A committed position moves forward with its query.  It moves back only if the query itself moved back, because the query
+was started again from an older checkpoint, or because its source lost data.  A late report of an earlier run or an
+earlier batch is ignored.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ class Query(NamedTuple):
     """A run of a streaming query.
 
     Attributes:
-        id: the query's id, the same over restarts from one checkpoint.
-        run_id: the id of the run, a new one for each start.
-        name: its `queryName`, or None.
+        id: the id of the query, which stays the same when the query restarts from its checkpoint.
+        run_id: the id of the run; each start of the query has a new one.
+        name: the `queryName` of the query, or None.
     """
 
     id: str
@@ -60,7 +61,7 @@ class Query(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The name, or the id of a query without one."""
+        """The name of the query, or its id if it has no name."""
         return self.name or self.id
 
 
@@ -85,34 +86,38 @@ class OffsetCommitListener(StreamingQueryListener):
         listener = OffsetCommitListener("kafka:9092", "spark-{query}")
         spark.streams.addListener(listener)
 
-    `offsetlog.spark.positions` decides which offsets of which sources are positions, and under which topics.  To a
-    Kafka cluster only positions of Spark's Kafka sources are committed, since other topics do not exist there; each
-    omitted source is logged once.  If several sources of a query read one partition, the smallest offset counts.  The
-    metadata of a position is JSON: `{"query":"<name>","id":"<id>","batch":<number>}`.
+    `offsetlog.spark.positions` decides which offsets of which sources are positions, and under which topics they are
+    committed.  A Kafka cluster gets only the positions of Spark's Kafka sources, since other topics do not exist there.
+    Each source that is left out is logged once.  If several sources of a query read one partition, the smallest of
+    their offsets is committed.  The metadata of a position is JSON: `{"query":"<name>","id":"<id>","batch":<number>}`.
 
-    The methods that Spark calls only parse and queue positions, and never wait or raise.  A thread of the listener
-    commits the newest positions of each group, retries failed commits, and records failures (`failures`, `last_error`,
-    and the logger "offsetlog.spark").  When a query ends, its positions are committed at once.  When the process ends,
-    it waits up to 5 seconds for positions that are not committed yet.  Every method and attribute can be used from any
-    thread.
+    The methods that Spark calls only parse and queue positions; they never wait or raise.  A thread of the listener
+    commits the newest positions of each group, retries failed commits, and records failures (in `failures` and
+    `last_error`, and with the logger "offsetlog.spark").  When a query ends, its positions are committed at once.  When
+    the process ends, it waits up to 5 seconds for positions that are not committed yet.  Every method and attribute can
+    be used from any thread.
 
     Args:
         target: an OffsetStore, a path, "host:port,..." or a dict of confluent-kafka's settings: see
             `offsetlog.spark.targets`.
-        group: the consumer group: a str, in which `{query}` is replaced by the query's name, or its id if it has none,
-            and `{id}` by its id; or a function of a `Query`, which returns None for a query that is not committed.  Two
-            queries in one group that read the same partition overwrite each other's position.
-        queries: the queries to commit: None for all, a name or id, several of these, or a function of a `Query`.
-        interval_seconds: the time between two commits of one group; each commits the newest positions.
+        group: the consumer group, as a str or a function.  In a str, `{query}` is replaced by the query's name, or by
+            its id if it has no name, and `{id}` is replaced by its id.  A function gets a `Query` and returns the
+            group, or None if the query is not to be committed.  If two queries in one group read the same partition,
+            each overwrites the position of the other.
+        queries: the queries to commit: None for all queries, a name or id, several names or ids, or a function of a
+            `Query`.
+        interval_seconds: the time between two commits of one group; each commit has the newest positions.
         back_off_seconds: the first and the longest pause before a failed commit is tried again.
-        refresh_seconds: the time after which the positions of an idle query are committed again, since a broker drops
-            the positions of a group without members 7 days (`offsets.retention.minutes`) after the last commit.
+        refresh_seconds: the time after which the positions of an idle query are committed again.  This is needed
+            because a broker drops the positions of a group without members 7 days (`offsets.retention.minutes`) after
+            the last commit.
         timeout_seconds: how long a Kafka cluster may take for one answer.
         positions_max: how many positions may wait to be committed.
         failures_max: how many failures are kept.
-        durability: the failure that a commit to a store survives; None for the store's own setting, "disk" for a path.
-        hold: whether a store that is given as a path stays open until `close`, or until another process asks for it;
-            with False it is opened for each round of commits.
+        durability: the failure that a commit to a store survives.  None means the store's own setting, or "disk" if the
+            target is a path.
+        hold: whether a store that is given as a path stays open until `close` is called, or until another process asks
+            for it.  With False, the listener opens and closes the store for each round of commits.
 
     Raises:
         ArgumentTypeError: the target, the group or the queries are of a wrong type.
@@ -176,7 +181,7 @@ class OffsetCommitListener(StreamingQueryListener):
 
     @property
     def last_error(self) -> Exception | None:
-        """The newest error, even if a later attempt succeeded; None if there was none."""
+        """The newest error; None if there was none.  A later success does not reset it."""
         return self._committer.last_error
 
     @property
@@ -192,16 +197,17 @@ class OffsetCommitListener(StreamingQueryListener):
     def flush(self, timeout: float | None = None) -> bool:
         """Waits until everything that Spark has reported so far is committed.
 
-        Spark reports a batch some tenths of a second after it is done; batches not yet reported are not waited for.
-        Returns False if the wait took longer than `timeout` seconds, or if a position has been refused for good since
-        the last flush (by any thread) that completed in time; `failures` says why.
+        Spark reports a batch some tenths of a second after it is done; this call does not wait for such a report.
+        Returns False if the wait took longer than `timeout` seconds.  Also returns False if a position was refused for
+        good after the last flush, by any thread, that completed in time; `failures` contains the reason.
         """
         return self._committer.flush(timeout)
 
     def close(self, timeout: float | None = 10.0) -> bool:
-        """Flushes, ends the thread, and closes the target if the listener opened it; later reports are ignored.
+        """Flushes, ends the thread, and closes the target if the listener opened it.  Ignores later reports.
 
-        Returns the result of `flush`.  Remove the listener from Spark first: `spark.streams.removeListener(listener)`.
+        Returns the result of the flush.  First remove the listener from Spark:
+        `spark.streams.removeListener(listener)`.
         """
         return self._committer.close(timeout)
 
@@ -308,7 +314,7 @@ class OffsetCommitListener(StreamingQueryListener):
         return group
 
     def _source_positions(self, query: Query, source: Any, group: str) -> dict[TopicPartition, int]:
-        """Returns the positions of one source; an unreadable offset of a source does not affect the other sources."""
+        """Returns the positions of one source; records a failure and returns none if its offset cannot be read."""
         description = str(source.description)
         try:
             found = read_source_offset(source.endOffset, source_topic(description))

@@ -1,11 +1,12 @@
-"""Paths and URIs as users give them: the only place that decides whether a text is a path or a URI, and resolves it.
+"""Paths and URIs as users give them; only this module decides whether a text is a path or a URI, and resolves it.
 
-The rule is Spark's own, so that this package and `spark.read.parquet` resolve a text to the same files:
+The rule is that of Spark, so that this package and `spark.read.parquet` find the same files for the same text:
 
-* `SCHEME:/...` is a URI.  A scheme has two characters or more: `C:/data` and `a:b` are paths, and so is `./ab:/c`.
+* `SCHEME:/...` is a URI.  A scheme has at least two characters, and is followed by a slash.  Therefore `C:/data` and
+  `a:b` are paths, and so is `./ab:/c`.
 * `file:/...`, `file:///...` and `file://localhost/...` are paths of this machine.
-* Nothing is percent-decoded: `%20` is taken literally, and a space is written as a space.  Folders that Spark names
-  after values have percent signs in their names.
+* Nothing is percent-decoded: `%20` stands for these three characters, and a space is written as a space.  Spark names
+  folders after values, and writes percent signs in these names.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ _WITH_KEYS = re.compile(r"(?:s3[an]?|gs|abfss?)://", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A resolved path or URI.  Immutable, safe from any thread, and can be sent to executors.
+    """A resolved path or URI.  It is immutable, can be used from any thread, and can be sent to executors.
 
     Attributes:
         text: the path or URI, as it was given.
-        path: the absolute path on this machine, without "." and ".." (resolved by the text alone, as by Spark); None
-            for a URI of another file system.
+        path: the absolute path on this machine; None for a URI of another file system.  "." and ".." are resolved in
+            the text, without following links, as Spark does it.
     """
 
     text: str
@@ -68,12 +69,12 @@ class Location:
 
     @property
     def here(self) -> Path | None:
-        """The path on this machine, None for a URI of another file system."""
+        """The path on this machine; None for a URI of another file system."""
         return None if self.path is None else Path(self.path)
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The components of a path after its links are followed, or of a URI with its scheme."""
+        """The components of the path, with its links followed, or those of the URI, beginning with its scheme."""
         if self.path is not None:
             return Path(os.path.realpath(self.path)).parts
         scheme, _, rest = self.text.partition(":")
@@ -81,7 +82,7 @@ class Location:
 
 
 def shown(uri: str) -> str:
-    """Returns a path or URI without the keys and passwords in it, so that it may be shown."""
+    """Returns a path or URI for a message, with the keys and passwords in it replaced."""
     return _PASSWORD.sub("***@", _KEYS.sub("***@", uri) if _WITH_KEYS.match(uri) else uri)
 
 

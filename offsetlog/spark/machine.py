@@ -1,4 +1,4 @@
-"""Whether driver and executors see the same files: judged by the master's name before tasks run, and in each task."""
+"""Whether driver and executors see the same files: judged by the master's name, and by each task on its machine."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def is_one_machine(master: str) -> bool:
 
 
 def this_machine() -> str:
-    """Returns an id that is equal for processes that see the same files: the running kernel and the mount namespace.
+    """Returns an id that is equal for processes that see the same files: their machine's boot and mount namespace.
 
-    Two containers have different mount namespaces.  Returns "" if the system does not report these.
+    Two containers have different mount namespaces.  Returns "" if the system does not report the two values.
     """
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
@@ -32,7 +32,7 @@ def this_machine() -> str:
 
 
 def refusal(staging: str) -> str:
-    """Returns the error text for a write whose executors do not see the default staging directory."""
+    """Returns the error text for a write whose executors cannot see the default staging directory."""
     return (
         f"executors on other machines do not see the driver's default staging directory, {staging}: set "
         "stagingLocation to a directory that all of them share, or to a URI (s3://, hdfs://); if they do share the "

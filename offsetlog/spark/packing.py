@@ -1,10 +1,10 @@
 """An archive with everything that executors need to run offsetlog: packages, and a launcher that finds a Python.
 
-The C extensions cannot be sent by `--py-files`.  Spark unpacks the archive on each executor (`spark.archives`).  The
-archive holds no interpreter.  Its `bin/python` starts the Python of the worker's machine, after a check that this
-Python has the same minor version and can load the extensions.  In an environment of `venv`, `bin/python` would be a
-link, which checks nothing.  An image, or an environment of conda, has an interpreter of its own and needs no such
-archive.
+The C extensions cannot be sent with `--py-files`, so they are sent in this archive.  Spark unpacks the archive on each
+executor (`spark.archives`).  The archive contains no interpreter.  Its `bin/python` is a script that starts the Python
+of the worker's machine, after it has checked that this Python has the same minor version and can load the extensions.
+An archive of a `venv` would not do: its `bin/python` is a link, which checks nothing.  A container image, or a conda
+environment, contains an interpreter of its own and does not need this archive.
 
     bin/python, bin/python3                 the launcher
     bin/check_python.py                     the check
@@ -46,7 +46,8 @@ _NOT_RUN = frozenset({".pyx", ".pxd", ".c", ".cc", ".cpp", ".h", ".hh", ".hpp", 
 _GLIBC = re.compile(rb"GLIBC_(\d{1,3})\.(\d{1,3})\b")
 #: The oldest glibc that an extension can need; no wheel for Linux supports an older one.
 _GLIBC_LEAST = (2, 17)
-#: Every file gets this time, so that equal packages make equal archives: 1980, the earliest time in a zip.
+#: The time of every file in an archive, so that the same packages give the same bytes.  It is in 1980, the earliest
+#: time that a zip file can have.
 _TIME = 315_532_800
 _COMPRESSION = 4
 
@@ -61,8 +62,8 @@ class Packed:
         unpacked_size: the size of its files, in bytes.
         python: the minor version of Python, such as "3.11".
         abi: the ABI of the extensions, as CPython names it: interpreter, version, machine and libc.
-        libc: the oldest glibc that the extensions run with, such as "2.28"; None for another libc.
-        packages: name -> version.
+        libc: the oldest glibc with which the extensions can be loaded, such as "2.28"; None if the libc is another one.
+        packages: the packages in the archive, name -> version.
     """
 
     path: str
@@ -77,16 +78,16 @@ class Packed:
 def pack(output: str | os.PathLike[str], also: Iterable[str] = (), *, overwrite: bool = False) -> Packed:
     """Writes an archive of offsetlog, its dependencies, and further packages of this environment.
 
-    The archive gets its name only when it is complete.
+    The archive is written under a temporary name, and renamed to `output` when it is complete.
 
     Args:
-        output: the new file, on this machine; `.tar.gz` or `.tgz`.
+        output: the new file, on this machine; its name ends in `.tar.gz` or `.tgz`.
         also: names of installed packages to add, with their dependencies.
-        overwrite: replaces an existing file.
+        overwrite: whether an existing file is replaced.
 
     Raises:
-        ConfigError: `output` exists or has another ending; or the name of a package is invalid, or a package is not
-            installed, is a link to its sources, or has no list of its files.
+        ConfigError: `output` exists or its name has another ending; or the name of a package is invalid; or a package
+            is not installed, is installed as a link to its sources, or has no list of its files.
         MissingFileError: the directory to write to does not exist.
         StorageError: the archive cannot be written.
 
@@ -137,7 +138,7 @@ def _is_installed(name: str) -> bool:
 
 
 def closure(names: Iterable[str]) -> dict[str, metadata.Distribution]:
-    """Returns packages of this environment with all their dependencies, by canonical name, without Spark's own.
+    """Returns packages of this environment with all their dependencies, by canonical name, except Spark's packages.
 
     Raises ConfigError if a package is not installed, or a name is not valid.
     """
@@ -202,7 +203,8 @@ def _files(packages: Iterable[metadata.Distribution]) -> dict[str, Path]:
 
 
 def _offsetlog_files() -> dict[str, Path]:
-    # offsetlog's own files are taken from where it runs: an editable install has no list of its files.
+    # The files of offsetlog itself are those of the running package, since an editable install has no list of its
+    # files.
     root = Path(offsetlog.__file__).parent
     files = {f"offsetlog/{path.relative_to(root)}": path for path in root.rglob("*") if path.is_file() and _runs(path)}
     # PySpark finds the data source by the name of a top-level package.
@@ -314,7 +316,8 @@ def _write(target: Path, own: Mapping[str, bytes], files: Mapping[str, Path], fo
 
 
 def _umask() -> int:
-    # os.umask reads the mask only by setting it, which other threads would see; /proc shows it.
+    # os.umask can only read the mask by setting it, which would affect other threads.  The mask is therefore read from
+    # /proc.
     with open("/proc/self/status") as status:
         return next((int(line.split()[1], 8) for line in status if line.startswith("Umask:")), 0o022)
 

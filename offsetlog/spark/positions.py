@@ -1,14 +1,17 @@
 """Converts offsets of Spark's sources to positions of a consumer group, and positions to `startingOffsets`.
 
-Spark keeps the offset of a source as a text whose form only the source defines.  This module reads three forms, each
-recognized by the text alone:
+Spark keeps the offset of a source as a text.  Each kind of source defines its own form of the text.  This module reads
+three forms, and recognizes each by the text alone:
 
-* topics, `{"orders":{"0":123}}`: Kafka's source, offsetlog's own, and Python sources that follow them.  Each number is
-  the next offset to read, which is what a committed offset means.
-* a counter, `123` or `{"offset":123}`, the number of the next item to read: the rate, socket and memory sources.
-* a file source's `{"logOffset":122}`, the last batch of files that it has listed: the next one is 123.
+* Topics, `{"orders":{"0":123}}`: used by Kafka's source, by offsetlog's own source, and by Python sources that do the
+  same.  Each number is the next offset to read, as in a committed offset.
+* A counter, `123` or `{"offset":123}`: used by the rate, socket and memory sources.  It is the number of the next item
+  to read.
+* A file source's `{"logOffset":122}`: the number of the last batch of files that the source has listed.  The next batch
+  is number 123.
 
-A counter becomes partition 0 of a topic that is derived from the source's description (see `source_topic`).
+A counter, and the number of the next batch of files, become the position of partition 0 of a topic.  The topic is
+derived from the source's description (see `source_topic`).
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 #: The longest name of a topic in Kafka.
 TOPIC_CHARACTERS_MAX = 249
-#: An offset of a source that is longer than this is refused before it is parsed.
+#: If the offset of a source is longer than this, it is refused before it is parsed.
 TEXT_CHARACTERS_MAX = 16 << 20
 #: The largest number of partitions in one offset.
 PARTITIONS_MAX = 200_000
@@ -38,7 +41,7 @@ EARLIEST = -2
 LATEST = -1
 
 Missing = Literal["earliest", "latest", "error"]
-#: topic -> the number of its partitions, or the partitions; or a Kafka cluster, which is asked for them.
+#: topic -> the number of its partitions, or a list of them; or a Kafka cluster, which is asked for them.
 Partitions = Mapping[str, int | Iterable[int]] | str
 
 _KAFKA = re.compile(r"Kafka(?:Source)?(?:V\d+)?\[")
@@ -50,9 +53,9 @@ class SourceOffset(NamedTuple):
     """The meaning of a source's offset.
 
     Attributes:
-        shape: "topics", "counter" or "files"; "nothing" if there is no offset yet; "unknown" for any other form, such
-            as that of Delta, which is not a position in a log.
-        positions: the next offset to read, by topic and partition; empty for "nothing" and "unknown".
+        shape: "topics", "counter" or "files", the forms of this module; "nothing" if there is no offset yet; "unknown"
+            for any other form, such as that of Delta, which is not a position in a log.
+        positions: the next offset to read, by topic and partition.  It is empty for "nothing" and "unknown".
     """
 
     shape: Literal["topics", "counter", "files", "nothing", "unknown"]
@@ -65,12 +68,12 @@ def is_kafka_source(description: str) -> bool:
 
 
 def source_topic(description: str) -> str:
-    """Returns the topic under which a source without topics is committed: its description in Kafka's characters.
+    """Returns the topic for a source without topics: its description, with only the characters that Kafka allows.
 
-    The identity that Java appends to some objects (`@6edb6635`) changes at each start and is removed.  Each run of
-    characters other than ASCII letters, digits, dots, dashes and underscores becomes one underscore.  A name longer
-    than 249 characters is truncated to 240, and gets a dash and 8 digits of its digest.  Two descriptions that differ
-    only in the replaced characters get the same name.
+    Java appends an identity (`@6edb6635`) to the names of some objects.  It changes at each start, so it is removed.
+    Each run of characters other than ASCII letters, digits, dots, dashes and underscores becomes one underscore.  A
+    name longer than 249 characters is truncated to 240 characters, followed by a dash and 8 digits of its digest.  If
+    two descriptions differ only in the replaced characters, they get the same name.
 
     >>> source_topic("FileStreamSource[file:/data/in]")
     'FileStreamSource_file_data_in'
@@ -86,11 +89,12 @@ def source_topic(description: str) -> str:
 def read_source_offset(text: str | None, topic: str) -> SourceOffset:
     """Reads the offset of a source, in any of the forms of this module.
 
-    A negative number means that nothing was read yet; it is not a position, and is left out.
+    A negative number means that the source has read nothing yet.  It is not a position, and is left out.
 
     Args:
-        text: the offset, as in query progress and checkpoints; None, "", "-", "None" and "null" for none.
-        topic: the topic of a counter.
+        text: the offset, as in query progress and checkpoints.  None, "", "-", "None" and "null" mean that there is
+            none.
+        topic: the topic for a counter, or for a file source.
 
     Raises:
         CorruptionError: the text is not JSON, or its topics do not hold valid partitions and offsets.
@@ -138,7 +142,7 @@ def _read_object(value: dict[str, Any], topic: str) -> SourceOffset:
     if _is_number(value.get("offset")) and set(value) <= {"offset", "timestamp"}:
         return SourceOffset("counter", _counter(topic, value["offset"]))
     if set(value) == {"__consumer_offsets", "begun"}:
-        # offsetlog's own stream adds the log ends as they were when the query began.
+        # The offset of offsetlog's own stream also contains the ends that the log had when the query began.
         value = {"__consumer_offsets": value["__consumer_offsets"]}
     if value and all(isinstance(partitions, dict) for partitions in value.values()):
         return SourceOffset("topics", _topics(value))
@@ -174,9 +178,9 @@ def _checked(offset: Any, topic: str, partition: str) -> int:
 
 
 def merged(positions: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicPartition, int]:
-    """Joins the positions of the sources of one query; if several name a partition, the smallest offset counts.
+    """Merges the positions of the sources of one query; for a partition of several sources, the smallest offset counts.
 
-    Below the smallest offset, each of the sources has read everything.
+    Every one of these sources has read everything below the smallest offset.
     """
     joined: dict[TopicPartition, int] = {}
     for some in positions:
@@ -208,27 +212,30 @@ def starting_offsets(
 ) -> str:
     """Returns the committed positions of a group as JSON for the option `startingOffsets` of Spark's Kafka source.
 
-    Spark requires this JSON to name every partition of its topics.  A Kafka cluster knows these partitions.  A store
-    does not: give `partitions`, or all numbers up to the highest partition with a position are assumed to exist.
+    Spark requires this JSON to name every partition of its topics.  A Kafka cluster knows these partitions, but a store
+    does not.  For a store, give `partitions`.  Without it, the topic is assumed to have all partitions up to the
+    highest one with a position.
 
     Args:
-        store: an OffsetStore; the path of one, which is read without its lock; or a Kafka cluster: "host:port,..." or a
-            dict of confluent-kafka's settings (see `offsetlog.spark.targets`).
+        store: an OffsetStore; the path of a store, which is opened read-only, without its lock; or a Kafka cluster, as
+            "host:port,..." or as a dict of confluent-kafka's settings (see `offsetlog.spark.targets`).
         group: the consumer group.
-        topics: only these topics; None for all topics of the group's positions.  Give them if the group also holds
-            positions of other sources, whose topics do not exist in Kafka.
-        missing: where a partition without a position starts: "earliest" (-2), "latest" (-1), or "error".
-        partitions: topic -> the number of its partitions, or the partitions; or a Kafka cluster ("host:port,...").
+        topics: only these topics; None for all topics in which the group has positions.  Give the topics if the group
+            also has positions of other sources, whose topics do not exist in Kafka.
+        missing: the value for a partition without a position: "earliest" (-2), "latest" (-1), or "error", which raises
+            a StateError.
+        partitions: topic -> the number of its partitions, or a list of its partitions; or a Kafka cluster
+            ("host:port,..."), which is asked for them.
 
     Returns:
-        JSON without blanks, topics and partitions sorted: `{"orders":{"0":123,"1":-2}}`.
+        JSON without blanks, with topics and partitions sorted: `{"orders":{"0":123,"1":-2}}`.
 
     Raises:
         StateError: the group has no positions and `topics` is None; or `missing` is "error" and a partition has no
             position (the error's `item`).
         TopicError: the partitions of a topic are not known.
         ClusterError, ClusterUnavailableError: the cluster refused or did not answer.
-        InvalidArgumentError: an argument is wrong.  Also everything that opening and reading a store raise.
+        InvalidArgumentError: an argument is invalid.  Also everything that opening and reading a store raises.
 
     Can be called from any thread.
     """
@@ -289,15 +296,15 @@ def _listed_partitions(topic: str, some: int | Iterable[int]) -> list[int]:
 def _numbers(
     topic: str, known: Mapping[str, list[int]] | None, committed: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> list[int]:
-    """Returns the partitions of a topic to report: only existing ones, since Spark refuses others."""
+    """Returns the partitions of a topic to put into the JSON.  Spark refuses partitions that do not exist."""
     if known is not None and topic in known:
         numbers = known[topic]
     else:
         highest = max((key.partition for key in committed if key.topic == topic), default=-1)
         if highest >= PARTITIONS_MAX:
             raise ConfigError(
-                f"a position of {topic!r} is in partition {highest}, too high to list all partitions below; name the "
-                "partitions with partitions="
+                f"topic {topic!r} has a position in partition {highest}, and there are too many lower partitions to "
+                "list; name the partitions with partitions="
             )
         numbers = list(range(highest + 1))
     if not numbers:

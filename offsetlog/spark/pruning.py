@@ -1,8 +1,8 @@
 """Reads of a log that decode only the columns that a query uses.
 
-PySpark does not report the needed columns to a Python source (4.0 to 4.3 have no hook for it), so every query pays for
-whole rows unless the option `columns` is given.  Spark's optimizer knows the needed columns: they are taken from the
-optimized plan of the query over whole rows, and nothing is read for that.
+PySpark does not report the needed columns to a Python source (4.0 to 4.3 have no hook for it).  Unless the option
+`columns` is given, every query therefore decodes whole rows.  Spark's optimizer knows the needed columns.  This module
+makes Spark optimize the query over whole rows, without running it, and takes the columns from the optimized plan.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NAMES_WHAT_IT_USES = frozenset(
         "Window",
     }
 )
-#: Leaves that hold no rows of a log except those of the view itself: the view, other tables, and rows of the driver.
+#: Leaves that do not hide rows of the view: the view itself, other tables, and rows of the driver.
 _KNOWN_LEAVES = frozenset(
     {
         "DataSourceV2Relation",
@@ -55,18 +55,19 @@ _KNOWN_LEAVES = frozenset(
 
 
 def used_columns(rows: DataFrame, query: Query) -> tuple[str, ...]:
-    """Returns the columns of a view that a query uses, in the view's order; at least one.
+    """Returns the columns of a view that a query uses, in the view's order; always at least one column.
 
-    The query is called once, and Spark optimizes its result without running it.  The columns include those that Spark
-    cannot prove to be unused.  If the query caches, takes a checkpoint or goes through an RDD, all columns are
-    returned, since the plan does not show the columns used before that.
+    This function calls the query once.  Spark optimizes the resulting DataFrame without running it.  The result
+    includes each column that Spark cannot prove to be unused.  If the query caches, takes a checkpoint or goes through
+    an RDD, the plan does not show the columns used before that step, and the function returns all columns.
 
     Args:
         rows: the view, from `spark.read.format("offsetlog").load(path)`.
-        query: makes the wanted DataFrame from the view; it must not run a job itself.
+        query: a function that makes the wanted DataFrame from the view; it must not run a job itself.
 
     Raises:
-        ConfigError: the query does not return a DataFrame, or the session is of Spark Connect, which shows no plans.
+        ConfigError: the query does not return a DataFrame, or the session is one of Spark Connect, which shows no
+            plans.
 
     Can be called from any thread that may use the session.
     """
@@ -75,7 +76,7 @@ def used_columns(rows: DataFrame, query: Query) -> tuple[str, ...]:
 
 
 def _columns_of(rows: DataFrame, query: Query) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the columns that a query uses, as `used_columns`, and the columns in Spark's analyzed plan."""
+    """Returns the result of `used_columns`, and the columns that Spark's analyzed plan of the query names."""
     wanted = query(rows)
     # A DataFrame of Spark Connect may be of another class.
     if not isinstance(wanted, (DataFrame, type(rows))):
@@ -96,14 +97,16 @@ def _columns_of(rows: DataFrame, query: Query) -> tuple[tuple[str, ...], tuple[s
 def read_pruned(reader: DataFrameReader, path: str | os.PathLike[str], query: Query) -> DataFrame:
     """Returns a query over a log that decodes only the columns which the query uses.
 
-    The query is called twice; a column that it neither uses nor names is missing from the view the second time.
+    The query is called twice.  In the second call, the view lacks each column that the query neither used nor named in
+    the first.
 
     >>> totals = read_pruned(
     ...     spark.read.format("offsetlog"), "/var/kafka-logs", lambda commits: commits.groupBy("topic").count()
     ... )  # doctest: +SKIP
 
     Args:
-        reader: `spark.read.format("offsetlog")` with its options; it gets the option `columns`, and keeps it.
+        reader: `spark.read.format("offsetlog")` with its options; this function sets its option `columns`, which stays
+            set.
         path: the path of the log.
         query: as for `used_columns`; it is called twice.
 
@@ -124,9 +127,9 @@ def read_pruned(reader: DataFrameReader, path: str | os.PathLike[str], query: Qu
 
 
 def _used(plan: Any, everything: Sequence[str]) -> Iterator[str]:
-    """Yields the names of the columns that a plan, with its subqueries, uses from its leaves.
+    """Yields the names of the columns that a plan and its subqueries use from the plan's leaves.
 
-    If a leaf may hide a part of the query, yields `everything`.
+    If a leaf may hide a part of the query, yields all names in `everything`.
     """
     wanted = _ids(plan.outputSet())
     leaves = []
@@ -153,13 +156,13 @@ def _used(plan: Any, everything: Sequence[str]) -> Iterator[str]:
 
 
 def _hides_a_query(leaf: Any) -> bool:
-    """Returns whether a leaf of a plan may hold rows that a query made from the view, such as a cache or an RDD."""
+    """Returns whether a leaf of a plan may hold rows that the query itself made, such as a cache or an RDD."""
     kind = leaf.getClass().getSimpleName()
     return not _is_of_driver(leaf.rdd()) if kind == "LogicalRDD" else kind not in _KNOWN_LEAVES
 
 
 def _is_of_driver(rdd: Any) -> bool:
-    """Returns whether an RDD consists only of rows that the driver sends, e.g. from `createDataFrame` with a list."""
+    """Returns whether an RDD contains only rows that the driver sends, as after `createDataFrame` with a list."""
     waiting = [rdd]
     while waiting:
         rdd = waiting.pop()

@@ -1,4 +1,4 @@
-"""Settings of a session that the data source carries to the processes that plan and read and have no session."""
+"""Settings of a session.  The data source passes them to the processes that plan and read, which have no session."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def default_parallelism_of(spark: SparkSession) -> int:
 def hadoop_settings_of(spark: SparkSession) -> HadoopSettings:
     """Returns a session's Hadoop settings for file systems: `spark.hadoop.fs.s3a.*`, its core-site.xml and the like.
 
-    Later changes of the session's settings are not seen; the result is empty for a session of Spark Connect.  The
-    values may hold secrets.
+    Changes that are made to the session's settings later are not in the result.  For a session of Spark Connect, the
+    result is empty.  The values may be secrets.
     """
     if getattr(spark, "sparkContext", None) is None:
         return HadoopSettings()
     jvm: Any = spark.sparkContext._jvm
-    # Includes the settings made in the session itself, as seen by Spark's own sources.
+    # This includes the settings that were made in the session itself, as Spark's own sources get them.
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
     found: dict[str, str] = {}
     # The map is passed in one call; reading each entry would take several calls.

@@ -1,6 +1,6 @@
 """The data source: `spark.read.format("offsetlog")`, `spark.readStream`, and the corresponding writes.
 
-This module only chooses readers and writers; they are in `offsetlog.spark.scan` and `offsetlog.spark.sink`.
+This module only chooses a reader or a writer.  They are defined in `offsetlog.spark.scan` and `offsetlog.spark.sink`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class OffsetlogDataSource(DataSource):
 
     @property
     def _given(self) -> dict[str, str]:
-        """The options, and the session's settings unless an option overrides them."""
+        """The options, together with the session's settings; an option overrides the setting of the same name."""
         given = {name: value for name, value in self.options.items() if is_setting(name)}
         others = {name: value for name, value in self.options.items() if not is_setting(name)}
         return {**others, **self.hadoop, **HadoopSettings.of(given)}
@@ -61,40 +61,46 @@ class OffsetlogDataSource(DataSource):
         return make_reader(read, schema)
 
     def streamReader(self, schema: Any) -> StreamReader | RefusedStreamReader:  # noqa: N802  (PySpark's name)
-        """Returns the reader of a stream; if the options are wrong, a reader that raises ConfigError when it starts."""
+        """Returns the reader of a stream.  If an option is wrong, the reader raises ConfigError when it starts."""
         try:
             read = replace(parse(self._given, streaming=True), default_parallelism=self.default_parallelism)
             return make_stream_reader(read, schema)
         except ConfigError as refusal:
-            # If this method raises, PySpark closes a reader that it never got, and reports that UnboundLocalError last.
+            # If this method raised, PySpark would try to close a reader that it never got, and would report that
+            # UnboundLocalError.
             return RefusedStreamReader(refusal)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
-        """Returns the writer of a batch; raises as `offsetlog.spark.sink.writer.batch_writer`."""
+        """Returns the writer of a batch; raises the errors of `offsetlog.spark.sink.writer.batch_writer`."""
         # Executors that only read must not load the sink.
         return import_module("offsetlog.spark.sink.writer").batch_writer(
             self._given, schema, overwrite, self.one_machine
         )
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802  (PySpark's name)
-        """Returns the writer of a stream; raises as `offsetlog.spark.sink.writer.stream_writer`."""
+        """Returns the writer of a stream; raises the errors of `offsetlog.spark.sink.writer.stream_writer`."""
         return import_module("offsetlog.spark.sink.writer").stream_writer(
             self._given, schema, overwrite, self.one_machine
         )
 
 
 def register(spark: SparkSession) -> None:
-    """Registers this data source as `format("offsetlog")` of a session, with facts about the session.
+    """Registers this data source as `format("offsetlog")` of a session, and passes it some facts about the session.
 
-    The facts are the default parallelism, by which reads are planned; whether executors may be on other machines, so
-    that a write must name its staging location; and the present Hadoop settings for `s3a://` and `abfss://`.  Spark
-    plans a Python source in a process that knows nothing of the session, so the class carries these facts.  Register
-    again if the settings change, or if executors are added or removed.  A session of Spark Connect does not provide the
-    facts.  Reads are then planned by the cores of the planning machine, settings have to be options of the read, and
-    tasks refuse a staging location that they do not share with the driver.
+    Spark plans a Python source in a process that does not know the session, so the registered class carries these
+    facts:
+
+    * the default parallelism, by which reads are planned;
+    * whether executors may be on other machines than the driver, in which case a write must name its staging location;
+    * the present Hadoop settings for `s3a://` and `abfss://`.
+
+    Call this function again if the settings change, or if executors are added or removed.  A session of Spark Connect
+    does not provide the facts.  In such a session, reads are planned by the number of cores of the machine that plans,
+    and settings must be given as options of the read.  Each task of a write then refuses to stage in the default
+    staging directory if it runs on another machine than the driver.
 
     Raises:
-        ConfigError: as `check_planner`.
+        ConfigError: raised by `check_planner`.
     """
     parallelism, settings, is_local = default_parallelism_of(spark), hadoop_settings_of(spark), True
     context = getattr(spark, "sparkContext", None)
@@ -103,7 +109,7 @@ def register(spark: SparkSession) -> None:
         is_local = is_one_machine(context.master)
 
     class PlannedDataSource(OffsetlogDataSource):
-        # Spark sends a class that is not in a module by value, with the settings in it.
+        # Since this class is not in a module, Spark sends it to other processes by value, and the settings with it.
         __doc__ = OffsetlogDataSource.__doc__
         default_parallelism = parallelism
         one_machine = is_local
@@ -112,16 +118,16 @@ def register(spark: SparkSession) -> None:
     try:
         spark.dataSource.register(PlannedDataSource)
     except AnalysisException as failure:
-        # PySpark 4.0 refuses a name that it has already found by itself; later versions replace the class.
+        # PySpark 4.0 refuses to register a name that it has already found by itself.  Later versions replace the class.
         if failure.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
 
 
 def check_planner(python: str) -> None:
-    """Refuses a Python for the workers that does not exist on the driver: Spark also plans with it, on the driver.
+    """Raises ConfigError if the workers' Python does not exist on the driver, where Spark plans with it.
 
     Args:
-        python: the program in `PYSPARK_PYTHON`; a name without a slash, which the system's path resolves, is not
+        python: the program in `PYSPARK_PYTHON`.  A name without a slash is searched on the system's path, and is not
             checked.
 
     Raises:

@@ -1,13 +1,13 @@
 """The targets to which positions are committed, and from which they are fetched: a store, or a Kafka cluster.
 
-These values name a target (`TargetLike`):
+A target is named by one of these values (`TargetLike`):
 
-* an open `OffsetStore`: it is used, and stays open.
-* a path, as an `os.PathLike` or a str: the store in that directory.
-* a str of "host:port", or several separated by commas: the bootstrap servers of a Kafka cluster.  Give a path that
-  looks like this as a `pathlib.Path`.
-* a dict: settings of confluent-kafka, including "bootstrap.servers", e.g. for TLS and SASL.
-* a `Target` of your own.
+* An open `OffsetStore`.  The target uses the store, and leaves it open.
+* A path, as an `os.PathLike` or a str.  The target is the store in that directory.
+* A str of "host:port", or of several of these separated by commas: the bootstrap servers of a Kafka cluster.  To name a
+  path that looks like this, give it as a `pathlib.Path`.
+* A dict: settings of confluent-kafka, including "bootstrap.servers", e.g. for TLS and SASL.
+* A `Target` of your own.
 
 Clusters are reached through confluent-kafka, which is imported on first use.
 """
@@ -62,14 +62,17 @@ _MEMBERS_ONLY = {
 
 
 class Target(ABC):
-    """Something that keeps the positions of groups.  One thread uses it at a time."""
+    """A store of the positions of groups.  One thread uses it at a time."""
 
     #: Whether this target accepts only positions of Kafka topics.
     kafka_only: bool = False
 
     @abstractmethod
     def commit(self, group: str, positions: Committed) -> dict[TopicPartition, OffsetLogError]:
-        """Commits positions of a group; returns refused ones with the reasons; raises if the whole commit failed."""
+        """Commits positions of a group.
+
+        The result contains the refused positions with the reasons.  If the whole commit failed, this method raises.
+        """
 
     @abstractmethod
     def fetch(self, group: str) -> Committed:
@@ -80,7 +83,7 @@ class Target(ABC):
         """Returns the partitions of topics, None if the target does not know them."""
 
     def release(self) -> None:  # noqa: B027  (most have nothing to release)
-        """Releases what is not needed until the next call."""
+        """Releases resources that are not needed until the next call."""
 
     def close(self) -> None:  # noqa: B027
         """Releases everything that this target opened."""
@@ -90,17 +93,17 @@ TargetLike = OffsetStore | str | os.PathLike[str] | Mapping[str, Any] | Target
 
 
 class StoreTarget(Target):
-    """A store: an open one, or a path, which is opened on demand.
+    """An open store, or the store at a path, which is opened when it is needed.
 
-    The store at a path is shared by the whole process, and is closed when another process asks for it.  While another
-    Spark process holds it, e.g. one that runs the sink, commits are sent to that process (`held_stores`).
+    All targets of a process share the store at a path, and close it when another process asks for it.  If another Spark
+    process has the store open, such as one that runs the sink, commits are sent to that process (`held_stores`).
 
     Args:
         store: the store or its path.
-        durability: the failure that a commit survives.  None means the store's own setting, or, for a path, "disk",
-            whichever process has the store open.
-        read_only: whether a path is opened read-only.
-        hold: whether the store at a path stays open until `close` or until another process asks for it; if not,
+        durability: the failure that a commit survives.  For an open store, None means the store's own setting.  For a
+            path, None means "disk", whichever process has the store open.
+        read_only: whether the store at a path is opened read-only.
+        hold: whether the store at a path stays open until `close` is called or another process asks for it.  If not,
             `release` closes it.
     """
 
@@ -137,7 +140,7 @@ class StoreTarget(Target):
             yield store
 
     def commit(self, group: str, positions: Committed) -> dict[TopicPartition, OffsetLogError]:
-        """Commits all or nothing; raises as `OffsetStore.commit` and `offsetlog.open`."""
+        """Commits all positions or none; raises the errors of `OffsetStore.commit` and `offsetlog.open`."""
         if not self._is_committed_elsewhere(group, positions):
             with self._opened() as store:
                 store.commit(group, positions, durability=self._durability)
@@ -149,16 +152,16 @@ class StoreTarget(Target):
         return held_stores.commit_elsewhere(self._path, group, positions, self._durability)
 
     def fetch(self, group: str) -> Committed:
-        """Returns the committed positions; raises as `OffsetStore.fetch` and `offsetlog.open`."""
+        """Returns the committed positions; raises the errors of `OffsetStore.fetch` and `offsetlog.open`."""
         with self._opened() as store:
             return store.fetch(group)
 
     def partitions_of(self, topics: Sequence[str]) -> dict[str, list[int]] | None:
-        """Returns None: a store knows committed positions, not the partitions that exist."""
+        """Returns None, because a store does not know which partitions a topic has."""
         return None
 
     def release(self) -> None:
-        """Closes the store if this target opened it and does not hold it."""
+        """Closes the store if this target opened it and `hold` is False."""
         if not self._hold:
             self.close()
 
@@ -175,7 +178,7 @@ class StoreTarget(Target):
 
 
 class KafkaTarget(Target):
-    """The groups of a Kafka cluster, through confluent-kafka's AdminClient: no member joins the group.
+    """The groups of a Kafka cluster.  Commits through confluent-kafka's AdminClient, without joining the group.
 
     Args:
         settings: settings of librdkafka, with "bootstrap.servers".
@@ -197,7 +200,8 @@ class KafkaTarget(Target):
         self._servers = settings.get("bootstrap.servers") or settings.get("metadata.broker.list")
         self._timeout_seconds = timeout_seconds
         self._kafka: Any = confluent_kafka
-        # Each failure is raised as an error; librdkafka would repeat it on stderr every second.
+        # Each failure is raised as an error.  Without this setting, librdkafka would also print it on stderr every
+        # second.
         given = {"client.id": "offsetlog", "log_level": 2, **settings}
         try:
             self._admin: Any = confluent_kafka.admin.AdminClient(given)
@@ -211,8 +215,8 @@ class KafkaTarget(Target):
         """Commits each partition independently, as Kafka does.
 
         Raises:
-            ActiveGroupError: the group has active members; nothing was committed.
-            ClusterUnavailableError: there was no answer in time; some positions may be committed.
+            ActiveGroupError: the group has active members.  Nothing was committed.
+            ClusterUnavailableError: the cluster did not answer in time.  Some of the positions may be committed.
             ClusterError: the whole request was refused.
             GroupError: the group is empty, or not a str.
         """
@@ -277,7 +281,7 @@ class KafkaTarget(Target):
 
     def _result(self, future: Any, group: str | None, about: str) -> Any:
         try:
-            # librdkafka has the same timeout; the added time lets its own error arrive first.
+            # librdkafka has the same timeout.  The added time lets librdkafka's own error arrive first.
             return future.result(self._timeout_seconds + 5.0)
         except concurrent.futures.TimeoutError as error:
             raise ClusterUnavailableError(f"{self} did not answer about {about}", group=group) from error
@@ -285,7 +289,7 @@ class KafkaTarget(Target):
             raise self._error(error.args[0], group, about) from error
 
     def _error(self, error: Any, group: str | None, item: object = None) -> ClusterError:
-        """Converts an error of Kafka; `item` is the position, or names what the request was about."""
+        """Converts an error of Kafka.  `item` is the position, or names the subject of the request."""
         code = error.name()
         key = item if isinstance(item, TopicPartition) else None
         about = f"{item.topic}:{item.partition}" if isinstance(item, TopicPartition) else item
@@ -326,11 +330,11 @@ def make_target(
     hold: bool = True,
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Target:
-    """Makes the target for a store, a path or a cluster; does not open or connect to it yet.
+    """Makes the target for a store, a path or a cluster; does not open the store or connect to the cluster yet.
 
     Raises:
         ArgumentTypeError: `named` is not one of the values that name a target.
-        ConfigError: as `KafkaTarget`; or a URI is not a path on this machine.
+        ConfigError: raised by `KafkaTarget`; or a URI is not a path on this machine.
     """
     if isinstance(named, Target):
         return named
@@ -349,7 +353,7 @@ def make_target(
 
 @contextlib.contextmanager
 def opened_target(named: TargetLike, *, read_only: bool = False) -> Iterator[Target]:
-    """Yields a target, and then closes what was opened for it; raises as `make_target`."""
+    """Yields a target, and then closes what was opened for it; raises the errors of `make_target`."""
     target = make_target(named, read_only=read_only)
     try:
         yield target

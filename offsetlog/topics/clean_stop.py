@@ -46,7 +46,7 @@ class CleanStop:
 def read_clean_stop(directory: Path, fs: FileSystem) -> CleanStop:
     """Returns the record of the last stop; an empty record if the file is missing or damaged.
 
-    The start opens every log that the record does not name, so losing the file costs only time.
+    A start of the server opens every log that the record does not name.  If the file is lost, the start takes longer.
 
     Raises:
         StorageError: the file cannot be read.

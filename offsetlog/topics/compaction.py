@@ -116,8 +116,8 @@ class Compaction:
     ) -> None:
         """Compacts all open logs that are due, the dirtiest first; compacts each log once.
 
-        The time and the settings at a log's turn decide whether it is due.  Failures are logged,
-        and the next call tries again.
+        Whether a log is due is decided immediately before its compaction, by the time and the
+        settings at that moment.  Failures are logged, and the next call tries again.
 
         Args:
             partitions: the candidates; those whose topics are not compacted are skipped.

@@ -28,8 +28,8 @@ class LogState:
     Attributes:
         segments: (base offset, bytes), ascending; the last one is active.
         start, end: the log start offset and the log end offset.
-        stable: the last stable offset; records from it on are not compacted, since they are not
-            readable yet or follow the start of an open transaction.
+        stable: the last stable offset.  Records at and above it are not compacted, because they are
+            not readable yet, or because they follow the start of an open transaction.
         checkpoint: the offset up to which the log is compacted; None if it never was.
     """
 

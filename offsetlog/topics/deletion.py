@@ -45,7 +45,7 @@ class DeletedDirectories:
         return deleted
 
     def remove(self, renamed: Iterable[Path]) -> None:
-        """Schedules the removal of renamed directories; the next start tries again where it fails."""
+        """Schedules the removal of renamed directories; if a removal fails, the next start of the server repeats it."""
         with suppress(RuntimeError):  # the thread has stopped
             for path in renamed:
                 self._remover.submit(_remove, path)

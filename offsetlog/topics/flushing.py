@@ -22,7 +22,8 @@ THREADS = 4
 class Flushing:
     """Flushes the logs of a node's topics; call every method on the node's event loop.
 
-    All orders that arrive during a flush of the same log are covered by one more flush after it.
+    If one or more flushes of a log are requested while that log is being flushed, one more flush
+    follows, which serves all of these requests.
 
     Attributes:
         times: durations of the flushes; any thread may read it.
@@ -31,8 +32,8 @@ class Flushing:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._pool = ThreadPoolExecutor(THREADS, "offsetlog-topic-flush")
-        #: Logs that are being flushed, with whether another flush was ordered since the start of
-        #: the flush.
+        #: The logs that are being flushed.  The value says whether another flush was requested
+        #: since the start of the flush.
         self._running: dict[PartitionLog, bool] = {}
         #: Logs that will be flushed when their timers end.
         self._timers: dict[PartitionLog, asyncio.TimerHandle] = {}
@@ -79,7 +80,8 @@ class Flushing:
                 partition.topic, partition.number, failure,
             )
         except Exception:
-            # No code reads the future that the pool returns.  The next order tries again.
+            # No code reads the future that the pool returns, so the error is logged here.  The next
+            # request for a flush tries again.
             _log.exception("%s-%d: the flush failed", partition.topic, partition.number)
         finally:
             self._loop.call_soon_threadsafe(self._flushed, partition, time.monotonic() - began)

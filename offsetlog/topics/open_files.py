@@ -16,7 +16,10 @@ RESERVED_FILES = 64
 
 
 def open_logs_max() -> int:
-    """Returns how many logs may be open: as many as a quarter of the limit on open files allows, but 16 to 10,000."""
+    """Returns how many logs may be open: their files may take a quarter of the limit on open files.
+
+    The result is at least 16 and at most 10,000.
+    """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return OPEN_LOGS_MAX

@@ -80,9 +80,10 @@ class Openings:
 
     @asynccontextmanager
     async def use(self, partitions: Collection[PartitionLog], *, makes: bool) -> AsyncIterator[None]:
-        """Opens the logs of partitions and keeps them open within the context; `makes` also creates missing ones.
+        """Opens the logs of partitions, and keeps them open within the context.
 
-        If a log cannot be opened, the failure is logged, and uses of the log within the context raise it.
+        If `makes` is True, logs that do not exist are created.  If a log cannot be opened, the error is logged, and
+        every use of the log within the context raises it.
         """
         for partition in partitions:
             partition.pin()

@@ -11,7 +11,7 @@ from offsetlog.errors import ClosedError, InternalError, OffsetLogError, OffsetO
 from offsetlog.topics.settings import AppendRules
 from offsetlog.types import Appended, EpochEnd, TimedRecord
 
-#: A `flush.ms` of this or more (24 days) orders no flush.
+#: If `flush.ms` is this long (24 days) or longer, it requests no flush.
 FLUSH_MS_LIMIT = 2**31
 #: At least this many bytes, the last that this process appended to a partition, count as being in
 #: memory.
@@ -39,10 +39,10 @@ class FlushOrder(Protocol):
     """Flushes logs on other threads."""
 
     def order(self, partition: PartitionLog) -> None:
-        """Orders a flush of everything that the log holds now; `advance` is called after the flush."""
+        """Requests a flush of everything that the log holds now; `advance` is called after the flush."""
 
     def order_within(self, partition: PartitionLog, ms: int) -> None:
-        """Orders a flush within `ms` milliseconds; has no effect if such an order is already waiting."""
+        """Requests a flush after `ms` milliseconds; has no effect if such a request is already waiting."""
 
 
 class PartitionLog:
@@ -52,9 +52,9 @@ class PartitionLog:
     both, and must precede every other call.  All calls but reads belong to one event loop.  If the
     log could not be opened, every call raises that error.
 
-    With `waits_for_disk`, the watermark is the offset up to which records are flushed.  Clients
-    then neither read nor get an answer for records that a loss of power could take.  Without it,
-    the watermark is the log end offset.
+    If `waits_for_disk` is True, the watermark is the offset up to which records are flushed.
+    Consumers then do not read records that a loss of power could destroy, and producers get no
+    answer for them.  If it is False, the watermark is the log end offset.
 
     Attributes:
         maintenance: the lock that is held while segments are deleted or replaced, or the log is
@@ -63,10 +63,10 @@ class PartitionLog:
 
     Args:
         topic, number: the topic and the number of the partition.
-        flushes: takes orders for flushes.
+        flushes: takes the requests for flushes.
         waits_for_disk: whether records become readable, and producers are answered, only after a
             flush.
-        unopened: the existing log; with None, the log is created with the first record.
+        unopened: the existing log; None means that the log is created with the first record.
     """
 
     def __init__(
@@ -90,8 +90,8 @@ class PartitionLog:
         self.maintenance = threading.Lock()
         self.has_directory = unopened is not None
         self._watchers: dict[Callable[[], None], None] = {}
-        #: Offsets: everything from the first on is in memory; after the next WARM_BYTES, everything
-        #: from the second on.
+        #: Two offsets.  All records at and above the first offset are in memory.  After WARM_BYTES
+        #: more bytes, the first offset becomes the second one.
         self._warm_from = self._next_warm_from = 0
         self._warm_bytes = 0
         self._pins = 0
@@ -113,7 +113,7 @@ class PartitionLog:
         return self._unopened
 
     def needs_opening(self, *, makes: bool = False) -> bool:
-        """Whether the log must be opened before use; with `makes`, also whether it must be created."""
+        """Whether the log must be opened before use, or, if `makes` is True, must be created."""
         if self._log is not None or self._failure is not None or self._is_deleted:
             return False
         return makes or self._unopened is not None
@@ -161,7 +161,10 @@ class PartitionLog:
         self._pins -= 1
 
     def may_be_closed(self) -> bool:
-        """Whether the log is unused now and since the last call; False if it failed or its topic was deleted."""
+        """Whether the log is not in use and was not used since the last call of this method.
+
+        Returns False if the log has failed or its topic was deleted.
+        """
         if self._is_deleted:
             return False  # by the end of the close, another topic may own the directory
         was_used, self._was_used = self._was_used, False
@@ -175,7 +178,8 @@ class PartitionLog:
         """
         if not self.maintenance.acquire(timeout=wait_seconds):
             return None
-        # Checked under the lock: a close that held the lock before may have detached the log.
+        # This is checked while the lock is held, because a close that held the lock before may have
+        # detached the log.
         log = self._log
         if log is None:
             self.maintenance.release()
@@ -188,8 +192,8 @@ class PartitionLog:
     def set_aside(self) -> TopicLog | None:
         """Detaches the open log so that it can be closed; `closed` or `not_closed` must follow.
 
-        Returns None if the log is not open, or while its segments are being deleted or replaced:
-        clients would have to wait for that.
+        Returns None if the log is not open.  Also returns None while its segments are being deleted
+        or replaced, because clients would have to wait until that ends.
         """
         log = self.reserve()
         if log is None:
@@ -279,13 +283,13 @@ class PartitionLog:
     # ----------------------------------------------------------------------------------------- appending
 
     def produce(self, records: bytes, rules: AppendRules, now_ms: int, *, takes_zstd: bool) -> Appended:
-        """Appends a producer's batch; raises as TopicLog.produce."""
+        """Appends a producer's batch; raises the errors of TopicLog.produce."""
         appended = self.append(records, rules, now_ms, takes_zstd=takes_zstd)
         self.was_appended(appended, rules, len(records))
         return appended
 
     def append(self, records: bytes, rules: AppendRules, now_ms: int, *, takes_zstd: bool) -> Appended:
-        """Does the part of `produce` that any thread may run; call `was_appended` on the event loop after it."""
+        """Appends a batch on any thread; the caller must then call `was_appended` on the event loop."""
         log = self._readable()
         if log is None:
             # The log is still empty, so only appends are refused, and reads are not.
@@ -303,7 +307,9 @@ class PartitionLog:
         )
 
     def was_appended(self, appended: Appended, rules: AppendRules, size: int) -> None:
-        """After an append of `size` bytes, orders a flush if one is due; wakes readers that need not wait for it.
+        """Finishes an append of `size` bytes: requests a flush if one is due, or makes the records readable.
+
+        If `waits_for_disk` is True, the records become readable only after the flush.
 
         Raises:
             ClosedError: the partition has been deleted.
@@ -356,14 +362,14 @@ class PartitionLog:
             return True  # the read is refused at once
 
     def read(self, offset: int, end: int, size_max: int, *, whole_first: bool = False) -> bytes:
-        """Reads whole batches; raises as TopicLog.read."""
+        """Reads whole batches; raises the errors of TopicLog.read."""
         log = self._readable()
         if log is None:
             return self._nothing_at(offset)
         return log.read(offset, end, size_max, whole_first=whole_first)
 
     def size_between(self, offset: int, end: int, size_max: int) -> int:
-        """Returns how many bytes `read` would return; raises as TopicLog.size_between."""
+        """Returns how many bytes `read` would return; raises the errors of TopicLog.size_between."""
         log = self._readable()
         if log is None:
             return len(self._nothing_at(offset))

@@ -33,7 +33,7 @@ class DeletedFiles(NamedTuple):
     delay_ms: int
 
     def remove(self, fs: FileSystem) -> None:
-        """Removes the files that still exist; the next sweep or start tries again where that fails."""
+        """Removes the files that still exist; if a removal fails, the next sweep or start repeats it."""
         for name in self.names:
             try:
                 if fs.exists(self.directory / name):

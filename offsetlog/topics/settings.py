@@ -23,8 +23,8 @@ class TopicLogSettings:
         segment_index_bytes: the largest size of an index file (``segment.index.bytes``).
         producer_id_expiration_ms: the state of an idempotent producer is dropped after this time without a batch
             (``producer.id.expiration.ms``).
-        cleanup_policy: ``delete`` deletes old segments, ``compact`` compacts superseded records
-            away; may hold both (``cleanup.policy``).
+        cleanup_policy: with ``delete``, old segments are deleted; with ``compact``, superseded
+            records are dropped.  The value can be a list of both (``cleanup.policy``).
         retention_ms: a segment is deleted when its newest record is older than this; -1: never
             (``retention.ms``).
         retention_bytes: the oldest segment is deleted while the other segments have at least this

@@ -123,10 +123,10 @@ class TopicLogs:
     # ---------------------------------------------------------------------------------------------- life
 
     async def open(self, topics: Mapping[str, FoundTopic]) -> None:
-        """Opens the logs of the found topics where needed, and removes the directories of deleted partitions.
+        """Opens the logs of the found topics that need recovery, and removes the directories of deleted partitions.
 
-        A log that the last stop closed cleanly is opened at its first use, every other log now.  If a log cannot be
-        opened, the failure is logged and clients of its partition are refused; the other logs are served.
+        A log that the last stop closed cleanly is opened at its first use, and every other log is opened now.  If a log
+        cannot be opened, the error is logged, and requests for its partition are refused.  The other logs are served.
 
         Raises:
             StorageError: the log directory cannot be read.
@@ -230,8 +230,8 @@ class TopicLogs:
         """Deletes segments that exceed their topic's retention, and returns the files to remove later.
 
         Call this on a thread other than the event loop's, one call at a time; the event loop must
-        be running.  Logs that are not open are opened for this once an hour.  Failures are logged,
-        and a later call tries again.
+        be running.  A log that is not open is opened and checked once an hour.  Failures are
+        logged, and a later call tries again.
 
         Args:
             now_ms: the time of day, in ms since 1970.
@@ -240,7 +240,8 @@ class TopicLogs:
         deleted = self._delete_old_segments(partitions, now_ms)
         for partition in self._unopened_due(partitions, self._swept, now_ms):
             with suppress(OffsetLogError):  # the topic was deleted
-                # The others, which may be very many, delete nothing.
+                # A log that is not opened here has nothing to delete.  There may be very many such
+                # logs.
                 if self._settings_of(partition.topic).deletes_anything:
                     work = partial(self._delete_old_segments, [partition], now_ms)
                     deleted += self._run_opened(partition, work)
@@ -258,8 +259,8 @@ class TopicLogs:
         """Compacts the logs that are due according to their topics' settings.
 
         Call this on a thread other than the event loop's, one call at a time; the event loop must
-        be running.  Logs that are not open are opened for this once an hour.  Failures are logged,
-        and a later call tries again.
+        be running.  A log that is not open is opened and checked once an hour.  Failures are
+        logged, and a later call tries again.
 
         Args:
             now_ms: returns the time of day, in ms since 1970.
@@ -503,7 +504,8 @@ class TopicLogs:
         try:
             for partition in partitions.values():
                 partition.begin_delete()
-            # After `begin_delete`, so that no other log of the topic is compacted from then on.
+            # The interrupt comes after `begin_delete`, so that no other log of the topic is
+            # compacted from then on.
             self._compaction.interrupt(topic)
             await self._openings.settle(partitions.values())
             logs = {key[1]: each.detach() for key, each in partitions.items()}
@@ -538,7 +540,8 @@ class TopicLogs:
                 path = self._deleted.rename(topic, number, topic_id)
                 if path is not None:
                     renamed.append(path)
-            # Removed only now, so that a call after a failed one finds what is left.
+            # The partition is removed only now.  If a call fails, the next call then finds the
+            # partitions that are left.
             del self._partitions[topic, number]
             self._directory.recovered_elsewhere.discard(f"{topic}-{number}")
         if numbers:

@@ -1,9 +1,10 @@
 """Verifies a log directory: reads all of it, changes nothing.
 
-It checks batches and records (sizes, CRC, order, whether a broker would load them), the three indexes of each segment,
-producer snapshots, leader epochs, topic ids, the checkpoints of the directory, and whether each group is in its
-partition.  All ways to compute the state must give the same digest (docs/verify.md): a plain replay of the files, the
-engine's own load, a replay of the records that the cleaner would keep, and the snapshot with the log after it.
+The verification checks the sizes, the CRCs and the order of batches and records, and whether a broker would load them.
+It checks the three indexes of each segment, the producer snapshots, the leader epochs, the topic ids and the
+checkpoints of the directory.  It also checks that each group is in its log partition.  It computes the state of each
+partition in four ways: by a replay of the files, by the engine's own load, by a replay of the records that the cleaner
+would keep, and from the snapshot with the log after it.  All of these must give the same digest (docs/verify.md).
 
 Traces of a crash are notes, not problems: an unfinished tail, indexes that recovery will rebuild, and checkpoints that
 were not written.  The directory of a running broker has the same traces.  A checkpoint above the end of its log is
@@ -108,8 +109,8 @@ def _sum(one: Digest, other: tuple[int, int, int]) -> Digest:
 class DirectoryCheck:
     """Verifies the files beside the partitions, and the relations between partitions.
 
-    If a process may be writing, create this object before the ends of the logs are read, because it reads the
-    checkpoints when it is created.
+    This object reads the checkpoints when it is created.  If a process may be writing, create the object before the
+    ends of the logs are read.
     """
 
     def __init__(self, path: Path, fs: FileSystem, report: Report) -> None:
@@ -161,12 +162,12 @@ class DirectoryCheck:
                 self.place.problem(kind, failure.message, path)
 
     def check_checkpoints(self, ends: Mapping[int, LogEnd], missing: Collection[int | None] = ()) -> None:
-        """Compares the checkpoints with the ends of the logs: a log that lost its end is shorter than they say.
+        """Compares the checkpoints with the ends of the logs, to find logs that have lost their last records.
 
         Args:
             ends: the ends by log partition.
-            missing: log partitions with a finding that records are missing or may be missing; their recovery points are
-                not reported again.
+            missing: log partitions for which it was already reported that records are or may be missing.  Their
+                recovery points are not reported again.
         """
         for each in beyond_ends(self.checkpoints, ends, is_clean=self.is_clean):
             if each.name != RECOVERY_POINTS or each.number not in missing:

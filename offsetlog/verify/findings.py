@@ -81,8 +81,8 @@ class Finding:
     """One finding.
 
     Attributes:
-        severity: "problem": data differ from what was written, or answers would be wrong; "note": an open transaction,
-            or a trace of a crash or of a running writer, which the next writable open repairs.
+        severity: "problem" means that data differ from what was written, or that answers would be wrong.  "note" means
+            an open transaction, or a trace of a crash or of a running writer, which the next open for writing repairs.
         kind: the subject: "batch", "record", "segment", "unfinished tail", "offset index", "time index", "transaction
             index", "producer snapshot", "leader epochs", "checkpoint", "properties", "topic id", "history" (how far
             back it goes), "wrong partition", "open transaction", "partitions", "partition" (the engine refuses to open
@@ -94,8 +94,9 @@ class Finding:
         position: the byte position in the file, or None.
         log_offset: the log offset, or None.
         keys: for "digest", the keys that differ, up to a limit.
-        lost_from: the first log offset concerned, for "missing" and "in doubt", and for a "batch" if known.
-        lost_below: the log offset after the last one concerned, None if unknown.
+        lost_from: for "missing" and "in doubt", the first log offset whose record is or may be missing; for "batch",
+            the first log offset of the damaged bytes if it is known.
+        lost_below: the log offset after the last of these records, None if unknown.
         lost: the positions that a snapshot has at these log offsets, as (group, topic, partition).
     """
 
@@ -149,7 +150,7 @@ class Place:
         keys: tuple[KeyDifference, ...] = (),
         lost: tuple[int | None, int | None] = (None, None),
     ) -> None:
-        """Reports a problem; `lost` is (lost_from, lost_below) of the Finding."""
+        """Reports a problem; `lost` has the fields lost_from and lost_below of the Finding."""
         self._report(
             Finding(
                 "problem",
@@ -165,7 +166,10 @@ class Place:
         )
 
     def failure(self, kind: str, failure: OffsetLogError, path: str | os.PathLike[str]) -> None:
-        """Reports a failure as a problem, "unreadable" if a read failed; uses `path` if the failure names none."""
+        """Reports an error as a problem of this kind, or of kind "unreadable" if a read failed.
+
+        If the error names no path, the problem has the path `path`.
+        """
         if isinstance(failure, StorageError):
             kind = "unreadable"
         lost = getattr(failure, "lost_from", None), getattr(failure, "lost_below", None)

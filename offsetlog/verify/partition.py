@@ -70,7 +70,7 @@ class Around:
 def report_corruption(
     place: Place, partition: Partition, reported: Collection[tuple[str | None, int | None]]
 ) -> None:
-    """Reports the corruption that an open found, unless a finding has its (path, position) already.
+    """Reports the corruption that an open found, unless its path and position are in `reported`.
 
     A replay does not know up to which log offset the log is flushed, so it may take corruption for an unfinished tail.
     """
@@ -137,8 +137,8 @@ class PartitionCheck:
         self._report_transactions()
         if self.files.directory is not None:
             self._check_directory(self.files.directory)
-        # Done after the engine's open, which knows the flushed log offset and may report these bytes as damage instead
-        # of a tail.
+        # This is done after the engine's open.  The engine knows the flushed log offset, and may report these bytes as
+        # damage instead of a tail.
         if self.tail is not None and (str(self.tail.path), self.tail.position) not in self.reported:
             self._report_tail(self.tail)
 
@@ -155,7 +155,7 @@ class PartitionCheck:
             self._check_ways(directory)
 
     def _could_read(self, check: Callable[[], None]) -> bool:
-        """Makes a check; if the disk cannot read bytes for it, reports that and returns False."""
+        """Makes a check; if the disk cannot read the bytes that the check needs, reports that and returns False."""
         try:
             check()
         except StorageError as failure:
@@ -176,7 +176,10 @@ class PartitionCheck:
         )
 
     def _bound_from(self, directory: Path) -> int:
-        """Returns the log offset from which the manifest must match: below it, another program may have cleaned."""
+        """Returns the log offset from which on the log must match the manifest.
+
+        Below that log offset, another program may have cleaned the log.
+        """
         partition = self._open(directory)
         try:
             is_others = partition.recovery["others_worked"]
@@ -490,7 +493,10 @@ class PartitionCheck:
             partition.abandon()
 
     def _load_snapshot(self, path: Path, partition: Partition) -> str | None:
-        """Loads the partition from its snapshot.  If that fails, returns why, and reports it if a snapshot exists."""
+        """Loads the partition from its snapshot; returns None, or the reason why the snapshot could not be used.
+
+        If a snapshot exists and could not be used, the reason is reported as a note.
+        """
         try:
             found = snapshot.open_file(self.fs, path)
             reason = found.check(partition, self.around.cleaned_to) or found.load(partition)
@@ -508,7 +514,10 @@ class PartitionCheck:
         return reason
 
     def as_of_two_times(self, finding: Finding) -> Finding:
-        """Returns a finding about a log that changed meanwhile; a problem becomes a note if its file was replaced."""
+        """Returns the finding for a log that was changed while it was read.
+
+        If the finding is a problem in a file that was replaced, it becomes a note.
+        """
         # A difference between two ways is reported only if the log was found unchanged after both.
         if (
             finding.severity != "problem"
@@ -525,7 +534,7 @@ class PartitionCheck:
     def is_changed(self, *, rolled: bool = False) -> bool:
         """Returns whether the log was cleaned or truncated since it was first read.
 
-        With `rolled`, new segments count as a change too, because they may have been cleaned.
+        If `rolled` is True, new segments also count as a change, because they may have been cleaned.
         """
         if self.files.directory is None:
             return False

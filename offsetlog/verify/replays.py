@@ -32,7 +32,7 @@ KEYS_NAMED = 20
 CLEANER_MAP_BYTES = 64 << 20
 BYTES_PER_KEY = 48
 
-#: The ways, with the text that problems use for them.
+#: The ways to compute a state, with the text that names each of them in a problem.
 WAYS = {
     "live": "the commits of this store",
     "loaded": "loading the partition",
@@ -54,14 +54,16 @@ _RECORD = ("bytes", "xxh3_128", "log_offset", "timestamp")
 
 Sums = tuple[int, int, int]
 Row = tuple[Any, ...]
-#: Replays a log up to a log offset: the segments of a view, or with None the present files.
+#: Replays a log up to a log offset.  The segments are those of a view; None stands for the present files.
 ReplayTo = Callable[[int, LogView | None], Replay]
 
 
 def replay_files(
     replay: Replay, paths: Iterable[str | Path], *, since: int = 0, until: int = 2**63 - 1
 ) -> list[OffsetLogError]:
-    """Applies the records of a log in [since, until); skips bytes that cannot be read, and returns the errors.
+    """Applies the records of a log from log offset `since` up to, but not including, `until`.
+
+    Bytes that cannot be read are skipped.  Returns the errors for these bytes, and for records that were refused.
 
     Raises:
         MissingFileError, StorageError, CapacityError: a file could not be opened.
@@ -91,7 +93,7 @@ def replay_cleaned_log(
         replay: an empty replay.
         paths: the files of the log, or the files of the replay's view.
         end: a log offset up to which the partition has applied its log.
-        control: stops the call, if `replay` was made with the control's flag.
+        control: lets the caller stop the call; `replay` must have been made with the flag of this control.
 
     Returns:
         The reason why the replay could not be made; "" if it was made.
@@ -159,7 +161,9 @@ class WaysCheck:
     def differ_live(
         self, left: str, right: str, partition: Partition, replay: Replay, cut: int, again: ReplayTo
     ) -> None:
-        """Does the work of `differ` for an open partition, whose state keeps changing; the reported keys are exact.
+        """Does the work of `differ` for an open partition, whose state changes while it is compared.
+
+        Only keys that really differed at the log offset `cut` are reported.
 
         Args:
             left: the way in which the partition's state was computed.
@@ -167,7 +171,7 @@ class WaysCheck:
             partition: the open partition.
             replay: the state after the records below `cut`, which differs.
             cut: the log offset of both states when they differed.
-            again: computes the state of `replay` again.
+            again: computes the state of `replay` a second time.
         """
         found = LiveComparison(partition, replay, cut)
         if found.count > 0:

@@ -28,7 +28,8 @@ BATCHES = np.dtype(BATCH_FIELDS)
 OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
-#: A truncation in progress, or interrupted by a power loss (csrc/log/truncate.c).
+#: The name of a file that marks a truncation which is in progress, or which a loss of power interrupted
+#: (csrc/log/truncate.c).
 CUT = re.compile(r"offsetlog\.cut-(\d{1,19})")
 EPOCHS = "leader-epoch-checkpoint"
 
@@ -47,8 +48,8 @@ class Segment:
         batches: an array of BATCHES.
         aborted: (producer id, first offset, marker's offset, last stable offset) of each transaction that was aborted
             in this segment.
-        is_rebuilt: whether the next open for writing will rebuild the indexes, as it does after a crash from the
-            recovery point on.
+        is_rebuilt: whether the next open for writing will rebuild the indexes.  After a crash, it does so for segments
+            from the recovery point on.
         is_whole: whether the whole segment could be read.
     """
 
@@ -81,7 +82,9 @@ def check_manifest(
     content: bytes | None,
     bound_from: Callable[[], int],
 ) -> None:
-    """Compares segments with the manifest's checksums if their size matches; the engine's open checks sizes.
+    """Compares the segments with the checksums in the manifest.
+
+    A segment whose size differs from the manifest is not compared, because the engine's open checks the sizes.
 
     Args:
         place: where findings are reported.
@@ -89,8 +92,8 @@ def check_manifest(
         directory: the log partition's directory.
         segments: the segments that were read.
         content: the manifest, which was read before the segments.
-        bound_from: returns the log offset from which the manifest must match; below it, another program may have
-            cleaned.
+        bound_from: returns the log offset from which on the log must match the manifest.  Below that log offset,
+            another program may have cleaned the log.
     """
     try:
         listed = None if content is None else parse_manifest(content)
@@ -121,7 +124,9 @@ def check_manifest(
 def check_indexes(
     place: Place, fs: FileSystem, segment: Segment, names: Mapping[str, str]
 ) -> None:
-    """Checks the three indexes of a segment; a missing offset or time index is no fault: reads only take longer.
+    """Checks the three indexes of a segment.
+
+    A missing offset index or time index is not reported, because it only makes reads slower.
 
     Args:
         place: where findings are reported.
@@ -262,7 +267,7 @@ def snapshot_offsets(fs: FileSystem, directory: Path) -> dict[int, Path]:
 
 
 def cut_offsets(fs: FileSystem, directory: Path) -> list[int]:
-    """Returns the log offsets to which unfinished truncations were to truncate the log of a partition directory."""
+    """Returns the log offsets at which truncations of a log began that did not finish."""
     return [int(found[1]) for name in fs.list(directory) if (found := CUT.fullmatch(name))]
 
 
@@ -277,12 +282,13 @@ def check_snapshot(
 ) -> None:
     """Checks a producer snapshot against the log up to its offset.
 
-    The log may show less than the snapshot, because the cleaner may have dropped all records of a transaction.  The
-    snapshot may lack producers that expired.  The log must not show more about a producer than the snapshot does, and a
-    transaction that is open in the log must be open in the snapshot.
+    The snapshot may contain more than the log, because the cleaner may have dropped all records of a transaction.  The
+    snapshot may lack producers that expired.  If both have a producer, its epoch and its last offset must not be higher
+    in the log than in the snapshot.  A transaction that is open in the log must be open in the snapshot.
 
-    With `may_be_torn`, a power loss may have destroyed the snapshot before its flush.  A clean close flushes the newest
-    snapshot.  An open that cannot read a snapshot uses the one before it.
+    If `may_be_torn` is True, a loss of power may have destroyed the snapshot before it was flushed, so a damaged
+    snapshot is reported as a note.  A clean close flushes the newest snapshot.  If an open cannot read a snapshot, it
+    uses the one before it.
     """
     try:
         found = {producer[0]: producer for producer in parse_producer_snapshot(content)}

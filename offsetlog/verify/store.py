@@ -1,7 +1,7 @@
 """Verifies an open store against its logs, while commits and cleaning continue; see `OffsetStore.verify`.
 
-Each partition is compared in its state at one log offset, with the segments that its log had at that moment.  Later
-commits, rolls and cleans do not change the records read; the next verification covers them.
+The state of each partition at one log offset is compared with the segments that its log had at that moment.  Later
+commits, rolls and cleans do not change the records that are read; the next verification covers them.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def verify_store(
 
     Each state is compared, at one log offset, with a replay of the log, with a replay of the records that the cleaner
     would keep, and with the snapshot and the log after it (docs/verify.md).  Nothing is written.  The verification
-    needs up to three times the memory of the largest partition's state, and ends soon when `control` is stopped.
-    `missing` has the errors of partitions whose directories are missing.
+    needs up to three times the memory of the largest partition's state, and ends soon after `control` is stopped.
+    `missing` has one error for each partition whose directory is missing; these errors are added to the findings.
 
     A partition that the disk cannot read gives a finding, and the others are still verified.
 
@@ -201,7 +201,7 @@ class _OpenPartitionCheck:
                 self.ways.differ_replayed(way, "replay", state, replay)
 
     def _replay_cleaned(self, end: int, view: LogView) -> Replay | str:
-        """Returns the state after a cleaning now, or the reason why it is unknown."""
+        """Returns the state that a cleaning now would leave, or the reason why that state is not known."""
         replay = self._new_replay(view)
         try:
             return (
@@ -218,7 +218,7 @@ class _OpenPartitionCheck:
             return failure.message
 
     def _advance_snapshot(self, end: int) -> Snapshot | str:
-        """Returns the state of the snapshot and the log after it, or the reason why the snapshot cannot be used."""
+        """Returns the state from the snapshot and the log after it, or the reason why the snapshot cannot be used."""
         directory = LogDirectory(self.directory.parent, self.fs)
         try:
             cleaned_to = directory.read_checkpoint(CLEANER_POINTS).get(

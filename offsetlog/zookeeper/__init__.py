@@ -1,4 +1,4 @@
 """ZooKeeper: a session with an ensemble, the offsets of old consumers, and Kafka's own directories.
 
-Everything here needs kazoo (the extra `zookeeper`); docs/zookeeper.md is the manual.
+All modules of this package need kazoo, which the extra `zookeeper` installs.  docs/zookeeper.md is their manual.
 """

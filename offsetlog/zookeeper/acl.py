@@ -20,10 +20,10 @@ class Acl(NamedTuple):
     """One entry of an ACL.
 
     Attributes:
-        scheme: how a client is identified: "digest", "sasl", "x509" or "ip"; "world" for all clients; "auth" for the
-            client that creates the node, with all its identities.
-        identity: the client, in the form of the scheme; "" for "auth".
-        permissions: the sum of the bits.
+        scheme: how a client is identified: "digest", "sasl", "x509" or "ip".  "world" stands for all clients, and
+            "auth" for the client that creates the node, with all its identities.
+        identity: the client, in the form that the scheme requires; "" for "auth".
+        permissions: the sum of the permission bits.
     """
 
     scheme: str
@@ -39,7 +39,7 @@ def parse_acl(text: str) -> Acl:
     """Reads SCHEME:IDENTITY:PERMISSIONS, as ZooKeeper's own client does: "digest:kafka:qhX...=:cdrwa".
 
     Raises:
-        InvalidArgumentError: the text is not such an entry.
+        InvalidArgumentError: the text is not an entry of this form.
     """
     scheme, _, rest = text.partition(":")
     identity, found, letters = rest.rpartition(":")
@@ -69,7 +69,7 @@ def encoded(acl: Sequence[Acl]) -> bytes:
 
 
 def stored_bytes_max(acl: Sequence[Acl], auth: Iterable[tuple[str, str]]) -> int:
-    """Returns an upper bound of the entries' size in bytes after a server has replaced "auth" by identities.
+    """Returns an upper bound of the entries' size in bytes once a server has replaced "auth" by identities.
 
     Args:
         acl: the entries.

@@ -19,8 +19,8 @@ def read_auth_file(path: Path) -> tuple[tuple[str, str], ...]:
         Pairs of scheme and credential, for `ConnectionSettings.auth`.
 
     Raises:
-        InvalidArgumentError: the file cannot be read, is too large or holds no credentials, users other than its owner
-            may access it, or a line has another form.  The message contains no credential.
+        InvalidArgumentError: the file cannot be read, is too large, or contains no credentials; or users other than its
+            owner may access it; or a line has another form.  The message contains no credential.
     """
     try:
         with open(path, "rb") as file:

@@ -1,7 +1,7 @@
 """A client of Kafka's own directories in ZooKeeper: brokers, topics, leaders, the controller, the cluster id.
 
-A write names the version of the node that it replaces.  A controller's write also names the controller's epoch; the
-same transaction checks that no other controller was elected since, as in Kafka 3.9.
+A write names the version of the node that it replaces.  A write of a controller also names the controller's epoch.
+The same transaction checks that no other controller was elected since, as in Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 #: Kafka's controller epoch before the first election; the first controller has epoch 1.
 FIRST_CONTROLLER_EPOCH = 0
-#: How often a write is tried again after another client wrote first.
+#: How many times a write is tried if another client writes first.
 TRIES = 10
 
 
@@ -93,12 +93,13 @@ class ControllerEpoch(NamedTuple):
 class ClusterClient:
     """Kafka's directories below the root of a connection; safe from any thread.
 
-    A read sees earlier writes of this connection, and other clients' writes that were answered before `sync`.  If the
-    root of the connection does not exist, reads find nothing, and writes create the root, as Kafka does when it starts.
+    A read sees the earlier writes of this connection.  It also sees the writes of other clients that were answered
+    before `sync` was called.  If the root of the connection does not exist, reads find nothing, and calls that create
+    nodes also create the root, as Kafka does when it starts.
 
-    Every call raises ZooKeeperUnavailableError if no server answers, and CorruptionError, with the path, if the content
-    of a node is not in Kafka's format.  A write raises UnknownOutcomeError if its answer was lost: read the node to
-    find out whether the write was applied.
+    Every call raises ZooKeeperUnavailableError if no server answers.  It raises CorruptionError, with the path of the
+    node, if the content of a node is not in Kafka's format.  If the answer to a write was lost, the write raises
+    UnknownOutcomeError; read the node to find out whether the write was applied.
 
     Args:
         connection: the started connection.
@@ -117,7 +118,8 @@ class ClusterClient:
         """Creates the nodes above brokers, topics and the cluster id if they are missing.
 
         Args:
-            root: whether to create the root of the connection, too; if not, raises NoNodeError if the root is missing.
+            root: whether to create the root of the connection, too.  If it is False and the root is missing, the call
+                raises NoNodeError.
         """
         if root:
             ensure_root(self.connection)
@@ -142,11 +144,14 @@ class ClusterClient:
         return {each: registered_broker(each, node) for each, node in self._get_many((n, broker_node(n)) for n in ids)}
 
     def watch_broker_ids(self) -> Watch[list[int]]:
-        """Watches the ids of registered brokers; does not notice a broker that leaves and returns between two reads."""
+        """Watches the ids of the registered brokers.
+
+        If a broker leaves and returns between two reads, the watch does not report it.
+        """
         return Watch(self.connection, self._read_broker_ids)
 
     def watch_brokers(self) -> Watch[dict[int, RegisteredBroker]]:
-        """Watches the registered brokers by id; a broker that left and returned has a new epoch."""
+        """Watches the registered brokers by id.  If a broker has left and returned, it has a new epoch."""
 
         def read(watch: Callable[[Any], object]) -> dict[int, RegisteredBroker]:
             ids = self._read_broker_ids(watch)
@@ -156,7 +161,7 @@ class ClusterClient:
         return Watch(self.connection, read)
 
     def watch_broker(self, broker_id: int) -> Watch[RegisteredBroker | None]:
-        """Watches one broker; the state is None while none is registered under the id."""
+        """Watches one broker; the state is None while no broker is registered under the id."""
         check_broker_id(broker_id)
         return self._watch(broker_node(broker_id), partial(registered_broker, broker_id))
 
@@ -176,14 +181,14 @@ class ClusterClient:
         return None if node is None else _topic_in(topic, node)
 
     def topic_records(self, topics: Iterable[str]) -> dict[str, Versioned[TopicRecord]]:
-        """Returns the assignments of topics, without missing topics; makes many reads at a time."""
+        """Returns the assignments of those topics that exist; makes many reads at a time."""
         asked = list(topics)
         for topic in asked:
             check_topic_name(topic)
         return {topic: _topic_in(topic, node) for topic, node in self._get_many((t, topic_node(t)) for t in asked)}
 
     def create_topic(self, record: TopicRecord) -> None:
-        """Creates a topic; the controller creates the states of its partitions.
+        """Creates a topic.  The controller then creates the states of its partitions.
 
         Raises:
             NodeExistsError: a topic of this name exists.
@@ -208,7 +213,7 @@ class ClusterClient:
         return Watch(self.connection, lambda watch: read_children(self.connection, TOPICS, watch))
 
     def watch_topic(self, topic: str) -> Watch[Versioned[TopicRecord] | None]:
-        """Watches the assignment of a topic; the state is None while it does not exist."""
+        """Watches the assignment of a topic; the state is None while the topic does not exist."""
         check_topic_name(topic)
         return self._watch(topic_node(topic), partial(_topic_in, topic))
 
@@ -230,7 +235,7 @@ class ClusterClient:
         return {each: _state_in(each, node) for each, node in self._get_many((key, state_node(*key)) for key in asked)}
 
     def create_partition_states(self, topic: str, states: Mapping[int, PartitionState], epoch: ControllerEpoch) -> None:
-        """Creates the states of new partitions of a topic, all or none, with version 0.
+        """Creates the states of new partitions of a topic, all of them or none; each node gets the version 0.
 
         Raises:
             NodeExistsError: one of the partitions already has a state.
@@ -280,14 +285,14 @@ class ClusterClient:
         return version + 1
 
     def watch_partition_state(self, topic: str, partition: int) -> Watch[Versioned[PartitionState] | None]:
-        """Watches the state of a partition; None while the partition has no state."""
+        """Watches the state of a partition; the state is None while the partition has none."""
         check_topic_name(topic)
         return self._watch(state_node(topic, partition), partial(_state_in, TopicPartition(topic, partition)))
 
     # --------------------------------------------------------------------------------------------------- controller
 
     def controller(self) -> ControllerRecord | None:
-        """Returns the broker that is the controller, or None."""
+        """Returns the broker that is the controller, or None if no broker is."""
         node = self._get(CONTROLLER)
         return None if node is None else ControllerRecord.from_json(node.data)
 
@@ -300,10 +305,10 @@ class ClusterClient:
         """Makes a broker the controller until the session ends, and returns its epoch.
 
         Raises:
-            ControllerMovedError: another broker is or became the controller.  Watch the controller, and retry when
-                there is none.
-            CorruptionError: the last epoch is the highest that Kafka can read, so none can follow.
-            UnknownOutcomeError: it is unknown whether the broker was elected; the next try finds out.
+            ControllerMovedError: another broker is the controller, or was elected at the same time.  Watch the
+                controller, and try again when there is none.
+            CorruptionError: the last controller epoch is the highest that Kafka can read, so no other can follow.
+            UnknownOutcomeError: it is unknown whether the broker was elected.  Call again to find out.
         """
         check_broker_id(broker_id)
         former = self.controller_epoch() or self._make_controller_epoch()
@@ -349,7 +354,7 @@ class ClusterClient:
         return found
 
     def _was_elected(self, record: ControllerRecord, epoch: ControllerEpoch) -> bool:
-        """Whether an election was won although its answer was lost; also False if no server answers."""
+        """Whether a broker won an election although the answer was lost; False if no server answers."""
         try:
             self.sync()
             node, now = self._get(CONTROLLER), self.controller_epoch()
@@ -363,7 +368,7 @@ class ClusterClient:
 
     def _check_epoch(self, state: PartitionState, epoch: ControllerEpoch, node: str) -> None:
         if state.controller_epoch > epoch.value:
-            text = f"the state has controller epoch {state.controller_epoch}, newer than this write's {epoch.value}"
+            text = f"the state has controller epoch {state.controller_epoch}, but this write has only {epoch.value}"
             raise InvalidArgumentError(text)
         if state.controller_epoch < epoch.value:
             text = f"{node}: the state has controller epoch {state.controller_epoch}; the current one is {epoch.value}"
@@ -398,7 +403,7 @@ class ClusterClient:
         return None if node is None else cluster_id_in(node.data)
 
     def ensure_cluster_id(self) -> str:
-        """Returns the cluster id; creates it if it is missing.  Concurrent callers all get the same id."""
+        """Returns the cluster id.  If it is missing, creates it; concurrent callers all get the same id."""
         found = self.cluster_id()
         if found is not None:
             return found

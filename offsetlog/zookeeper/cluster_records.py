@@ -1,8 +1,8 @@
 """The nodes in which Kafka keeps a cluster in ZooKeeper: paths, values and their JSON.
 
-The versions of Kafka 0.8.2 to 3.9 are read, and unknown fields are ignored.  Nodes are written in the version of Kafka
-3.9, with the same bytes (docs/format/brokers.md §15.2.1).  A node with any other content raises CorruptionError with
-its path.
+The client reads nodes of Kafka 0.8.2 to 3.9, and ignores fields that it does not know.  It writes nodes as Kafka 3.9
+does, with the same bytes (docs/format/brokers.md §15.2.1).  If a node has any other content, the client raises
+CorruptionError with the path of the node.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Endpoint(NamedTuple):
     """One address at which clients reach a broker.
 
     Attributes:
-        listener: its name, such as "PLAINTEXT" or "INTERNAL".
+        listener: the name of the listener, such as "PLAINTEXT" or "INTERNAL".
         host: a host name or IP address.
-        port: from 0 to 65535.
+        port: the port, from 0 to 65535.
         security_protocol: "PLAINTEXT", "SSL", "SASL_PLAINTEXT" or "SASL_SSL".
     """
 
@@ -59,7 +59,8 @@ class Endpoint(NamedTuple):
 
         Args:
             text: the endpoint.
-            protocols: the security protocol of each listener; by default, a listener has the name of its protocol.
+            protocols: the security protocol of each listener.  By default, the name of a listener is that of its
+                protocol.
 
         Raises:
             InvalidArgumentError: the text is not an endpoint, or its listener has no security protocol.
@@ -83,13 +84,13 @@ class BrokerRecord:
     """The data with which a broker registers in /brokers/ids/ID.
 
     Attributes:
-        broker_id: its id.
-        endpoints: its addresses, at least one.
-        rack: its rack, or None.
-        features: supported versions by feature, such as {"x": {"min_version": 1, "max_version": 3}}.
-        jmx_port: -1 for none.
-        timestamp_ms: when the broker registered, in ms since 1970; -1 if the node has no time.
-        version: the version of the JSON that was read, 1 to 5; version 5 is written.
+        broker_id: the id of the broker.
+        endpoints: the addresses of the broker, at least one.
+        rack: the rack of the broker, or None.
+        features: the supported versions of each feature, such as {"x": {"min_version": 1, "max_version": 3}}.
+        jmx_port: the port for JMX, or -1 for none.
+        timestamp_ms: when the broker registered, in ms since 1970; -1 if the node contains no time.
+        version: the version of the JSON that was read, from 1 to 5; the client writes version 5.
 
     Raises:
         InvalidArgumentError: a value cannot be stored in a node.
@@ -119,7 +120,10 @@ class BrokerRecord:
         return str(self.endpoints[0]).partition("://")[2]
 
     def to_json(self) -> bytes:
-        """Returns the bytes of the node in version 5, which repeats the first PLAINTEXT endpoint for old clients."""
+        """Returns the bytes of the node in version 5.
+
+        For old clients, the node contains the first PLAINTEXT endpoint a second time.
+        """
         plain = next((each for each in self.endpoints if each.security_protocol == "PLAINTEXT"), None)
         entries: dict[str, object] = {
             "version": 5,
@@ -139,7 +143,7 @@ class BrokerRecord:
 
     @classmethod
     def from_json(cls, broker_id: int, data: bytes | None) -> BrokerRecord:
-        """Parses a node of version 1 to 5, or of a later version that has the same fields.
+        """Parses a node of version 1 to 5, or a node of a later version if it has the same fields.
 
         Raises:
             CorruptionError: the node does not hold a broker's registration.
@@ -191,7 +195,7 @@ class Assignment(NamedTuple):
     """The brokers that keep one partition.
 
     Attributes:
-        replicas: their ids, the preferred leader first.
+        replicas: the ids of the brokers; the preferred leader is the first.
         adding: the replicas that a reassignment adds; `replicas` contains them, too.
         removing: the replicas that a reassignment removes; `replicas` contains them, too.
     """
@@ -206,10 +210,10 @@ class TopicRecord:
     """A topic as stored in /brokers/topics/TOPIC.
 
     Attributes:
-        topic: its name.
+        topic: the name of the topic.
         partitions: the brokers of each partition.
-        topic_id: 22 characters of base64; None in clusters before Kafka 2.8.
-        version: the version of the JSON that was read, 1 to 3; version 3 is written.
+        topic_id: the id of the topic, 22 characters of base64; None in clusters before Kafka 2.8.
+        version: the version of the JSON that was read, from 1 to 3; the client writes version 3.
     """
 
     topic: str
@@ -271,9 +275,9 @@ class PartitionState:
     """The state of a partition, as stored in /brokers/topics/TOPIC/partitions/N/state.
 
     Attributes:
-        leader: the id of a broker; NO_LEADER for none.
+        leader: the id of the broker that leads the partition, or NO_LEADER.
         leader_epoch: the number of this leadership.
-        isr: the replicas that are in sync.
+        isr: the ids of the replicas that are in sync.
         controller_epoch: the epoch of the controller that set the state.
         recovery_state: 1 if the leader was elected uncleanly and is recovering, 0 otherwise.
     """
@@ -323,10 +327,10 @@ class ControllerRecord:
     """The broker that is the controller, as stored in /controller.
 
     Attributes:
-        broker_id: its id.
-        timestamp_ms: when the controller was elected, in ms since 1970; -1 if the node has no time.
+        broker_id: the id of the broker.
+        timestamp_ms: when the controller was elected, in ms since 1970; -1 if the node contains no time.
         kraft_epoch: the epoch of a KRaft controller that took over; -1 for none.
-        version: the version of the JSON that was read, 1 or 2; version 2 is written.
+        version: the version of the JSON that was read, 1 or 2; the client writes version 2.
     """
 
     broker_id: int

@@ -1,8 +1,8 @@
-"""A session with a ZooKeeper ensemble.  A write ends as applied, refused, or of unknown outcome.
+"""A session with a ZooKeeper ensemble.  A write is applied, or it is refused, or its outcome is unknown.
 
-The client library kazoo keeps the session alive, connects to another server when one fails, and starts a new session
-when one expires.  This module limits every wait, has one error for each kind of failure, and distinguishes a refused
-write from one of unknown outcome.
+The client library kazoo keeps the session alive.  It connects to another server when one fails, and starts a new
+session when one expires.  This module limits every wait, and has one error for each kind of failure.  It also
+distinguishes a write that was refused from a write whose outcome is unknown.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ U = TypeVar("U")
 
 _log = logging.getLogger(__name__)
 
-#: The seconds from the end of a client to the start of the next one: the cause may persist.
+#: The seconds between the end of a client and the start of the next one.  The pause is needed because the cause may
+#: persist.
 REPLACE_SECONDS = 0.5
 #: The largest value of this pause, which doubles with each refusal of the credentials in a row.
 REPLACE_SECONDS_MAX = 30.0
@@ -59,18 +60,18 @@ class ConnectionSettings:
 
     Attributes:
         hosts: the servers, followed by the root of all paths, such as "zk1:2181,zk2:2181/kafka" (`zookeeper.connect`).
-        session_timeout: seconds after which the ensemble ends a silent session
-            (`zookeeper.session.timeout.ms`); the servers may limit it.
-        connection_timeout: seconds that `start` waits for a server (`zookeeper.connection.timeout.ms`).
-        request_timeout: seconds to wait for an answer, including a reconnect.
-        request_bytes_max: the largest write request; the servers' `jute.maxbuffer`.
-        auth: pairs of scheme and credential, such as ("digest", "user:password").
+        session_timeout: the seconds after which the ensemble ends a session whose client is silent
+            (`zookeeper.session.timeout.ms`).  The servers may raise or lower it to their own limits.
+        connection_timeout: the seconds for which `start` waits for a server (`zookeeper.connection.timeout.ms`).
+        request_timeout: the seconds for which a request waits for its answer; a reconnect is included.
+        request_bytes_max: the size in bytes of the largest write request, which is the servers' `jute.maxbuffer`.
+        auth: the credentials, as pairs of scheme and credential, such as ("digest", "user:password").
         acl: the permissions of nodes that this connection creates.
-        tls: settings of TLS; None for plain connections.
+        tls: the settings of TLS; None for connections without TLS.
 
     Raises:
-        ConfigError: a time or `request_bytes_max` is not above 0, the list of hosts is malformed, a host name is
-            invalid, or the list or a credential is not UTF-8.
+        ConfigError: a time or `request_bytes_max` is not above 0; or the list of hosts is malformed; or a host name is
+            invalid; or the list of hosts or a credential is not UTF-8.
     """
 
     hosts: str
@@ -141,16 +142,16 @@ class Answer(Generic[T]):
         return bool(self._result.ready())
 
     def wait(self) -> bool:
-        """Waits until `request_timeout` after the call; returns whether the answer has come."""
+        """Waits for the answer, at most for `request_timeout` since the call; returns whether the answer has come."""
         # Most answers have come by the time they are needed, and then no lock is taken.
         return bool(self._result.ready() or self._result.wait(max(0.0, self._deadline - time.monotonic())))
 
     def result(self) -> T:
-        """Waits until `request_timeout` after the call; returns the answer or raises its error.
+        """Waits for the answer, at most for `request_timeout` since the call; returns the answer or raises its error.
 
         Raises:
-            UnknownOutcomeError: for a write: the connection broke, or no server answered in time.
-            ZooKeeperUnavailableError: for a read: the connection broke, or no server answered in time.
+            UnknownOutcomeError: the call was a write, and the connection broke, or no server answered in time.
+            ZooKeeperUnavailableError: the call was a read, and the connection broke, or no server answered in time.
             Also the errors of the call itself.
         """
         result = self._result
@@ -161,10 +162,11 @@ class Answer(Generic[T]):
         return self._read(result.value)
 
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
-        """Registers a callback for the answer; a thread of the connection calls it, so it must not block.
+        """Registers a function that is called with this object when the answer comes.
 
-        If no answer comes, the callback is called when the connection breaks, which fails all open requests.  If the
-        answer arrives while the connection is being closed, the callback may not be called.
+        A thread of the connection calls the function, so the function must not block.  If the connection breaks before
+        the answer comes, the request fails, and the function is called then.  If the answer comes while the connection
+        is being closed, the function may not be called.
         """
         self._result.rawlink(lambda _: callback(self))
 
@@ -191,15 +193,17 @@ def _node_of(found: tuple[bytes | None, Any]) -> Node:
 class ZooKeeperConnection:
     """A session with an ensemble; safe from any thread.
 
-    An expired session is replaced by a new one.  A kazoo client whose thread has failed is replaced, too.  While the
-    servers refuse the credentials, reconnects become less frequent, and calls raise the refusal.
+    If the session expires, a new session replaces it.  If a thread of the kazoo client fails, a new client replaces
+    the client.  While the servers refuse the credentials, the connection tries to reconnect less and less often, and
+    calls raise the error of the refusal.
 
-    Requests of one connection are executed in the order of their calls.  A read sees earlier writes of this connection;
-    after a `sync_async`, it also sees earlier writes of other clients.  No call waits for a server to accept a request:
-    while no server is connected, the request is kept until one is, or fails when the session ends.
+    The requests of one connection are executed in the order of their calls.  A read sees the earlier writes of this
+    connection; after a `sync_async`, it also sees the earlier writes of other clients.  No call waits until a server
+    accepts its request.  While no server is connected, the connection keeps the request until a server is connected.
+    If the session ends first, the request fails.
 
     Args:
-        settings: how the ensemble is reached.
+        settings: the settings of the connection.
 
     Raises:
         ConfigError: kazoo is not installed, or a TLS file cannot be read.
@@ -212,7 +216,7 @@ class ZooKeeperConnection:
         self._tls = None if settings.tls is None else settings.tls.context()
         #: How many times in a row servers have refused the credentials.
         self._refusals = 0
-        #: Held during a start, while `_lock` is only ever held for a moment.
+        #: This lock is held during a whole start; `_lock` is only ever held for a moment.
         self._starting = threading.Lock()
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -228,7 +232,7 @@ class ZooKeeperConnection:
     # --------------------------------------------------------------------------------------------------------- life
 
     def start(self) -> None:
-        """Begins the session.  A second call does nothing; a concurrent call waits for the first.
+        """Begins the session.  A second call does nothing; a call by another thread at the same time waits.
 
         Raises:
             ClosedError: the connection was closed during the call.
@@ -245,7 +249,8 @@ class ZooKeeperConnection:
         self._refusals = 0
         client = self._new_client()
         try:
-            # Not kazoo's `start`, which warns if the root does not exist: only the caller knows whether that matters.
+            # kazoo's `start` is not called, because it warns if the root does not exist, and only the caller knows
+            # whether that matters.
             if not self._is_let_in(client, client.start_async()):
                 raise self.refusal or self._unreachable(client)
             with self._lock:
@@ -260,7 +265,10 @@ class ZooKeeperConnection:
             self._thread_ended(client.handler)
 
     def _is_let_in(self, client: Any, connected: threading.Event) -> bool:
-        """Waits for a connection, and with credentials also for an answer; returns whether the wait succeeded."""
+        """Waits for a connection, and returns whether there is one.
+
+        If the settings have credentials, it also waits until a server has answered a request.
+        """
         deadline = time.monotonic() + self.settings.connection_timeout
         while not self._refusals and connected.wait(max(0.0, deadline - time.monotonic())):
             if not self.settings.auth:
@@ -326,7 +334,7 @@ class ZooKeeperConnection:
             is_closing = self._closing.wait(REPLACE_SECONDS)
 
     def _is_replaced(self, ended: Any) -> bool:
-        """Replaces a client that ended; returns whether that client is no longer the current one."""
+        """Replaces a client that has ended; returns whether that client is no longer the current one."""
         new = None
         with self._lock:
             if self._client is not ended:
@@ -345,10 +353,11 @@ class ZooKeeperConnection:
         return False
 
     def close(self) -> None:
-        """Ends the session and its ephemeral nodes.  A second call does nothing.
+        """Ends the session, and with it the ephemeral nodes of the session.  A second call does nothing.
 
-        The servers have `connection_timeout` seconds to answer.  Without an answer, the session ends when it expires.
-        A call from a callback of this connection returns at once; the session ends after the callback.
+        The call waits for at most `connection_timeout` seconds until the servers have answered.  If they do not
+        answer, the session ends when it expires.  If a callback of this connection makes the call, the call returns at
+        once, and the session ends after the callback.
         """
         self._closing.set()
         with self._lock:
@@ -365,13 +374,13 @@ class ZooKeeperConnection:
 
     @property
     def session_id(self) -> int:
-        """The id of the session, which ephemeral nodes name as their owner; 0 if no session exists."""
+        """The id of the session, which is the owner of its ephemeral nodes; 0 if no session exists."""
         session = self._open().client_id
         return 0 if session is None else int(session[0])
 
     @property
     def is_connected(self) -> bool:
-        """Whether a server is connected now.  Without one, requests wait until a server is connected."""
+        """Whether a server is connected now.  While none is connected, requests wait until one is."""
         client = self._client
         return client is not None and bool(client.connected)
 
@@ -382,19 +391,20 @@ class ZooKeeperConnection:
 
     @property
     def last_zxid(self) -> int:
-        """The newest transaction that any answer has named; later reads see it."""
+        """The newest transaction of which any answer has given the number.  Later reads see this transaction."""
         return int(self._open().last_zxid)
 
     def add_state_listener(self, listener: Callable[[str], object]) -> None:
-        """Registers a listener for "connected", "suspended" and "lost"; a thread of the connection calls it.
+        """Registers a listener that is called with "connected", "suspended" or "lost" when the state changes.
 
-        The listener must not wait for anything: the thread that calls it also sends all requests and reads all answers.
-        "suspended": no server is connected, but the session may still exist.  "lost": the session has ended.
+        "suspended" means that no server is connected, but the session may still exist.  "lost" means that the session
+        has ended.  A thread of the connection calls the listener.  The same thread also sends all requests and reads
+        all answers, so the listener must not wait for anything.
         """
         self._listeners.append(listener)
 
     def remove_state_listener(self, listener: Callable[[str], object]) -> None:
-        """Removes a listener; does nothing if it is not registered."""
+        """Removes a listener.  If the listener is not registered, the call does nothing."""
         with contextlib.suppress(ValueError):
             self._listeners.remove(listener)
 
@@ -423,7 +433,7 @@ class ZooKeeperConnection:
 
     @property
     def refusal(self) -> ZooKeeperError | None:
-        """The error that all calls raise while servers refuse the credentials; None otherwise."""
+        """The error that all calls raise while the servers refuse the credentials; None while they do not."""
         if not self._refusals:
             return None
         schemes = ", ".join(sorted(dict(self.settings.auth)))
@@ -449,7 +459,10 @@ class ZooKeeperConnection:
     # would end with an error.
 
     def get_async(self, node: str, watch: Callable[[Any], object] | None = None) -> Answer[Node]:
-        """Reads a node.  The answer raises NoNodeError; `watch` is called once, when the node is changed or removed."""
+        """Reads a node; the answer raises NoNodeError if it does not exist.
+
+        `watch` is called once, when the node is changed or removed.
+        """
         check_path(node)
         return self._read(node, self._asked().get_async(node, watch), _node_of)
 
@@ -458,7 +471,10 @@ class ZooKeeperConnection:
         return self.get_async(node).result()
 
     def exists_async(self, node: str, watch: Callable[[Any], object] | None = None) -> Answer[NodeStat | None]:
-        """Reads the state of a node; None if it does not exist.  `watch` is called once, at the next change."""
+        """Reads the state of a node; the answer is None if the node does not exist.
+
+        `watch` is called once, when the node is next created, changed or removed.
+        """
         check_path(node)
         result = self._asked().exists_async(node, watch)
         return self._read(node, result, lambda found: None if found is None else _stat_of(found))
@@ -468,24 +484,27 @@ class ZooKeeperConnection:
         return self.exists_async(node).result()
 
     def children_async(self, node: str, watch: Callable[[Any], object] | None = None) -> Answer[list[str]]:
-        """Reads the names below a node, sorted.  The answer raises NoNodeError; `watch` is called once at a change."""
+        """Reads the sorted names of the nodes below a node; the answer raises NoNodeError if the node does not exist.
+
+        `watch` is called once, when a node below it is created or removed, or the node itself is removed.
+        """
         check_path(node)
         return self._read(node, self._asked().get_children_async(node, watch), sorted)
 
     def children(self, node: str) -> list[str]:
-        """Returns the names below a node, sorted.  Raises NoNodeError."""
+        """Returns the sorted names of the nodes below a node.  Raises NoNodeError."""
         return self.children_async(node).result()
 
     def listing_async(self, node: str) -> Answer[tuple[list[str], NodeStat]]:
-        """Reads the names below a node, sorted, and its own state.  The answer raises NoNodeError."""
+        """Reads the sorted names of the nodes below a node, and its state.  The answer raises NoNodeError."""
         check_path(node)
         result = self._asked().get_children_async(node, include_data=True)
         return self._read(node, result, lambda found: (sorted(found[0]), _stat_of(found[1])))
 
     def read_many_async(self, reads: Sequence[Read]) -> Answer[list[Found | ZooKeeperError]]:
-        """Sends many reads in one request.  Servers before 3.6 do not support such a request; see `reads_many`.
+        """Sends many reads in one request; the answer has the result or the error of each read, in order.
 
-        The answer has the result or error of each read, in order.
+        Servers before 3.6 do not support such requests; see `reads_many`.
         """
         client = self._asked()
         result = client.handler.async_result()
@@ -506,13 +525,13 @@ class ZooKeeperConnection:
         return self._read(reads[0].node, result, found)
 
     def reads_many(self) -> bool:
-        """Returns whether the servers support requests with many reads; asks them only once.
+        """Returns whether the servers support requests with many reads.  The first call asks the servers.
 
-        A server before 3.6 refuses the first such request and closes the connection; kazoo reconnects.
+        A server before 3.6 refuses the request of the first call and closes the connection; kazoo then reconnects.
 
         Raises:
-            ZooKeeperUnavailableError: the connection broke, or no server answers.  After the second such failure,
-                further calls return False.
+            ZooKeeperUnavailableError: the connection broke, or no server answers.  After two such failures, further
+                calls return False.
         """
         if self._reads_many is None:
             try:
@@ -530,7 +549,7 @@ class ZooKeeperConnection:
         return self._reads_many
 
     def sync_async(self) -> Answer[None]:
-        """Makes the server catch up with all answered writes of the ensemble, so that later reads see them."""
+        """Makes the server catch up with all writes that any server has answered, so that later reads see them."""
         return self._read("/", self._asked().sync_async("/"), lambda _: None)
 
     def _read(self, node: str, result: Any, read: Callable[[Any], U]) -> Answer[U]:
@@ -551,7 +570,7 @@ class ZooKeeperConnection:
             TooLargeError: the request is larger than `request_bytes_max`; nothing was sent.
         The answer raises:
             NoNodeError, NodeExistsError, NodeVersionError, NodeNotEmptyError: one of the writes could not be applied,
-                and the error names its node; no write was applied.
+                so none was applied.  The error names the node of that write.
             UnknownOutcomeError: it is unknown whether the writes were applied.
         """
         return self.send_async(self._multi_of(operations))
@@ -561,7 +580,7 @@ class ZooKeeperConnection:
         return Multi(self._root, self._acl, self._acl_bytes_more)
 
     def send_async(self, multi: Multi) -> Answer[None]:
-        """Applies all writes of a request or none, like `multi_async`."""
+        """Sends a request; its writes are all applied, or none of them.  The errors are those of `multi_async`."""
         if multi.size > self.settings.request_bytes_max:
             raise TooLargeError(
                 f"{len(multi.nodes)} writes make a request of {multi.size} bytes; ZooKeeper accepts at most "
@@ -573,7 +592,7 @@ class ZooKeeperConnection:
         return self._write(multi.nodes, result)
 
     def request_size(self, operations: Sequence[Operation]) -> int:
-        """Returns an upper bound of the size in bytes of a request with these writes, for `request_bytes_max`."""
+        """Returns an upper bound of the size in bytes of a request with these writes; see `request_bytes_max`."""
         return self._multi_of(operations).size
 
     def _multi_of(self, operations: Iterable[Operation]) -> Multi:
@@ -583,7 +602,7 @@ class ZooKeeperConnection:
         return multi
 
     def multi(self, operations: Sequence[Operation]) -> None:
-        """Applies all writes or none, and waits for the answer; raises the errors of `multi_async`."""
+        """Applies all of the writes or none, and waits for the answer; raises the errors of `multi_async`."""
         self.multi_async(operations).result()
 
     def create(self, node: str, data: bytes = b"", *, ephemeral: bool = False) -> None:

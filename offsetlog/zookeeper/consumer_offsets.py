@@ -1,7 +1,7 @@
 """Consumer offsets in ZooKeeper: /consumers/GROUP/offsets/TOPIC/PARTITION contains a decimal number in ASCII.
 
-The nodes above this node are empty.  Metadata is not kept.  docs/format/brokers.md §15.2 describes the nodes that
-brokers and consumers of Kafka 0.8 to 1.1 left there.
+All nodes above this node are empty.  ZooKeeper stores no metadata of a position.  docs/format/brokers.md §15.2
+describes the nodes that brokers and consumers of Kafka 0.8 to 1.1 wrote.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ T = TypeVar("T")
 
 
 class OffsetNode(NamedTuple):
-    """The node of an offset as stored in ZooKeeper, unchecked.
+    """The node of an offset as ZooKeeper stores it; its name and its bytes have not been checked.
 
     Attributes:
         group: the consumer group.
         topic: the topic.
-        partition: the name of the node, which should be a number.
-        data: the bytes of the node; None for null.
-        stat: the version and times of the node.
+        partition: the name of the node, which should be the number of a partition.
+        data: the bytes of the node; None if the node has null instead of bytes.
+        stat: the version and the times of the node.
     """
 
     group: str
@@ -99,7 +99,7 @@ def offset_in(data: bytes | None, node: str) -> int:
 
 
 def text_of(data: bytes | None) -> str | None:
-    """Returns the bytes of a node as text, shortened if they are too long for an offset; None for null."""
+    """Returns the bytes of a node as text, or None for null.  A text that is too long for an offset is shortened."""
     return None if data is None else data[:_TEXT_BYTES_MAX].decode("utf-8", "replace")
 
 
@@ -126,17 +126,17 @@ def check_topic(topic: str) -> None:
 
 
 def group_node(group: str) -> str:
-    """Returns the path above all nodes of a group."""
+    """Returns the path of the node above all nodes of a group."""
     return f"{CONSUMERS}/{group}"
 
 
 def offsets_node(group: str) -> str:
-    """Returns the path above the topics of a group."""
+    """Returns the path of the node above the topics of a group."""
     return f"{CONSUMERS}/{group}/offsets"
 
 
 def topic_node(group: str, topic: str) -> str:
-    """Returns the path above the partitions of a topic."""
+    """Returns the path of the node above the partitions of a topic."""
     return f"{CONSUMERS}/{group}/offsets/{topic}"
 
 
@@ -148,11 +148,13 @@ def offset_node(group: str, key: TopicPartition) -> str:
 def settled(
     questions: Iterable[tuple[K, Callable[[], Answer[T]]]], in_flight: int
 ) -> Iterator[tuple[K, T | ZooKeeperError]]:
-    """Yields (key, answer) in the order of the questions; the answer may be the error of a node.
+    """Sends questions; yields (key, answer) in the order of the questions.
+
+    If ZooKeeper refuses to return a node, the answer is the error.
 
     Args:
-        questions: pairs of a key, which the caller chooses, and the call that sends the question.
-        in_flight: the largest number of outstanding answers.
+        questions: pairs of a key, which the caller chooses, and a call that sends the question.
+        in_flight: the largest number of questions that wait for answers.
 
     Raises:
         ZooKeeperUnavailableError: no server answers, so no node can be read.
@@ -171,8 +173,8 @@ def settled(
     some = in_flight // 8
     for key, ask in questions:
         if len(waiting) >= in_flight:
-            # Some answers are awaited at once, because one wait for many answers costs less than many waits; not all of
-            # them, so that the ensemble always has questions to answer.
+            # The loop waits for several answers at once, because one wait for many answers costs less than many waits.
+            # It does not wait for all of them, so that the ensemble always has questions to answer.
             waiting[some][1].wait()
             yield next_answer()
             while waiting and waiting[0][1].done():
@@ -183,10 +185,10 @@ def settled(
 
 
 def pipelined(questions: Iterable[tuple[K, Callable[[], Answer[T]]]], in_flight: int) -> Iterator[tuple[K, T | None]]:
-    """Yields (key, answer) in the order of the questions, with None for a missing node; arguments as in `settled`.
+    """Sends questions; yields (key, answer) in their order, with None for a missing node; see `settled`.
 
     Raises:
-        ZooKeeperError: the errors of the answers, except NoNodeError.
+        ZooKeeperError: any error of an answer except NoNodeError.
     """
     for key, found in settled(questions, in_flight):
         if isinstance(found, NoNodeError):
@@ -201,7 +203,7 @@ def groups_in(connection: ZooKeeperConnection) -> list[str]:
     """Returns the names below /consumers, sorted.
 
     Raises:
-        InvalidArgumentError: /consumers does not exist, so the root is wrong: old Kafka always created this node.
+        InvalidArgumentError: /consumers does not exist.  Old Kafka always created this node, so the root is wrong.
         ZooKeeperError: ZooKeeper refuses to return the names.
     """
     try:
@@ -214,14 +216,15 @@ def groups_in(connection: ZooKeeperConnection) -> list[str]:
 
 
 def read_offsets(connection: ZooKeeperConnection, groups: Iterable[str], in_flight: int = 64) -> Iterator[OffsetNode]:
-    """Yields the offset nodes of groups; leaves out nodes that are removed meanwhile.
+    """Yields the offset nodes of groups, without the nodes that are removed during the read.
 
-    Call `connection.sync_async()` first, to see the writes of other clients that were answered before.
+    Call `connection.sync_async()` before this function to see the earlier writes of other clients.
 
     Args:
         connection: a started connection.
-        groups: names of groups; groups that do not exist have no nodes, nor do names that no node can have.
-        in_flight: the largest number of outstanding answers of each kind (topics, partitions, offsets).
+        groups: the names of the groups.  A group that does not exist has no nodes; nor has a group whose name no node
+            can have.
+        in_flight: the largest number of reads that wait for answers, of each kind (topics, partitions, offsets).
 
     Raises:
         ZooKeeperError: ZooKeeper refuses to return a node.

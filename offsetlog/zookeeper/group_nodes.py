@@ -19,16 +19,17 @@ PASSES = 20
 
 @dataclass(slots=True)
 class GroupNodes:
-    """A group as stored in ZooKeeper, unchecked; nodes removed during the read are left out.
+    """A group as ZooKeeper stores it, unchecked, without the nodes that were removed during the read.
 
     Attributes:
-        group: its name.
+        group: the name of the group.
         has_group: whether the group has a node.
-        has_offsets: whether the node above its topics exists.
-        has_consumers: whether consumers are alive: ephemeral nodes below `ids`.
+        has_offsets: whether the node above the group's topics exists.
+        has_consumers: whether the group has live consumers, which have nodes below `ids`.
         topics: the topics that have a node.
-        offsets: the nodes of its positions.
-        not_given: the errors of nodes that ZooKeeper refuses to return, for example because a permission is missing.
+        offsets: the nodes of the group's positions.
+        not_given: for each node that ZooKeeper refused to return, for example because a permission is missing, the
+            error.
         stood_together: whether the positions are a snapshot of one moment, so that no commit was read in part.
     """
 
@@ -45,7 +46,7 @@ class GroupNodes:
 
 
 class _Key(NamedTuple):
-    """The node to which a question refers: a group, its `ids`, a topic, or a position."""
+    """The node to which a read refers: a group, its `ids`, a topic, or a position."""
 
     group: GroupNodes
     topic: str | None = None
@@ -53,15 +54,16 @@ class _Key(NamedTuple):
 
 
 def read_groups(connection: ZooKeeperConnection, groups: Iterable[str], in_flight: int = 64) -> Iterator[GroupNodes]:
-    """Yields the groups in the given order; groups that do not exist, or cannot exist, have no nodes.
+    """Yields the groups in the given order.  A group that does not exist, or cannot exist, has no nodes.
 
-    A group that changes while it is read is read again, up to 20 times in all; after that, its positions may be from
-    different moments.  Wait for `connection.sync_async()` first, to see earlier writes of other clients.
+    If a group changes while it is read, it is read again, up to 20 times in all.  If it changes during the last read,
+    too, its positions may be from different moments.  Wait for `connection.sync_async()` before this function to see
+    the earlier writes of other clients.
 
     Args:
         connection: a started connection.
         groups: the names of the groups.
-        in_flight: the largest number of reads of each kind under way.
+        in_flight: the largest number of reads of each kind that wait for answers.
 
     Raises:
         ZooKeeperUnavailableError: no server answers.
@@ -80,8 +82,9 @@ def _settled(connection: ZooKeeperConnection, reads: ManyReads, nodes: GroupNode
 
 
 def _read(connection: ZooKeeperConnection, reads: ManyReads, groups: Iterable[str]) -> Iterator[GroupNodes]:
-    # Four levels of questions; each level asks with the answers of the level above.  A key without a question passes
-    # through all levels, so that a group is yielded after all answers about it.
+    # There are four levels of questions; the questions of each level depend on the answers of the level above.  For
+    # each group, a key without a question passes through all levels, so that the group is yielded after all answers
+    # about it.
 
     def whole_groups() -> Iterator[tuple[GroupNodes, Read | None]]:
         for group in groups:
@@ -134,7 +137,10 @@ def _read(connection: ZooKeeperConnection, reads: ManyReads, groups: Iterable[st
 
 
 def _names(nodes: GroupNodes, found: Found | ZooKeeperError | None) -> list[str]:
-    """Returns the names below a node, or an empty list if it does not exist; records a refusal by ZooKeeper."""
+    """Returns the names below a node; an empty list if the node does not exist.
+
+    If ZooKeeper refuses to return the names, records the error.
+    """
     if isinstance(found, ZooKeeperError):
         if not isinstance(found, NoNodeError):
             nodes.not_given.append(found)
@@ -143,7 +149,7 @@ def _names(nodes: GroupNodes, found: Found | ZooKeeperError | None) -> list[str]
 
 
 def _listed(nodes: GroupNodes, found: Found | ZooKeeperError | None) -> list[str]:
-    """Returns the names below a node; records if one was created or removed after the read of the group began."""
+    """Returns the names below a node; records whether one was created or removed since the read of the group began."""
     if isinstance(found, ZooKeeperError):
         _not_given(nodes, found)
         return []

@@ -1,8 +1,8 @@
 """The JSON of Kafka's nodes.
 
-Nodes are read with limits, and errors name the path of the node.  Fields are written in Kafka's order: Kafka writes the
-maps of Scala 2.13 in the order of their hash tables.  Readers must not depend on this order.  It is kept so that a node
-has the same bytes whether Kafka or offsetlog writes it.
+Nodes are read with limits, and each error names the path of the node.  The fields of a node are written in Kafka's
+order.  Kafka writes the maps of Scala 2.13 in the order of their hash tables.  Readers must not depend on this order,
+but a node should have the same bytes whether Kafka or offsetlog writes it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Fields:
         """Reads the bytes of a node.
 
         Raises:
-            CorruptionError: the bytes are not a JSON object, or too many; `path` names the node.
+            CorruptionError: the bytes are not a JSON object, or there are too many bytes; `path` names the node.
         """
         if data is None:
             raise corrupt("the node is empty, but must hold JSON", node)
@@ -61,7 +61,7 @@ class Fields:
         return self.values.get(name) is not None
 
     def integer(self, name: str, low: int = 0, high: int = INT_MAX, default: int | None = None) -> int:
-        """Returns a number.  Raises CorruptionError if it is out of bounds, or missing without a default."""
+        """Returns a number.  Raises CorruptionError if it is out of bounds, or if it is missing and has no default."""
         value = self._value(name, default)
         return self._checked_integer(value, f"the field {name!r}", low, high)
 
@@ -73,21 +73,21 @@ class Fields:
         return self._encodable(value, name)
 
     def number_in_text(self, name: str, default: int | None = None) -> int:
-        """Returns a number that is stored as a string or a number.  Raises CorruptionError as `integer` does."""
+        """Returns a number that is stored as a string or as a number.  Raises the errors of `integer`."""
         value = self._value(name, default)
         if isinstance(value, str) and value.isascii() and value.removeprefix("-").isdecimal() and len(value) < 20:
             value = int(value)
         return self._checked_integer(value, f"the field {name!r}", -1, LONG_MAX)
 
     def objects(self, name: str) -> Fields:
-        """Returns an object; an empty one if the field is missing.  Raises CorruptionError if it is not an object."""
+        """Returns an object, or an empty object if the field is missing.  Raises CorruptionError for anything else."""
         value = self._value(name, {})
         if not isinstance(value, dict):
             raise corrupt(f"the field {name!r} must be an object, not {_shown(value)}", self.node)
         return Fields(value, self.node)
 
     def integers(self, name: str, default: list[int] | None = None) -> tuple[int, ...]:
-        """Returns a list of non-negative numbers, such as broker ids.  Raises CorruptionError as `integer` does."""
+        """Returns a list of numbers that are not negative, such as broker ids.  Raises the errors of `integer`."""
         values = self._list(name, default)
         return tuple(self._checked_integer(each, f"the field {name!r}", 0, INT_MAX) for each in values)
 
@@ -134,7 +134,7 @@ def written(fields: Mapping[str, Any]) -> bytes:
     """Returns a JSON object in UTF-8, with its fields in the given order.
 
     Raises:
-        InvalidArgumentError: a text in it is not UTF-8.
+        InvalidArgumentError: a text in the object is not UTF-8.
     """
     text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
     try:
@@ -145,7 +145,7 @@ def written(fields: Mapping[str, Any]) -> bytes:
 
 
 def mutable_map(entries: Iterable[tuple[str, Any]], buckets: int = 16) -> dict[str, Any]:
-    """Returns entries in the order of a mutable map of Scala 2.13 with this initial number of buckets."""
+    """Returns the entries in the order that a mutable map of Scala 2.13 with so many initial buckets has."""
     given = dict(entries)
     size = 0
     for size in range(1, len(given) + 1):
@@ -162,9 +162,9 @@ def mutable_map(entries: Iterable[tuple[str, Any]], buckets: int = 16) -> dict[s
 
 
 def immutable_map(entries: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns entries in the order of an immutable map of Scala 2.13.
+    """Returns the entries in the order that an immutable map of Scala 2.13 has.
 
-    Up to four entries keep the given order; more entries are in the order of a trie of their hashes.
+    Up to four entries keep the given order.  More entries have the order of a trie of their hashes.
     """
     given = dict(entries)
     if len(given) <= _IN_ORDER_MAX:

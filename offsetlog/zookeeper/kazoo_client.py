@@ -1,4 +1,4 @@
-"""A kazoo client that answers every request, logs no credentials, and ends when closed."""
+"""A kazoo client that answers every request, that logs no credentials, and that ends when it is closed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Requests(deque[Any]):
     """Requests in their order.
 
     Attributes:
-        taken: the result object of the request that was taken out last, or None.
+        taken: the result object of the request that was taken from the queue last, or None.
     """
 
     taken: Any = None
@@ -43,9 +43,9 @@ class _Requests(deque[Any]):
 class Client(KazooClient):  # type: ignore[misc]
     """A client whose requests are all answered when its connection ends.
 
-    kazoo takes a request out of its lists before it reads the answer.  An answer that kazoo cannot parse, for example
-    because of an unknown error number, ends its thread.  The request would then get no answer, because it is in no list
-    any more.
+    kazoo takes a request out of its lists before it reads the answer.  If kazoo cannot parse the answer, for example
+    because it has an unknown error number, the thread of kazoo ends.  Without this class, the request would then get
+    no answer, because it is no longer in any list.
     """
 
     def _reset(self) -> None:
@@ -73,10 +73,10 @@ class Client(KazooClient):  # type: ignore[misc]
             _log.exception("the resources of a ZooKeeper client could not be freed")
 
     def end(self, patience: float) -> None:
-        """Ends the client.  If the session has not ended after `patience` seconds, breaks the connection.
+        """Ends the client.  If the session has not ended after `patience` seconds, the call breaks the connection.
 
-        A call by a thread of the client, for example in a callback, returns at once; the client ends after the
-        callback.
+        If a thread of the client makes this call, for example in a callback, the call returns at once, and the client
+        ends after the callback.
         """
         thread = threading.Thread(target=self.discard, name="offsetlog-zookeeper-end", daemon=True)
         thread.start()

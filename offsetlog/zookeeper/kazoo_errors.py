@@ -1,4 +1,4 @@
-"""Translates kazoo's errors to those of offsetlog, and determines which of them mean that a write was not applied."""
+"""Translates kazoo's errors to those of offsetlog, and says which errors mean that a write was not applied."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ class KazooErrors:
     def is_refusal(self, failure: BaseException) -> bool:
         """Whether an error means that a server did not apply a write.
 
-        An error of the connection, or within the server, does not show whether the write was applied: when two clients
-        had the same session, a server of version 3.9 applied a write and answered with MarshallingError.
+        An error of the connection, or an error inside the server, does not show whether the write was applied.  For
+        example, two clients had the same session, and a server of version 3.9 applied a write and answered with
+        MarshallingError.
         """
         kinds = self._kinds
         return isinstance(
@@ -52,15 +53,15 @@ class KazooErrors:
         )
 
     def _numbered(self, code: int) -> Any:
-        """Returns kazoo's error class of a number, or an empty tuple if this version of kazoo does not know it."""
+        """Returns the error class that kazoo has for a number, or an empty tuple if this version of kazoo has none."""
         return self._kinds.EXCEPTIONS.get(code, ())
 
     def refusal_of(self, failure: BaseException, node: str) -> ZooKeeperError:
-        """Returns offsetlog's error for an error of kazoo.
+        """Returns the error of offsetlog for an error of kazoo.
 
         Args:
             failure: kazoo's error.
-            node: the path of the node concerned.
+            node: the path of the node that the request concerned.
         """
         kinds = self._kinds
         table: tuple[tuple[Any, type[ZooKeeperError], str], ...] = (

@@ -1,4 +1,4 @@
-"""The threads and sockets of one kazoo client, which block no caller and end when they are closed."""
+"""The threads and sockets of a kazoo client.  They block no caller, and they end when they are closed."""
 
 from __future__ import annotations
 
@@ -21,37 +21,39 @@ _log = logging.getLogger(__name__)
 class Doorbell:
     """Wakes the thread that sends requests, at least once for each request, and never blocks the caller.
 
-    kazoo uses both ends of a socket pair, and writes a byte for each request.  The pair has a capacity of 278 bytes.
-    While no server is connected, the bytes are not read, and the caller of the next request would block until a server
-    is connected.  A doorbell replaces both ends.  It puts off bytes that do not fit, and writes them when others are
-    read.  It has no lock, because callers would wait for each other.
+    kazoo itself uses a socket pair, and writes one byte for each request.  The pair has room for 278 bytes.  While no
+    server is connected, no thread reads these bytes.  Once the pair is full, the caller of the next request would
+    therefore block until a server is connected.  A doorbell replaces both ends of the pair.  If a byte does not fit,
+    the doorbell keeps it, and writes it when another byte is read.  The doorbell has no lock, so callers never wait
+    for each other.
     """
 
     def __init__(self) -> None:
         self._reading, self._writing = socket.socketpair()
         self._writing.setblocking(False)
         self._reading.setblocking(False)
-        #: The bytes that were put off, one for each request.
+        #: The bytes that did not fit and are kept back, one for each request.
         self._rest: deque[bytes] = deque()
 
     def fileno(self) -> int:
-        """Returns the descriptor to wait for; it is readable while a request has not been taken."""
+        """Returns the descriptor on which the sending thread waits; it is readable while a request is waiting."""
         return self._reading.fileno()
 
     def send(self, data: bytes) -> int:
-        """Rings for a request.  Raises OSError if the doorbell is closed."""
+        """Wakes the sending thread for a request.  Raises OSError if the doorbell is closed."""
         try:
             return self._writing.send(data)
         except BlockingIOError:
             self._rest.append(data)
-        # All bytes may have been read before this one was put off, and then no read would write it.  So it is also
-        # tried now: an extra byte does no harm, and if it does not fit, there are bytes to read.
+        # All bytes may have been read before this one was kept back; then no later read would write it.  It is
+        # therefore also written now.  An extra byte does no harm.  If the byte does not fit, there are other bytes to
+        # read.
         with contextlib.suppress(BlockingIOError):
             self._writing.send(data)
         return len(data)
 
     def recv(self, size: int) -> bytes:
-        """Takes a request; returns an empty result if there is none.  Only one thread may call this."""
+        """Reads the byte of a request, or no bytes if no request is waiting.  Only one thread may call this."""
         try:
             found = self._reading.recv(size)
         except BlockingIOError:
@@ -71,9 +73,10 @@ class Doorbell:
 
 
 class _TlsSocket(ssl.SSLSocket):
-    """A connection that reports the TLS error with which the server ended it; kazoo reconnects without a report.
+    """A connection that reports the TLS error with which the server ended it; kazoo itself would reconnect silently.
 
-    In TLS 1.3, a server refuses a client's certificate, or a missing one, only after the handshake.
+    In TLS 1.3, a server that refuses the client's certificate, or that misses one, reports this only after the
+    handshake.
     """
 
     note: Callable[[ssl.SSLError], object]
@@ -92,14 +95,15 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """Runs the threads of a client, and opens its connections.
 
     Args:
-        connect_seconds: the seconds in which one server must accept a connection, including the TLS handshake.
-        tls: the TLS context of the connections; None for plain connections.
-        ended: called with this object by the thread of the client that ends first, as its last act.
+        connect_seconds: the seconds within which a server must accept a connection and complete the TLS handshake.
+        tls: the TLS context of the connections; None for connections without TLS.
+        ended: called with this object when the first thread of the client ends; that thread makes the call, as its last
+            act.
 
     Attributes:
-        failure: why the last connection could not be made, or was refused by the server within TLS; None if it was
-            made.
-        has_ended: whether a thread has ended.
+        failure: the error because of which the last connection could not be made, or with which the server refused it
+            within TLS; None if the connection was made.
+        has_ended: whether a thread of the client has ended.
     """
 
     def __init__(
@@ -121,7 +125,7 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
     # ------------------------------------------------------------------------------------------------------ threads
 
     def start(self) -> None:
-        """Starts the two threads that run callbacks: both, or neither."""
+        """Starts the two threads that run callbacks.  If one of them cannot be started, neither runs."""
         try:
             super().start()
         except BaseException:
@@ -131,7 +135,7 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
             raise
 
     def spawn(self, call: Callable[..., object], *given: Any, **named: Any) -> Any:
-        """Starts a thread; an exception that ends it is logged."""
+        """Starts a thread; if an exception ends the thread, it is logged."""
 
         def run() -> None:
             self._threads.add(threading.current_thread())
@@ -147,13 +151,13 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return super().spawn(run)
 
     def is_own_thread(self) -> bool:
-        """Whether the caller is a thread of the client, which cannot wait for its own end."""
+        """Whether the caller is a thread of the client.  Such a thread cannot wait until the client has ended."""
         return threading.current_thread() in self._threads
 
     # ------------------------------------------------------------------------------------------------------ sockets
 
     def create_socket_pair(self) -> tuple[Doorbell, Doorbell]:
-        """Returns the two ends with which a caller wakes the sending thread; see Doorbell."""
+        """Returns the two ends with which a caller wakes the thread that sends requests; see Doorbell."""
         bell = Doorbell()
         return bell, bell
 
@@ -162,8 +166,8 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
     ) -> socket.socket:
         """Connects with a server.
 
-        This method replaces kazoo's own one, which cannot be ended early, and with TLS trusts the system's certificates
-        in addition to the given ones.
+        This method replaces that of kazoo.  A connection attempt of kazoo cannot be ended early.  With TLS, kazoo
+        also trusts the certificates of the system in addition to those that were given.
 
         Raises:
             OSError: the connection failed or timed out, or the client is shutting down.
@@ -196,13 +200,17 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self.failure = failure
 
     def break_connection(self) -> None:
-        """Ends the connection, whatever waits for it, and prevents another one; for a client that is being ended."""
+        """Ends the connection, even if threads wait for it, and prevents another connection.
+
+        It is called when the client must end.
+        """
         with self._lock:
             self._is_broken = True
             connection = self._connection
         if connection is not None:
             with contextlib.suppress(OSError):  # the connection is closed already
-                # Not the method of the TLS socket: it would change the object from which the client's thread reads.
+                # The TLS socket's own method is not called, because it would change the object from which the client's
+                # thread reads.
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
     def select(
@@ -210,7 +218,8 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Waits for sockets; returns those to read from and those to write to.
 
-        A TLS socket with decrypted bytes that were not read yet is ready, too; the system does not know of them.
+        A TLS socket may have decrypted bytes that were not read yet.  The system does not know of these bytes, but the
+        socket counts as one to read from.
         """
         deciphered = [] if self._tls is None else [each for each in reading if _is_deciphered(each)]
         readable, writable, _ = wait_for_sockets(reading, writing, failing, 0 if deciphered else timeout)

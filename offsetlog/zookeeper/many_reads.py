@@ -1,4 +1,4 @@
-"""Reads many nodes concurrently, several in one request if the servers support this."""
+"""Reads many nodes at the same time; if the servers support this, one request reads several nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOGETHER_MAX = 64
 
 
 class _Asked(NamedTuple, Generic[K]):
-    """Questions with the answer of their request; the answer is None if none of them needs a read."""
+    """Some questions and the answer to their request; the answer is None if none of the questions needs a read."""
 
     questions: list[tuple[K, Read | None]]
     answer: Answer[list[Found | ZooKeeperError]] | Answer[Found] | None
@@ -50,7 +50,7 @@ class ManyReads:
 
     Args:
         connection: a started connection.
-        in_flight: the largest number of reads under way in each call of `answers`.
+        in_flight: the largest number of reads that wait for answers, in each call of `answers`.
 
     Raises:
         ZooKeeperUnavailableError: no server answers.
@@ -62,17 +62,20 @@ class ManyReads:
         self._requests = max(1, in_flight // self._together)
 
     def answers(self, questions: Iterable[tuple[K, Read | None]]) -> Iterator[tuple[K, Found | ZooKeeperError | None]]:
-        """Yields (key, result) in the order of the questions; the result may be the error of a node.
+        """Sends questions; yields (key, result) in the order of the questions.
+
+        If ZooKeeper refuses to return a node, the result is the error.
 
         Args:
-            questions: pairs of a key, which the caller chooses, and a read; if the read is None, so is the result.
+            questions: pairs of a key, which the caller chooses, and a read.  If the read is None, nothing is read, and
+                the result is None.
 
         Raises:
             ZooKeeperUnavailableError: no server answers, so no node can be read.
         """
         waiting: deque[_Asked[K]] = deque()
-        # Some answers are awaited at once, because one wait for many answers costs less than many waits; not all of
-        # them, so that the ensemble always has a request to answer.
+        # The loop waits for several answers at once, because one wait for many answers costs less than many waits.  It
+        # does not wait for all of them, so that the ensemble always has a request to answer.
         some = self._requests // 8
         for batch in self._batches(questions):
             if len(waiting) >= self._requests:

@@ -1,4 +1,4 @@
-"""Creates missing nodes, even if other clients do so at the same time; also a connection's root."""
+"""Creates missing nodes, even if other clients create them at the same time; also the root of a connection."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _log = logging.getLogger(__name__)
 
 
 def make_node(connection: ZooKeeperConnection, node: str, data: bytes = b"") -> None:
-    """Creates a node unless it exists; retries if the answer was lost.
+    """Creates a node if it does not exist.  If the answer is lost, the call tries again.
 
     Raises:
-        NoNodeError: its parent does not exist.
-        UnknownOutcomeError: every answer was lost.
+        NoNodeError: the parent of the node does not exist.
+        UnknownOutcomeError: the answers of all tries were lost.
     """
     for left in reversed(range(TRIES)):
         try:
@@ -44,7 +44,7 @@ def make_with_parents(connection: ZooKeeperConnection, node: str) -> None:
 def ensure_root(connection: ZooKeeperConnection) -> None:
     """Creates the root of a connection if it does not exist, as Kafka does at its start.
 
-    A connection cannot see above its root, so this function opens another one temporarily.
+    A connection cannot see the nodes above its root, so this function opens another connection for a short time.
 
     Raises:
         ZooKeeperError: ZooKeeper does not permit this connection to create the root.
@@ -57,11 +57,11 @@ def ensure_root(connection: ZooKeeperConnection) -> None:
         for each in _paths(root.split("/")):
             make_node(above, each)
     connection.sync_async().result()
-    _log.warning("ZooKeeper at %s had no node /%s; created it", servers, root)
+    _log.warning("ZooKeeper at %s had no node /%s; the node was created", servers, root)
 
 
 def _paths(names: Iterable[str]) -> Iterator[str]:
-    """Yields the path of each node on the way, from the top."""
+    """Yields the paths of the nodes that lead to a node, from the top."""
     path = ""
     for name in filter(None, names):
         path = f"{path}/{name}"

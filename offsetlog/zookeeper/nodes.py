@@ -14,13 +14,15 @@ class NodeStat(NamedTuple):
     """The state of a node, without its bytes.
 
     Attributes:
-        version: the number of changes of its bytes.
+        version: how many times the bytes of the node were changed.
         modified_ms: the time of the last change of its bytes, in ms since 1970.
-        created_zxid: the transaction that created this node; a later node of the same path has another.
-        ephemeral_owner: the session with which the node ends; 0 for none.
-        children: the number of nodes below it.
-        modified_zxid: the last transaction that changed its bytes, or else created the node.
-        children_zxid: the last transaction that created or removed a node directly below it, or else created the node.
+        created_zxid: the number of the transaction that created this node.  If the node is removed and created again,
+            it has another number.
+        ephemeral_owner: the session with which the node ends; 0 if it is not ephemeral.
+        children: the number of nodes directly below it.
+        modified_zxid: the last transaction that changed its bytes; if there is none, the one that created the node.
+        children_zxid: the last transaction that created or removed a node directly below it; if there is none, the one
+            that created the node.
     """
 
     version: int
@@ -40,10 +42,10 @@ class Node(NamedTuple):
 
 
 def path_bytes(path: str) -> bytes:
-    """Returns a path as encoded in requests.
+    """Returns a path in the form in which requests contain it.
 
-    The path is encoded here, by the caller, because kazoo's thread would end with an error if it could not encode the
-    path later.
+    The caller encodes the path here, because kazoo encodes it later on its own thread, and that thread would end with
+    an error if the path cannot be encoded.
 
     Raises:
         InvalidArgumentError: the path is not UTF-8.
@@ -55,12 +57,15 @@ def path_bytes(path: str) -> bytes:
 
 
 def check_path(path: str) -> None:
-    """Checks a path for kazoo's own calls, which change some invalid paths, and would then read another node.
+    """Checks a path that is passed to kazoo's own calls.
+
+    kazoo changes some invalid paths, and would then read another node.
 
     Raises:
         InvalidArgumentError: no node can have the path: a name in it is empty, "." or "..", or the path is not UTF-8.
     """
-    # The quick check that nearly all paths pass, because each read is checked.
+    # The path of every read is checked, so there is a quick check first, which nearly all paths
+    # pass.
     if path.isascii() and path[:1] == "/" != path[-1:] and "//" not in path and "/." not in path:
         return
     path_bytes(path)

@@ -1,4 +1,4 @@
-"""Writes to nodes, as values.  A request applies one write, or several writes, all or none."""
+"""The writes to nodes, as values.  A request has one or more writes; either all of them are applied or none."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Create(NamedTuple):
     """Creates a node, whose parent must exist.
 
     Attributes:
-        node: its path.
-        data: its bytes.
+        node: the path of the node.
+        data: the bytes of the node.
         ephemeral: whether the node ends with the session.
     """
 
@@ -26,8 +26,8 @@ class SetData(NamedTuple):
     """Replaces the bytes of a node.
 
     Attributes:
-        node: its path.
-        data: its bytes.
+        node: the path of the node.
+        data: the new bytes of the node.
         version: the version that the node must have.
     """
 
@@ -40,7 +40,7 @@ class Delete(NamedTuple):
     """Removes a node that has no children.
 
     Attributes:
-        node: its path.
+        node: the path of the node.
         version: the version that the node must have.
     """
 
@@ -52,7 +52,7 @@ class Check(NamedTuple):
     """Changes nothing, but fails the whole request if the node has another version.
 
     Attributes:
-        node: its path.
+        node: the path of the node.
         version: the version that the node must have.
     """
 

@@ -1,7 +1,7 @@
-"""The wait for sockets, which a client of ZooKeeper makes several times for each request.
+"""The wait for sockets.  A client of ZooKeeper waits for sockets several times for each request.
 
-kazoo's own wait creates, fills, polls and closes an epoll object each time: five system calls where one is enough, and
-most of the processor time of a small request.
+For each wait, kazoo itself creates, fills, polls and closes an epoll object.  These are five system calls where one is
+enough, and they take most of the processor time of a small request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _READABLE, _WRITABLE = select.POLLIN | select.POLLPRI, select.POLLOUT
 def wait_for_sockets(
     readers: Sequence[Any], writers: Sequence[Any], _: Iterable[Any] = (), timeout: float | None = None
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """Waits until one of the sockets is ready or broken, like `select.select`, but for descriptors above 1023, too.
+    """Waits until a socket is ready or broken, like `select.select`; descriptors may be above 1023.
 
     Raises:
         ValueError: a socket is closed, or the timeout is negative.

@@ -42,12 +42,12 @@ class BrokerRegistration:
 
     Args:
         connection: the started connection, which must outlive the registration.
-        record: the broker's data; each registration gets its own time.
-        wait: seconds to wait until a node with the same endpoints is removed.  A broker that was killed and starts
-            again finds its own earlier node until the earlier session expires.
-        on_failure: called once, on a separate thread, if the registration is lost for good: with BrokerIdTakenError if
-            another broker has the id, or with the error of ZooKeeper's refusal.  After that nothing is tried any more,
-            and the broker should stop.
+        record: the data of the broker.  Each registration gets the time at which it is made.
+        wait: the seconds to wait until a node with the same endpoints is removed.  If a broker was killed and starts
+            again, it finds its own earlier node until the earlier session expires.
+        on_failure: called once, on a separate thread, if the registration is lost for good.  The argument is
+            BrokerIdTakenError if another broker has the id; otherwise it is the error with which ZooKeeper refuses the
+            registration.  After that, the registration is not tried again, and the broker should stop.
         clock: returns the time of day in milliseconds.
     """
 
@@ -77,20 +77,20 @@ class BrokerRegistration:
 
     @property
     def epoch(self) -> int | None:
-        """The number of the current registration (Kafka's broker epoch), or None."""
+        """The number of the current registration (Kafka's broker epoch); None while the broker is not registered."""
         return self._epoch
 
     @property
     def failure(self) -> OffsetLogError | None:
-        """The error with which the registration was lost for good, or None."""
+        """The error because of which the registration was lost for good, or None."""
         return self._failure
 
     def wait_until_registered(self, after: int = -1, timeout: float | None = None) -> int:
-        """Waits for a registration with an epoch above `after`, and returns its epoch.
+        """Waits until there is a registration with an epoch above `after`; returns its epoch.
 
         Raises:
-            BrokerIdTakenError: the id was lost to another broker.
-            ZooKeeperError: the registration was lost, because the servers refuse to renew it.
+            BrokerIdTakenError: another broker has taken the id.
+            ZooKeeperError: the servers refuse to renew the registration.
             TimeoutError: the broker was not registered within `timeout` seconds.
         """
 
@@ -106,9 +106,9 @@ class BrokerRegistration:
             return self._epoch
 
     def start(self) -> None:
-        """Registers the broker, and keeps it registered from now on.
+        """Registers the broker; from now on, keeps it registered.
 
-        A call that fails leaves no node.
+        If the call fails, it leaves no node.
 
         Raises:
             BrokerIdTakenError: another broker has the id, or an earlier process of this broker still has it after
@@ -130,7 +130,7 @@ class BrokerRegistration:
     def close(self) -> None:
         """Removes the node, and ends the registration.  A second call does nothing.
 
-        If no server is connected, the node is removed once one is, or ends with its session.
+        If no server is connected, the node is removed once a server is connected, or when its session ends.
         """
         if self._closed.is_set():
             return
@@ -141,7 +141,8 @@ class BrokerRegistration:
             self._watcher.close()
         with self._condition:
             epoch, self._epoch = self._epoch, None
-        # Even if no registration was seen: the node may have been created without the watch having seen it.
+        # This is done even if no registration was seen, because the node may exist although the watch has not seen it
+        # yet.
         self._remove(epoch)
 
     def __enter__(self) -> Self:
@@ -176,7 +177,7 @@ class BrokerRegistration:
                 raise self._taken(node)
 
     def _is_former(self, node: Node) -> bool:
-        """Whether a node looks like that of an earlier process of this broker."""
+        """Whether a node looks like the node of an earlier process of this broker."""
         try:
             found = BrokerRecord.from_json(self.record.broker_id, node.data)
         except CorruptionError:
@@ -200,10 +201,10 @@ class BrokerRegistration:
         # Otherwise the node belongs to one of this object's expired sessions, and will be removed.
 
     def _create(self, until: float = math.inf) -> bool:
-        """Creates the node, unless one exists; the watch shows to whom the node belongs.
+        """Creates the node if none exists.  If one exists, the watch shows to whom the node belongs.
 
         Returns:
-            Whether a node exists; False if that was not known by the time `until`.
+            True if a node exists; False if this was not known by the time `until`.
         """
         # All tries write the same bytes, because a try whose answer was lost may have succeeded.  The bytes are set
         # before the first try, because the watch may see the node before the answer comes.
@@ -228,7 +229,7 @@ class BrokerRegistration:
         return False
 
     def _stands(self, data: bytes) -> bool:
-        """Whether the write of these bytes created the node although its answer was lost."""
+        """Whether a write of these bytes has created the node although its answer was lost."""
         try:
             self._connection.sync_async().result()
             found = self._connection.get(self.node)
@@ -280,7 +281,7 @@ class BrokerRegistration:
         """Removes the node of this registration, if it exists; the connection may stay open.
 
         Args:
-            epoch: the epoch of the registration; None if it was not seen yet.
+            epoch: the epoch of the registration; None if the epoch is not known yet.
         """
         if not self._data:
             return
@@ -297,8 +298,8 @@ class BrokerRegistration:
         try:
             answer = self._connection.get_async(self.node)
             if not self._connection.is_connected:
-                # Do not wait: the client sends the request to the next server, or the request ends with the session,
-                # like the node.
+                # Do not wait.  Either the client sends the request to the next server, or the session ends, and the
+                # request and the node end with it.
                 answer.add_done_callback(found)
                 return
             answer.wait()

@@ -1,7 +1,7 @@
 """Requests to ZooKeeper with many operations, kept in their encoded form.
 
-kazoo's client sends these requests like its own.  kazoo's own classes create an object for each operation and each
-result, and split and join the path of each node.  That costs more than everything else in a write of many nodes.
+kazoo sends these requests like its own.  kazoo's own classes create an object for each operation and each result, and
+they split and join the path of each node.  In a write of many nodes, this costs more than everything else.
 """
 
 from __future__ import annotations
@@ -41,16 +41,17 @@ _STAT = struct.Struct("!qqqqiiiqiiq")
 
 
 class Multi:
-    """Writes that are applied all or none.  Not thread-safe.
+    """A request of writes, of which all are applied or none.  Not thread-safe.
 
     Args:
-        root: the root of the connection, "" for none.
-        acl: the encoded ACL of created nodes.
-        acl_bytes_more: the additional bytes that a server may need for this ACL compared with the open ACL.
+        root: the root of the connection; "" for none.
+        acl: the encoded ACL of the nodes that the request creates.
+        acl_bytes_more: how many more bytes a server may need for this ACL than for the open ACL.
 
     Attributes:
         nodes: the node of each operation, without the root.
-        size: an upper bound of the request's size in bytes, both as it is sent and in the servers' internal form.
+        size: an upper bound of the size in bytes of the request, both as it is sent and in the internal form of
+            servers.
     """
 
     type = OP_MULTI
@@ -86,7 +87,7 @@ class Multi:
         self._versioned(OP_DELETE, node, version)
 
     def check(self, node: str, version: int) -> None:
-        """Fails the whole request if the node has another version."""
+        """Makes the whole request fail if the node has another version."""
         self._versioned(OP_CHECK, node, version)
 
     def add(self, operation: Operation) -> None:
@@ -102,7 +103,7 @@ class Multi:
             self.check(operation.node, operation.version)
 
     def parts(self, most: int) -> Iterator[Multi]:
-        """Splits the writes, in order, into requests of limited size, each with at least one operation."""
+        """Splits the writes, in their order, into requests of at most `most` bytes; each has at least one operation."""
         first, size = 0, REQUEST_BYTES
         for number, more in enumerate(self._sizes):
             if number > first and size + more > most:
@@ -134,7 +135,7 @@ class Multi:
         return b"".join(self._operations) + END
 
     def deserialize(self, answer: bytes, offset: int) -> Sequence[int]:
-        """Returns the error of each operation if one failed; an empty list if all succeeded.
+        """Returns the error of each operation if one of them failed; returns an empty list if all succeeded.
 
         Raises:
             struct.error, ValueError: the answer is truncated, or has no result.
@@ -172,7 +173,7 @@ class ReadNames(NamedTuple):
 
 
 class ReadListing(NamedTuple):
-    """Reads the names below a node, sorted, then the state of the node, which shows later changes of the names."""
+    """Reads the sorted names below a node, and then the state of the node, which shows later changes of the names."""
 
     node: str
 
@@ -188,11 +189,11 @@ _KINDS: dict[type[Read], tuple[int, ...]] = {
 
 
 class MultiRead:
-    """Reads that are answered together, each with its result or error.
+    """A request of several reads.  The answer has the result or the error of each read.
 
     Args:
-        root: the root of the connection, "" for none.
-        reads: the reads; at least one.
+        root: the root of the connection; "" for none.
+        reads: the reads, at least one.
 
     Raises:
         InvalidArgumentError: the path of a read is not UTF-8.
@@ -216,7 +217,7 @@ class MultiRead:
         return b"".join(self._pieces)
 
     def deserialize(self, answer: bytes, offset: int) -> list[Found | int]:
-        """Returns the result of each read, or the number of its error.
+        """Returns the result of each read, or the number of its error if it failed.
 
         Raises:
             struct.error, ValueError: the answer does not fit these reads.
@@ -244,7 +245,7 @@ class MultiRead:
 
 
 def _begin(kind: int, answer: bytes, offset: int) -> tuple[int | None, int]:
-    """Returns the error of a result, or None if it has none, and the offset at which its rest begins."""
+    """Returns the error of a result (None if it has none), and the offset at which the rest of it begins."""
     found, is_end, _ = HEADER.unpack_from(answer, offset)
     offset += HEADER.size
     if is_end or found not in (kind, OP_ERROR):

@@ -10,13 +10,13 @@ from offsetlog.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """How servers and this client authenticate each other.
+    """How the servers and this client authenticate each other.
 
     Attributes:
-        truststore: a file with the CA certificates for the servers; None for the system's.
-        keystore: a file with this client's private key and certificate chain, or None.
-        keystore_password: the password of the encrypted key; None for an unencrypted one.
-        checks_hostname: whether a server's certificate must match its name in the list of hosts.
+        truststore: a file with the CA certificates that sign those of the servers; None for the CAs of the system.
+        keystore: a file with the private key and the certificate chain of this client, or None.
+        keystore_password: the password of the private key if it is encrypted, or None.
+        checks_hostname: whether the certificate of a server must match the server's name in the list of hosts.
     """
 
     truststore: str | None = None
@@ -28,7 +28,7 @@ class TlsSettings:
         """Reads the files, and returns the TLS context for connections.
 
         Raises:
-            ConfigError: a file cannot be read or has wrong content; the message names it.
+            ConfigError: a file cannot be read or has wrong content; the message names the file.
         """
         try:
             context = ssl.create_default_context(cafile=self.truststore)

@@ -1,8 +1,8 @@
-"""Permanent watches, which deliver the latest state after changes, even over reconnects and expired sessions.
+"""Permanent watches.  They deliver the latest state after each change, even if connections break or sessions expire.
 
-ZooKeeper's own watches fire once and end with the connection.  Here, after each watch that fires, the node is read, and
-the read also sets the next watch, so that no change is missed.  States that are replaced before they are read are
-skipped.
+A watch of ZooKeeper itself fires once, and ends with the connection.  Here, each time such a watch fires, the node is
+read, and the same read sets the next watch, so that no change is missed.  If a state is replaced before it is read, it
+is skipped.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _log = logging.getLogger(__name__)
 
 
 class Watch(Generic[T]):
-    """The successive states of one thing in ZooKeeper, beginning with the current one.
+    """The states of one thing in ZooKeeper, one after the other, beginning with the current one.
 
-    Only one thread may use `next` and the iterator; any thread may call `close`.  A watch that is not closed is kept
-    alive by its connection.
+    Only one thread may use `next` and the iterator; any thread may call `close`.  If a watch is not closed, its
+    connection keeps it in memory.
 
     Args:
         connection: a started connection.
-        read: reads the state, and sets the given function as ZooKeeper's watch.
+        read: reads the state, and passes the given function to ZooKeeper as the watch.
     """
 
     def __init__(self, connection: ZooKeeperConnection, read: Callable[[Callable[[Any], object]], T]) -> None:
@@ -45,14 +45,15 @@ class Watch(Generic[T]):
         connection.add_state_listener(self._state_changed)
 
     def next(self, timeout: float | None = None) -> T:
-        """Waits for a state that differs from the one before, and returns it.
+        """Waits until the state differs from the one that was returned before; returns it.
 
         Raises:
-            TimeoutError: no such state came within `timeout` seconds.  A read that has begun may take longer.
+            TimeoutError: the state did not change within `timeout` seconds.  If a read has begun, the call may take
+                longer.
             ClosedError: the watch, or its connection, is closed.
-            CorruptionError: the node has wrong content; the next call waits for its next change.
-            ZooKeeperError: ZooKeeper refuses the read, or the credentials of the connection; the next call waits for a
-                change of the node or the connection.
+            CorruptionError: the content of the node is wrong.  The next call waits until the node changes.
+            ZooKeeperError: ZooKeeper refuses the read, or it refuses the credentials of the connection.  The next call
+                waits until the node or the connection changes.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -87,7 +88,7 @@ class Watch(Generic[T]):
             yield state
 
     def close(self) -> None:
-        """Ends the watch: a waiting call raises ClosedError.  A second call does nothing."""
+        """Ends the watch; a call that waits then raises ClosedError.  A second call does nothing."""
         with self._condition:
             self._is_closed = True
             self._condition.notify_all()
@@ -129,13 +130,13 @@ class Watch(Generic[T]):
 
 
 class Watcher(Generic[T]):
-    """Calls a function with each state of a watch, on its own thread, until it is closed.
+    """Calls a function with each state of a watch, on a thread of its own, until it is closed.
 
     Args:
         watch: the watch, which is closed together with this object.
-        callback: called with each state, one call at a time.  If it raises an error, the error is logged, and the next
-            state is awaited.
-        failed: called with each error of a read, such as CorruptionError; by default errors are logged.
+        callback: called with each state, one call at a time.  If it raises an error, the error is logged, and the
+            watcher waits for the next state.
+        failed: called with each error of a read, such as CorruptionError.  By default, these errors are logged.
     """
 
     def __init__(
@@ -151,7 +152,7 @@ class Watcher(Generic[T]):
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the watch, and waits for a running callback, unless that callback makes this call."""
+        """Ends the watch, and waits until a running callback has ended; a call by the callback itself does not wait."""
         self._watch.close()
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -177,7 +178,7 @@ class Watcher(Generic[T]):
 
 
 def read_node(connection: ZooKeeperConnection, node: str, watch: Callable[[Any], object]) -> Node | None:
-    """Reads a node (None if it does not exist), and sets a watch for its next change or its creation."""
+    """Reads a node (None if it does not exist), and sets a watch for its creation or its next change."""
     while True:
         try:
             return connection.get_async(node, watch).result()
@@ -188,7 +189,7 @@ def read_node(connection: ZooKeeperConnection, node: str, watch: Callable[[Any],
 
 
 def read_children(connection: ZooKeeperConnection, node: str, watch: Callable[[Any], object]) -> list[str]:
-    """Reads the names of a node's children (none if it does not exist), and sets a watch for their next change."""
+    """Reads the names of a node's children (none if it does not exist), and sets a watch for the next change."""
     while True:
         try:
             return connection.children_async(node, watch).result()

@@ -424,7 +424,7 @@ def test_a_comment_that_moves_below_its_example_keeps_its_apostrophes():
 def test_partitions_of_the_log_and_their_number_have_names_apart(capsys):
     for name in ("compact", "snapshot"):
         shown = " ".join(call(capsys, name, "-h")[1].split())
-        assert "--log-partition N,... Only these partitions of the offsets topic" in shown
+        assert "--log-partition N,... Process only these partitions of the offsets topic" in shown
         assert "--partitions N Number of partitions of the offsets topic" in shown
         assert "--partition " not in shown
 

@@ -77,7 +77,7 @@ def test_off_a_terminal_it_refuses_without_yes(built: Path, capsys):
     assert content(built) == before
     code, out, err = call(capsys, "repair", built, "--yes")
     assert (code, out) == (2, "")
-    assert err.startswith("offsetlog: nothing was done: --yes answers the question of --accept-loss")
+    assert err.startswith("offsetlog: nothing was done: --yes has an effect only with --accept-loss")
     assert content(built) == before
 
 

@@ -282,7 +282,7 @@ def test_both_have_to_count_the_same_partitions():
     log, zookeeper = Memory("log", {}, Plan()), Memory("zookeeper", {}, Plan())
     zookeeper._count = 3
     manager = DualManager(log, zookeeper)
-    with pytest.raises(errors.ConfigError, match="the log manager has 2 partitions, the ZooKeeper manager 3"):
+    with pytest.raises(errors.ConfigError, match="the log manager has 2 partitions, but the ZooKeeper manager has 3"):
         manager.start()
 
 

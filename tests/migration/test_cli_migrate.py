@@ -434,7 +434,7 @@ def test_what_is_refused_before_anything_is_written(ensemble, hosts, tmp_path, c
     code, _, err = call(capsys, "--from", data, "--to", f"{zookeeper}/nothing", "--yes")
     assert (code, "ZooKeeper has no node for the root of" in err) == (2, True)
     code, _, err = call(capsys, "--from", "s3://bucket/data", "--to", data, "--yes")
-    assert (code, "'s3://bucket/data' is not a place of offsets" in err) == (2, True)
+    assert (code, "'s3://bucket/data' is not a place that holds offsets" in err) == (2, True)
     code, _, err = call(capsys, "--from", "zookeeper://", "--to", data, "--yes")
     assert (code, "not a list of hosts" in err) == (2, True)
     code, _, err = call(capsys, "--from", tmp_path / "none", "--to", data, "--yes")

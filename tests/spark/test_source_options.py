@@ -81,7 +81,7 @@ def test_moments(text: str, moment: Moment) -> None:
         ({"path": "/x", "splitBytes": "64q"}, "splitBytes='64q'"),
         ({"path": "/x", "buckets": "0", "view": "offsets"}, "buckets='0' is not from 1"),
         ({"path": "/x", "minPartitions": "0"}, "minPartitions='0' is not from 1"),
-        ({"path": "/x", "buckets": "2"}, "buckets='2' is for offsets, groups, history"),
+        ({"path": "/x", "buckets": "2"}, "buckets='2' is only for view=offsets|groups|history, not for view=commits"),
         ({"path": "/x", "columns": "a,,b"}, "columns='a,,b' is not a list"),
         ({"path": "/x", "columns": "group,group"}, "is not a list of different columns"),
         ({"path": "/x", "partition": "3000000000"}, "partition='3000000000' is not from 0"),

@@ -75,7 +75,7 @@ def test_a_value_with_metadata(store, value):
     assert [store.fetch_one("g", "orders", number)[:3] for number in (3, 4)] == [(5, "m", 2)] * 2
     store.commit("g", {("orders", 5): aiokafka.structs.OffsetAndMetadata(6, "n")})
     assert store.fetch_one("g", ("orders", 5))[:3] == (6, "n", -1)
-    with pytest.raises(errors.ArgumentTypeError, match="must not be given beside an OffsetAndMetadata"):
+    with pytest.raises(errors.ArgumentTypeError, match="must not be passed with an OffsetAndMetadata"):
         store.commit_one("g", "orders", 3, value, "other")
 
 
@@ -94,10 +94,10 @@ THEIRS = confluent_kafka.TopicPartition("orders", 3, 77)
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
-        (lambda store: store.commit_one("g", THEIRS), r"the offset is missing .* each, each\.offset\)"),
+        (lambda store: store.commit_one("g", THEIRS), r"no offset follows the key .* each, each\.offset\)"),
         (lambda store: store.commit_one("g", THEIRS, THEIRS), r"orders:3: the offset must be an int.*its \.offset"),
-        (lambda store: store.commit_one("g", KEY, 3, 42), "orders:3 is named by one key"),
-        (lambda store: store.commit_one("g", KEY, 42, "metadata"), "orders:3 is named by one key"),
+        (lambda store: store.commit_one("g", KEY, 3, 42), "orders:3 is passed as one key"),
+        (lambda store: store.commit_one("g", KEY, 42, "metadata"), "orders:3 is passed as one key"),
         (lambda store: store.commit_one("g", 5, 3, 42), "the topic must be a str, not int"),
         (lambda store: store.commit_one("g", ("orders",), 42), "a key must be a TopicPartition or a tuple"),
         (lambda store: store.commit_one("g", ("orders", []), 42), "a key must be a TopicPartition or a tuple"),
@@ -105,7 +105,7 @@ THEIRS = confluent_kafka.TopicPartition("orders", 3, 77)
         (lambda store: store.commit_one("g", "orders", 3, "4"), "the offset must be an int, not str"),
         (lambda store: store.commit("g", {KEY: None}), "orders:3: the offset is missing: pass the next one"),
         (lambda store: checked_offsets({KEY: None}, 100), "the offset is missing: pass the next one"),
-        (lambda store: store.fetch_one("g", KEY, 3), "orders:3 is named by one key"),
+        (lambda store: store.fetch_one("g", KEY, 3), "orders:3 is passed as one key"),
         (lambda store: store.fetch_one("g", b"orders", 3), "the topic must be a str, not bytes"),
         (lambda store: store.fetch_one("g", "orders"), "the partition must be an int.*; name a position by a topic"),
         (

@@ -90,7 +90,7 @@ def test_never_makes_no_log(path, names):
         (path / name).mkdir(parents=True) if name.endswith("/") else (path.mkdir(), (path / name).touch())
     before = sorted(path.rglob("*"))
     reason = "there is no log in this directory" if path.exists() else "there is no such directory"
-    with pytest.raises(errors.MissingFileError, match=f'{reason}, and create="never" makes none'):
+    with pytest.raises(errors.MissingFileError, match=f'{reason}, and create="never" does not create one'):
         offsetlog.open(path, create="never")
     assert sorted(path.rglob("*")) == before
     with pytest.raises(errors.InvalidArgumentError, match="holds other files"):

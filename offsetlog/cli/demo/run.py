@@ -27,9 +27,9 @@ from offsetlog.errors import StorageError
 
 HELP = """See offsetlog work on real input, in a temporary directory, in half a minute.
 
-The demo opens a copy of a log directory that a Kafka 4.3.0 broker wrote, and shows its groups and offsets; commits to
-it in every way, and prints the rates; closes, reopens and verifies it; and prints the cost of an entry in memory and on
-disk. It leaves no files.
+The demo opens a copy of a log directory that a Kafka 4.3.0 broker wrote, and shows its groups and offsets. It commits
+offsets to the copy in every way, and prints the rates. Then it closes, reopens and verifies the copy, and prints how
+much memory and disk space an entry takes. It leaves no files.
 
 Exit codes: 0 everything was right, 1 something was wrong, 2 the demo could not run.
 
@@ -66,11 +66,11 @@ class _Demo:
     steps: list[tuple[str, int, str, float, dict[str, Any]]] = field(default_factory=list)
 
     def add_step(self, step: str, count: int, what: str, seconds: float, **more: Any) -> None:
-        """Keeps the duration of a step for `print_steps`, since a line printed now would break the progress bar."""
+        """Stores the duration of a step until `print_steps` prints it; a line now would break the progress bar."""
         self.steps.append((step, count, what, seconds, more))
 
     def committed(self, step: str, count: int, seconds: float) -> None:
-        """Keeps the duration of a step that commits, and counts its records: one per offset."""
+        """Stores the duration of a step that commits, and counts one record for each offset that it commits."""
         self.records += count
         self.add_step(step, count, "offsets", seconds)
 
@@ -194,7 +194,8 @@ def _commit_hundreds(demo: _Demo, store: OffsetStore, advance: Callable[[int], N
 def _commit_to_disk(demo: _Demo, store: OffsetStore) -> None:
     with progress("waiting for the disk", int(DISK_SECONDS * 10), in_bytes=False) as advance:
         done, shown, seconds = 0, 0, _clock()
-        # At most as many offsets as --entries: on a fast disk this step would outweigh all others.
+        # This step commits at most as many offsets as --entries.  Without this limit, it would take most of the demo's
+        # time on a fast disk.
         while (took := seconds()) < DISK_SECONDS and done < demo.entries:
             tickets = [
                 store.commit_async(
@@ -215,7 +216,7 @@ def _commit(demo: _Demo) -> str:
     demo.output.title("Commits to it")
     with offsetlog.open(demo.path, partitions=PARTITIONS) as store:
         with progress("committing", 2 * demo.entries, in_bytes=False) as advance:
-            # Printed at the end, so that no line breaks a progress bar.
+            # The steps are printed at the end, so that no line breaks a progress bar.
             _commit_columns(demo, store, advance)
             _commit_single(demo, store, advance)
             _commit_hundreds(demo, store, advance)
@@ -270,7 +271,7 @@ def _reopen(demo: _Demo, digest: str) -> bool:
 
 
 def _all_expected(demo: _Demo) -> Iterator[tuple[tuple[str, str, int], int]]:
-    # Positions without a later commit are as the columns had them.
+    # A position that was not committed again has the value from the columns of the first step.
     for group in range(_group_count(demo.entries)):
         for topic in range(TOPICS_PER_GROUP):
             names = _names(group, topic)
@@ -313,7 +314,7 @@ def _directory(keep: bool) -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="offsetlog-demo-"))
     try:
         if keep:
-            # Printed first: later the terminal may be gone.
+            # This line is printed first, because the terminal may be gone at the end.
             complain(f"the directory is {os.fspath(path / LOG)}")
         yield path
     finally:

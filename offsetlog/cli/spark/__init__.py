@@ -8,11 +8,11 @@ from __future__ import annotations
 
 DESCRIPTION = """Questions to whole log directories, answered on Spark; needs the extra offsetlog[spark] and Java 17.
 
-Every job runs in this process on all cores, or with --master on a cluster. The same commands run through
-spark-submit: give it the file offsetlog/spark/__main__.py, then JOB and its arguments.
+A job runs in this process on all cores or, with --master, on a cluster. The same commands run through spark-submit, if
+its arguments are the file offsetlog/spark/__main__.py, then JOB and the arguments of JOB.
 """
 
 #: The package that holds the modules of the commands.
 PACKAGE = "offsetlog.cli.spark"
-#: Their names, in the order in which they are listed.
+#: The names of the commands, in the order in which they are listed.
 COMMANDS = ("audit", "lag", "compact_report", "repartition", "snapshot", "diff", "verify", "migrate", "pack")

@@ -34,12 +34,13 @@ if TYPE_CHECKING:
 
 HELP = """Report the commits of every group, and suspicious ones: rewinds, stalls, zombies.
 
-Rewinds: an offset went down. Stalls: for --stall or longer, an offset did not move, or a group was silent while others
-committed. Zombie commits: a commit with an older epoch after one with a newer epoch. The audit also shows open and
-aborted transactions, rates, and the groups that commit most. It covers only the records that the log still holds; the
-coverage, printed first, says how many those are. A log with missing parts is refused without --permissive.
+A rewind is a commit that moved an offset back. A stall is a time of --stall or longer in which an offset did not move,
+or in which a group was silent while others committed. A zombie commit has an older epoch than an earlier commit. The
+audit also shows open and aborted transactions, rates, and the groups that commit most. It covers only the records that
+the log still holds; the coverage, which is printed first, says how many those are. A log with missing parts is refused
+without --permissive.
 
---report writes one HTML page with plots; --output writes every table in full, as Parquet.
+--report writes one HTML page with plots. --output writes every table in full, as Parquet.
 
 Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
 
@@ -136,7 +137,7 @@ def command(
         typer.Option("--report", metavar="FILE", help="Write the report to this HTML file.", show_default=False),
     ] = None,
     rows: Annotated[
-        int, typer.Option("--rows", min=1, max=100_000, help="Most rows to show in each table of the HTML report.")
+        int, typer.Option("--rows", min=1, max=100_000, help="Show at most this many rows in each table of the report.")
     ] = 50,
     log_partitions: LogPartitions = None,
     output_directory: OutputDirectory = None,

@@ -23,11 +23,12 @@ from offsetlog.spark.jobs.places import check_paths
 
 HELP = """Report which records of a log are live, which are dead, and what a clean would free.
 
-The report has one row per log partition, or with --groups one per group. Like a broker's cleaner, the report leaves out
-the active segment; with --roll, it reports what `offsetlog compact` would free, which closes that segment first. An
-open transaction keeps all records after its start from being cleaned. If all dead records are in the active segment or
-after the start of an open transaction, nothing is freed. The freed bytes can be slightly negative: batches that stay
-gain a delete horizon. A log with missing parts is refused without --permissive.
+The report has one row for each log partition or, with --groups, one row for each group. A broker's cleaner does not
+clean the active segment, so the report leaves it out. `offsetlog compact` closes the active segment first; with --roll,
+the report shows what that command would free. An open transaction keeps all records after its start from being cleaned.
+If all dead records are in the active segment or after the start of an open transaction, nothing is freed. The freed
+bytes can be slightly negative, because batches that stay can gain a delete horizon. A log with missing parts is refused
+without --permissive.
 
 Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
 
@@ -50,7 +51,9 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
 def command(
     path: DirectoryPath,
     groups: Annotated[bool, typer.Option("--groups", help="Print a row for each group.")] = False,
-    roll: Annotated[bool, typer.Option("--roll", help="Report as if the active segments were closed first.")] = False,
+    roll: Annotated[
+        bool, typer.Option("--roll", help="Report as if the active segments were closed before the compaction.")
+    ] = False,
     log_partitions: LogPartitions = None,
     output_directory: OutputDirectory = None,
     overwrite: Overwrite = False,

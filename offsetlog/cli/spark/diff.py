@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 HELP = """Print the positions that differ between two directories, or in one directory between two times.
 
-A position that was only committed again, with the same offset, leader epoch and metadata, does not differ. Times are
-written as for `offsetlog diff`, or as ms since 1970.
+A position that was only committed again, with the same offset, leader epoch and metadata, does not differ. A time has
+the form that `offsetlog diff` takes, or is a number of ms since 1970.
 
 Exit codes: 0 nothing differs; 1 there is no such group, the state of that time was cleaned away, or with --permissive
 something is missing; 2 refused, or could not be read; 3 something differs.
@@ -73,7 +73,7 @@ def command(
     to: Annotated[
         str | None, typer.Option("--to", help="The time of the second state; now by default.", show_default=False)
     ] = None,
-    group: Annotated[str | None, typer.Option("--group", help="Only this group.", show_default=False)] = None,
+    group: Annotated[str | None, typer.Option("--group", help="Compare only this group.", show_default=False)] = None,
     output: OutputDirectory = None,
     overwrite: Overwrite = False,
     permissive: Permissive = False,

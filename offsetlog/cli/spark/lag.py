@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 HELP = """Print how far every group lags behind the ends of the logs that it reads.
 
-The log ends come from one of: --ends, samples in Parquet, .csv or .json with topic, partition, log_end_offset and, if
-known, log_start_offset and timestamp (ms, or a time); --bootstrap, a cluster, asked now; --logs, log directories of
-brokers, whose newest segments show the ends. With --at or --every, lag is printed over time, from samples that have a
-timestamp.
+One of three options gives the log ends. --ends names samples in Parquet, .csv or .json, with the columns topic,
+partition, log_end_offset and, if known, log_start_offset and timestamp (ms, or a time). --bootstrap names a cluster,
+which is asked for its present log ends. --logs names log directories of brokers, whose newest segments show the ends.
+With --at or --every, the lag is printed over time; this needs samples that have a timestamp.
 
-The rows are sums by group and topic; --output writes each partition, as Parquet. A position beyond the end of its log
-counts as lag 0 and is reported; so are positions before the start of their log, and positions whose log end is
-unknown. A log with missing parts is refused without --permissive.
+The rows are sums by group and topic. --output writes a row for each partition, as Parquet. A position beyond the end of
+its log is reported, and counts as lag 0. Positions before the start of their log and positions whose log end is unknown
+are also reported. A log with missing parts is refused without --permissive.
 
 Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
 

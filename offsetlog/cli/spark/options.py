@@ -11,7 +11,7 @@ import typer
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.moments import parse_moment
 
-#: Not a Path: on a cluster it may be the address of an object store.
+#: This is not a Path, because on a cluster it may be the address of an object store.
 DirectoryPath = Annotated[
     str,
     typer.Argument(metavar="PATH", help="A log directory, of offsetlog or of a broker.", show_default=False),
@@ -68,7 +68,8 @@ def parse_settings(settings: list[str] | None) -> dict[str, str]:
 def moment_option(text: str | None) -> str | None:
     """Converts a moment that a user typed to the value of the data source's option `at`; None means now.
 
-    A JSON object of log offsets by log partition is passed on, since the option takes it too.
+    A JSON object that maps log partitions to log offsets is returned unchanged, because the option `at` also takes
+    that.
 
     Raises:
         InvalidArgumentError: the text is neither a moment nor a JSON object.

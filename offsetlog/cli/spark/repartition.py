@@ -18,11 +18,11 @@ from offsetlog.spark.jobs.places import check_rewrite
 
 HELP = """Copy a log directory into one with another number of partitions of the offsets topic.
 
-PATH is only read. TARGET is a new directory, complete when the command ends and absent when it fails. Every record goes
-to the partition of its group, and keeps its order, its time and its transaction; the digest proves that nothing is
-lost. Stop the broker first: records that it writes meanwhile are not in TARGET. If records cannot be moved without
-loss, the command refuses and names the reason: damage, missing parts, a group with records in two partitions, or two
-different open transactions of one producer.
+The command only reads PATH. It creates the directory TARGET, which is complete when the command ends, and does not
+exist if the command fails. Every record goes to the log partition of its group, and keeps its order, its time and its
+transaction. The digest proves that nothing is lost. Stop the broker first, because records that it writes meanwhile are
+not in TARGET. If records cannot be moved without loss, the command refuses and names the reason. The reason can be
+damage, missing parts, a group with records in two log partitions, or two different open transactions of one producer.
 
 Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
 

@@ -32,8 +32,8 @@ def spark_for(
 
     Raises:
         ConfigError: PySpark is not installed, Spark does not start, or Spark cannot write to a path such as `output`.
-        OffsetLogError: the job failed.  This is the error that the data source raised on an executor, or else an error
-            with the first line of Spark's message and the exception of the Python worker.
+        OffsetLogError: the job failed.  If the data source raised an error on an executor, that error is raised here.
+            Otherwise the error contains the first line of Spark's message and the exception of the Python worker.
     """
     parsed = parse_settings(settings)
     try:
@@ -78,7 +78,7 @@ _PROBLEMS_TOLD = 20
 
 
 def report_incomplete(problems: Sequence[str]) -> int:
-    """Reports on the standard error why a result is incomplete; returns the exit code: 1 if it is."""
+    """Reports on the standard error the problems that make a result incomplete; returns 1 if there are any, else 0."""
     for problem in problems[:_PROBLEMS_TOLD]:
         complain(f"incomplete: {problem}")
     if len(problems) > _PROBLEMS_TOLD:
@@ -109,7 +109,7 @@ def own_failures() -> Iterator[None]:
 
 
 def _with_way_on(failure: CorruptionError) -> OffsetLogError:
-    """Adds to the error of a damaged log how to continue; the error of a missing part already says so."""
+    """Adds the advice to use --permissive to the error about a damaged log, unless the error already contains it."""
     if "--permissive" in str(failure):
         return failure
     return type(failure)(

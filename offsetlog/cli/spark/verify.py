@@ -16,12 +16,12 @@ from offsetlog.types import Digest
 
 HELP = """Compute the digest of each log partition twice, on Spark from the views and by a replay in the engine.
 
-Both digests cover the same records, even while the log is written to. PATH is only read. If a log ends before the
-offset in the checkpoint beside it, its tail is lost and is reported. So is everything else that the witnesses of the
-log list and that is missing. With --permissive, only the digests decide the exit code.
+Both digests cover the same records, even while the log is written to. The command only reads PATH. If a log ends before
+the offset in the checkpoint beside it, its tail is lost, and the command reports that. It also reports everything else
+that is missing according to the directory's own files. With --permissive, only the digests decide the exit code.
 
-With --logical, the last row has no log partition: it is the sum over all of them. If the sums of two clusters are
-equal, so are their states, however many log partitions each cluster has.
+With --logical, the last row is the sum over all log partitions. If the sums of two clusters are equal, their states are
+equal, however many log partitions each cluster has.
 
 Exit codes: 0 equal, 1 they differ, or damage or a missing tail was found, 2 could not be read.
 

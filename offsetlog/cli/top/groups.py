@@ -11,7 +11,7 @@ from offsetlog.cli.top.kafka_client import KafkaClient
 from offsetlog.errors import CoordinatorLoadingError
 from offsetlog.protocol.messages import DescribeGroupsRequest, ListGroupsRequest
 
-#: Groups that rebalance are listed first; the others by their commits, most first.
+#: Groups that rebalance are listed first.  The other groups are sorted by their commits, with the largest number first.
 _REBALANCING = ("PreparingRebalance", "CompletingRebalance")
 _ORDER = {"PreparingRebalance": 0, "CompletingRebalance": 1, "Stable": 2, "Empty": 3, "Dead": 4}
 
@@ -21,7 +21,7 @@ class Group(NamedTuple):
 
     Attributes:
         protocol: the protocol that assigns partitions to the members; "" for none.
-        clients: the client ids of the members, each once.
+        clients: the distinct client ids of the members.
     """
 
     name: str
@@ -45,14 +45,14 @@ def groups_of(
     """Lists the groups of a broker, and describes the first of them.
 
     Args:
-        client: connected to the broker.
+        client: the connection to the broker.
         count_max: how many groups to describe.
         rates: commits per second by group, by which the groups are sorted; None if they are unknown.
 
     Raises:
         CoordinatorLoadingError: the broker is still loading the groups.
         ConnectionError: the broker refuses to list the groups.
-        Also raises as KafkaClient.
+        Any error that KafkaClient raises.
     """
     answer = client.ask(ListGroupsRequest())
     if answer.error_code == error_codes.COORDINATOR_LOAD_IN_PROGRESS.code:

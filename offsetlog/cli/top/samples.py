@@ -24,7 +24,7 @@ class Samples(NamedTuple):
 
     Attributes:
         at: the time, in seconds since 1970.
-        values: the values by name, and by labels in the order of their names.
+        values: the values of each metric by its labels; the labels are sorted by name.
         group_commits: how many commits each group has made; None if the server does not report it.
     """
 
@@ -64,7 +64,7 @@ def parse(text: str, at: float) -> Samples:
 
 
 def fetch(host: str, port: int, timeout: float, at: float) -> Samples:
-    """Fetches /metrics and /groups, with `timeout` in seconds; raises as `parse`, or OSError."""
+    """Fetches /metrics and /groups; `timeout` is in seconds.  Raises OSError and the errors of `parse`."""
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     samples = parse(_read(f"{url}/metrics", timeout).decode(errors="replace"), at)
     return samples._replace(group_commits=_group_commits(f"{url}/groups", timeout))
@@ -137,7 +137,7 @@ class Interval:
         return {group: count / self.seconds for group, count in grown.items() if count}
 
     def quantile(self, name: str, share: float, **labels: str) -> float | None:
-        """Returns a quantile of a histogram in seconds, estimated as in Prometheus; None without events."""
+        """Returns a quantile of a histogram in seconds, estimated as in Prometheus; None if there were no events."""
         return quantile(share, sorted(self._buckets(f"{name}_bucket", labels)))
 
     def _buckets(self, name: str, labels: Mapping[str, str]) -> Iterator[tuple[float, float]]:

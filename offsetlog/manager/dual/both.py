@@ -1,10 +1,10 @@
 """Changes positions in a log and in ZooKeeper.
 
-A fetch returns the larger position of the two.  The two storages are changed in an order in which no fetch sees half of
-a change.
+A fetch returns the larger of the two positions.  The two storages are changed in such an order that no fetch sees half
+of a change.
 
-All calls but `may_go_back` block.  The caller must serialize calls that touch the same positions: each call has its
-turn (`offsetlog.manager.turns`).
+All calls except `may_go_back` block.  The caller must not make two calls that touch the same positions at the same
+time; each call has its turn (`offsetlog.manager.turns`).
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from offsetlog.types import OffsetAndMetadata, Position, TopicPartition
 
 #: The number of tries to catch up a group while another client of ZooKeeper commits to it.
 CATCH_UP_TRIES = 5
-#: The most positions of deleted topics in one request; that many fit even with the longest names.
+#: The largest number of positions of deleted topics in one request; they fit even if they have the longest names.
 DELETED_TOGETHER = 500
 Values = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class Both:
-    """Two storages of the same positions.
+    """Keeps the same positions in two storages.
 
     Args:
-        log: the log; a change takes effect when the log has it.
-        zookeeper: the other storage, which follows the log.
-        differences: records positions that were seen to differ between the two.
-        queue: sends commits that lower no position to ZooKeeper.
-        patience: seconds that a call waits for writes that are being sent to ZooKeeper.
+        log: the manager of the log.  A change takes effect when it is in the log.
+        zookeeper: the manager of the other storage, which follows the log.
+        differences: records the positions that were seen to differ between the two storages.
+        queue: sends commits to ZooKeeper if they lower no position.
+        patience: the seconds for which a call waits for writes that are being sent to ZooKeeper.
     """
 
     def __init__(
@@ -66,14 +66,15 @@ class Both:
     def fetch_beside(
         self, group: str, keys: list[TopicPartition] | None, is_busy: Callable[[], bool]
     ) -> dict[TopicPartition, OffsetAndMetadata] | None:
-        """Returns the larger positions; None if a position may have been lowered meanwhile.
+        """Returns the larger of the two positions of each key; returns None if the read must be repeated in its turn.
 
-        A read during which a position is lowered may see the lower value in one storage only.
+        The read must be repeated if a position may have been lowered meanwhile, because the read may have seen the
+        lower value in one storage only.
 
         Args:
             group: the consumer group.
-            keys: the positions; None for all.
-            is_busy: returns whether a commit is in progress, which only one of the storages may have so far.
+            keys: the positions to read; None for all positions.
+            is_busy: returns whether a commit is in progress; so far, only one of the storages may have this commit.
         """
         with self.looks.at(group) as look:
             is_seen_in_part = look.went_back
@@ -86,7 +87,10 @@ class Both:
             return None if look.went_back else _there(found)
 
     def fetch(self, group: str, keys: list[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns the larger position of each key, or of all keys; call it in the turn of these keys."""
+        """Returns the larger of the two positions of each key (None: all keys).
+
+        Call this method in the turn of these keys.
+        """
         return _there(self._fetched(group, keys)[2])
 
     def _fetched(
@@ -109,7 +113,10 @@ class Both:
     # ------------------------------------------------------------------------------------------------------- commits
 
     def may_go_back(self, group: str, values: Values) -> bool:
-        """Whether a commit lowers a position, or may lower one that was not yet read from ZooKeeper."""
+        """Whether a commit may lower a position.
+
+        This is also true if the present value of a position in ZooKeeper is not known.
+        """
         in_zookeeper = self._differences.last_in_zookeeper(group, values)
         if in_zookeeper is None:
             return True
@@ -122,13 +129,15 @@ class Both:
     def commit(
         self, group: str, values: Values, given: Mapping[str, Any]
     ) -> tuple[Position, dict[TopicPartition, int]]:
-        """Commits to ZooKeeper the positions that are lowered, then commits all positions to the log.
+        """Commits to ZooKeeper the positions that are lowered; then commits all positions to the log.
 
         Returns:
-            The commit's position in the log, and the offsets that are not lowered, which ZooKeeper should get now.
+            The position of the commit in the log, and the offsets that are not lowered.  ZooKeeper should get these
+            next.
 
         Raises:
-            DifferenceError: positions were lowered in ZooKeeper, but not, or not certainly, in the log.
+            DifferenceError: positions were lowered in ZooKeeper, but the log did not change, or it is unknown whether
+                it changed.
             ZooKeeperUnavailableError: ZooKeeper is known not to answer; nothing was written.
         """
         timeout = given["timeout"]
@@ -151,7 +160,7 @@ class Both:
         return position, forward
 
     def _note_unfollowed(self, group: str, keys: Iterable[TopicPartition], zookeeper: Values) -> None:
-        """Records where the log and ZooKeeper differ after the log refused a change or did not take it in time."""
+        """Records which positions differ after a change failed in the log, or was not confirmed by the log in time."""
         asked = list(keys)
         with suppress(OffsetLogError):  # the log is not led here any more, or failed: no fetch is answered
             self._differences.note(group, asked, self._log.fetch(group, asked), zookeeper)
@@ -159,7 +168,7 @@ class Both:
     def _lower_zookeeper(
         self, group: str, values: Values, timeout: float | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Commits to ZooKeeper the positions that are lowered.
+        """Commits to ZooKeeper those positions that the commit lowers.
 
         Returns:
             The positions that are lowered, each with the value that fetches returned before.
@@ -188,7 +197,7 @@ class Both:
             return back
 
     def _raise_log(self, group: str, keys: Iterable[TopicPartition], log: Values, zookeeper: Values) -> int:
-        """Commits to the log those positions that are larger in ZooKeeper; returns their number."""
+        """Commits to the log those positions whose offsets are larger in ZooKeeper; returns the number of positions."""
         larger_there = {
             key: zookeeper[key].offset
             for key in keys
@@ -201,11 +210,13 @@ class Both:
     def catch_up(self, group: str) -> tuple[int, list[Difference]]:
         """Raises each position of a group, in both storages, to the larger of its two values.
 
+        A position that one storage lacks is added to that storage.
+
         Returns:
             The number of raised positions, and the positions that still differ.
 
         Raises:
-            RewindError: another client of ZooKeeper commits positions of the group again and again.
+            RewindError: another client of ZooKeeper has committed larger offsets again and again.
         """
         self._queue.settle(group, self._patience)
         raised = 0
@@ -231,7 +242,9 @@ class Both:
         return raised, self.compare(group)
 
     def level(self, group: str) -> None:
-        """Raises each position that both storages have to the larger value; adds no missing position.
+        """Raises each position that both storages have to the larger of its two values.
+
+        A position that only one storage has is not added to the other.
 
         Raises:
             RewindError: another client of ZooKeeper committed a larger position meanwhile.
@@ -269,7 +282,8 @@ class Both:
     def delete_group(self, group: str, timeout: float | None) -> int:
         """Deletes a group in both storages.
 
-        Returns the number of records written to the log, or of positions deleted in ZooKeeper if that is larger.
+        The result is the number of records written to the log, or the number of positions deleted in ZooKeeper if that
+        is larger.
         """
         with self._back(group, None) as lowered:
             log, zookeeper, larger_of = self._fetched(group, None)
@@ -288,11 +302,12 @@ class Both:
     def delete_topics(self, group: str, topics: Collection[str], timeout: float | None) -> int:
         """Deletes a group's positions in the given topics, in both storages; returns their number.
 
-        Call it in the turn of the group.  The deletion is tried even while ZooKeeper is known not to answer, because
-        nothing retries it later.
+        Call this method in the turn of the group.  It tries the deletion even while ZooKeeper is known not to answer,
+        because nothing repeats the deletion later.
 
         Raises:
-            DifferenceError: the positions are deleted in ZooKeeper, but not, or not certainly, in the log.
+            DifferenceError: the positions are deleted in ZooKeeper, but the log did not change, or it is unknown
+                whether it changed.
         """
         # The queue is read first: an offset that it sends to ZooKeeper meanwhile is then among its keys, or found in
         # ZooKeeper.
@@ -316,9 +331,9 @@ class Both:
             return deleted
 
     def _delete_each(self, group: str, keys: list[TopicPartition], timeout: float | None) -> int:
-        """Deletes positions in ZooKeeper, whatever their nodes contain; returns their number.
+        """Deletes positions in ZooKeeper, even if their nodes do not contain offsets; returns the number of positions.
 
-        Before the deletion, the log gets every position that is larger in ZooKeeper.
+        Before the deletion, the method commits to the log every position that is larger in ZooKeeper.
         """
         log = self._log.fetch(group, keys)
         self._raise_log(group, keys, log, self._readable(group, keys))
@@ -332,7 +347,7 @@ class Both:
         return deleted
 
     def _readable(self, group: str, keys: list[TopicPartition]) -> Values:
-        """Returns ZooKeeper's positions, except those whose nodes do not contain an offset."""
+        """Returns the positions in ZooKeeper, without those whose nodes do not contain an offset."""
         try:
             return self._zookeeper.fetch(group, keys)
         except CorruptionError:
@@ -343,7 +358,7 @@ class Both:
             return found
 
     def _bring_back(self, group: str, keys: Iterable[TopicPartition]) -> None:
-        """Sends the log's values of positions to ZooKeeper; call it in their turn."""
+        """Sends to ZooKeeper the values that the log has for these positions; call this method in their turn."""
         found = self._log.fetch(group, list(keys))
         offsets = {key: value.offset for key, value in found.items() if value.offset >= 0}
         if offsets:
@@ -357,16 +372,22 @@ class Both:
             return False
 
     def follow_topics(self, group: str, topics: Collection[str]) -> int:
-        """Sends the log's positions in the topics to ZooKeeper; returns 0.  Call it in the turn of the group."""
+        """Sends to ZooKeeper the positions that the log has in these topics; returns 0.
+
+        Call this method in the turn of the group.
+        """
         self._bring_back(group, [key for key in self._log.fetch(group) if key[0] in topics])
         return 0
 
     @contextmanager
     def _back(self, group: str, keys: Collection[TopicPartition] | None) -> Iterator[set[TopicPartition]]:
-        """Keeps the queue from sending positions (None: all) while they may be lowered; see `ZooKeeperQueue.held`."""
+        """Keeps the queue from sending positions (None: all of the group) while they may be lowered.
+
+        Yields the set of `ZooKeeperQueue.held`.
+        """
         if self._queue.is_away:
             text = f"group {group!r}: ZooKeeper does not answer, but this call must reach it first"
-            raise ZooKeeperUnavailableError(f"{text}; nothing was written; try again once it does", node="/")
+            raise ZooKeeperUnavailableError(f"{text}; nothing was written; try again when ZooKeeper answers", node="/")
         held = None if keys is None else frozenset(keys)
         with self.looks.going_back(group), self._queue.held(group, held, self._patience) as lowered:
             yield lowered

@@ -32,11 +32,11 @@ class Calls:
 
     @property
     def are_busy(self) -> bool:
-        """Whether a new call would wait for a thread."""
+        """Whether all threads are in use, so that a new call would wait for one."""
         return len(self._waiting) >= self._threads
 
     def begin(self, call: Callable[[], T]) -> Completion[T]:
-        """Starts a call; returns an answer that completes with its result or error."""
+        """Starts a call on a thread; returns an answer, which completes when the call ends."""
         answer: Completion[T] = Completion()
         with self._lock:
             if self._stopped:
@@ -60,7 +60,9 @@ class Calls:
         return answer
 
     def call_later(self, seconds: float, call: Callable[[], object]) -> Timer:
-        """Schedules a short call on the timers' thread after `seconds`; dropped after `stop`.
+        """Schedules a short call on the thread of the timers, after `seconds`.
+
+        If `stop` is called before the call has begun, the call is dropped.
 
         Raises:
             CapacityError: the system cannot start a thread.
@@ -73,7 +75,7 @@ class Calls:
         give()
 
     def stop(self) -> None:
-        """Waits for running calls, and fails the calls that have not begun with NotCoordinatorError."""
+        """Waits for running calls; fails the calls that have not begun with NotCoordinatorError."""
         with self._lock:
             self._stopped = True
         self._executor.stop()

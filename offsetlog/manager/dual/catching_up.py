@@ -16,12 +16,12 @@ class CaughtUp(NamedTuple):
     """The result of catching up with many groups.
 
     Attributes:
-        raised: number of raised positions.
+        raised: the number of raised positions.
         differences: the positions that still differ, sorted.
-        failures: the errors of groups that failed, by name, sorted.
-        partitions: the log partitions that this process did not lead during the whole call, by number, each with the
-            reason; sorted.  Groups that exist only in the logs of these partitions are unknown, so they are not in
-            `failures`.
+        failures: the error of each group that failed, by the name of the group, sorted.
+        partitions: for each log partition that this process did not lead during the whole call, the error that says
+            why; by number, sorted.  Groups that exist only in the logs of these partitions are unknown, so they are
+            not in `failures`.
     """
 
     raised: int
@@ -42,8 +42,9 @@ class Leadership(NamedTuple):
     """The leadership of a log partition at one moment.
 
     Attributes:
-        epochs: the newest leader epochs, read before and after `failure` was determined.
-        failure: the error that calls for its groups get; None if this process leads the partition and has loaded it.
+        epochs: the newest known leader epoch before `failure` was determined, and the one after that.
+        failure: the error that calls for the groups of the partition raise; None if this process leads the partition
+            and has loaded it.
     """
 
     epochs: tuple[int, int]
@@ -51,10 +52,13 @@ class Leadership(NamedTuple):
 
 
 def unknown_partitions(before: Sequence[Leadership], after: Sequence[Leadership]) -> dict[int, OffsetLogError]:
-    """Compares two reads of the leadership: returns the partitions that were not led throughout, with the reason.
+    """Returns the log partitions that this process did not lead during the whole time between two reads.
 
-    A partition that was led at both reads may have been given up and led again in between: then its epoch differs.  The
-    groups of such a partition may be missing from a list made in between; only another call finds them.
+    Each partition has the error that says why.
+
+    This process may have led a partition at both reads, but given it up and led it again in between.  The leader
+    epochs then differ.  A list of groups that was made in between may lack the groups of such a partition; only
+    another call finds them.
     """
     found: dict[int, OffsetLogError] = {}
     for number, (first, second) in enumerate(zip(before, after, strict=True)):
@@ -71,12 +75,12 @@ def catch_up_groups(
     catch_up: Callable[[str], tuple[int, list[Difference]]],
     look: Callable[[], Sequence[Leadership]],
 ) -> CaughtUp:
-    """Catches up each group, and continues after one that fails.
+    """Catches up each group.  If a group fails, continues with the next group.
 
     Args:
         groups: returns the names of the groups.
-        catch_up: catches up one group; returns the number of raised positions, and those that still differ.
-        look: returns the leadership of each log partition.
+        catch_up: catches up one group; returns the number of raised positions, and the positions that still differ.
+        look: returns the present leadership of each log partition.
 
     Raises:
         ClosedError: the manager was stopped.

@@ -1,4 +1,4 @@
-"""Records which positions were seen to differ between the storages of a dual manager, and how often.  No I/O."""
+"""Records which positions were seen to differ between the two storages of a dual manager, and counts them.  No I/O."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ class Difference(NamedTuple):
     Attributes:
         group: the consumer group.
         topic: the topic.
-        partition: its partition.
-        log: the offset in the log; None for none.
-        zookeeper: the offset in ZooKeeper, or the last known one if ZooKeeper did not answer; None for none.
+        partition: the partition of the topic.
+        log: the offset in the log; None if the log has no position.
+        zookeeper: the offset in ZooKeeper; None if ZooKeeper has no position.  If ZooKeeper did not answer, this is
+            the last known offset.
     """
 
     group: str
@@ -36,15 +37,15 @@ class Difference(NamedTuple):
 
 @dataclass(slots=True)
 class Counters:
-    """Counts since the start; they only grow.
+    """The numbers of events since the start; they only grow.
 
     Attributes:
-        commits: commits that the log took.
-        rewinds: commits that lowered a position.
-        zookeeper_failures: commits that the log took but ZooKeeper did not, or not certainly.
-        log_larger: positions that a fetch found larger, or only, in the log.
-        zookeeper_larger: positions that a fetch found larger, or only, in ZooKeeper.
-        unlisted: differences that were not listed because the list was full.
+        commits: the number of commits that were written to the log.
+        rewinds: the number of commits that lowered a position.
+        zookeeper_failures: the number of commits that were written to the log, but are not known to be in ZooKeeper.
+        log_larger: the number of positions that a fetch found to be larger in the log, or only there.
+        zookeeper_larger: the number of positions that a fetch found to be larger in ZooKeeper, or only there.
+        unlisted: the number of differences that were not listed because the list was full.
     """
 
     commits: int = 0
@@ -69,14 +70,16 @@ def larger(log: OffsetAndMetadata | None, zookeeper: OffsetAndMetadata | None) -
 
 
 class Differences:
-    """The positions last seen to differ, and the last seen values of ZooKeeper.  Thread-safe.
+    """The positions that differed when they were last read, and the values that ZooKeeper had then.  Thread-safe.
 
-    Each of the two has a limit.  Beyond its limit, values of ZooKeeper are dropped, the least recently used group
-    first, and read from ZooKeeper again when they are needed.  Differences beyond their limit are only counted.
+    Both collections have a limit.  If there are more values of ZooKeeper than the limit, those of the least recently
+    used group are dropped; they are read again when they are needed.  If there are more differences than the limit,
+    the others are only counted.
 
     Args:
-        known_max: the largest number of ZooKeeper's values kept, unless the last call alone has more.
-        listed_max: the largest number of differences listed.
+        known_max: the largest number of ZooKeeper's values that are kept.  If the last call alone has more values,
+            these are kept.
+        listed_max: the largest number of differences that are listed.
     """
 
     def __init__(self, known_max: int = KNOWN_MAX, listed_max: int = LISTED_MAX) -> None:
@@ -90,18 +93,18 @@ class Differences:
         self._known_count = 0
 
     def count(self, **more: int) -> None:
-        """Adds to counters by their names."""
+        """Adds numbers to the counters of these names."""
         with self._lock:
             for name, number in more.items():
                 setattr(self._counters, name, getattr(self._counters, name) + number)
 
     def counters(self) -> Counters:
-        """Returns the counters as they are now."""
+        """Returns a copy of the counters."""
         with self._lock:
             return Counters(**asdict(self._counters))
 
     def listed(self, group: str | None = None) -> list[Difference]:
-        """Returns the positions that differ, of one group or of all, sorted."""
+        """Returns the positions that differ, sorted: those of one group, or of all groups."""
         with self._lock:
             groups = self._differing.values() if group is None else [self._differing.get(group, {})]
             return sorted((each for of_group in groups for each in of_group.values()), key=lambda each: each[:3])
@@ -142,13 +145,13 @@ class Differences:
             self._know(group, seen)
 
     def note_lagging(self, group: str, offsets: Mapping[TopicPartition, int], *, is_failure: bool = True) -> None:
-        """Records a commit that the log took, but that ZooKeeper is not known to have.
+        """Records a commit that the log has, but that is not known to be in ZooKeeper.
 
         Args:
             group: the consumer group.
-            offsets: the offsets that the log took.
-            is_failure: whether to count the commit as a failure of ZooKeeper; false if it was counted already, or if
-                even the log may not have it.
+            offsets: the offsets of the commit.
+            is_failure: whether to count the commit as a failure of ZooKeeper.  Pass False if the commit was counted
+                already, or if it is unknown whether the log has it.
         """
         with self._lock:
             self._counters.zookeeper_failures += is_failure
@@ -159,7 +162,7 @@ class Differences:
     def note_equal(
         self, group: str, offsets: Mapping[TopicPartition, int | None], lagging: Collection[TopicPartition] = ()
     ) -> None:
-        """Records offsets that both storages have now; for the keys in `lagging`, the log has a newer offset."""
+        """Records offsets that both storages have now; for the keys in `lagging`, the log already has newer offsets."""
         with self._lock:
             for key, offset in offsets.items():
                 if key not in lagging:
@@ -200,7 +203,7 @@ class Differences:
             self._known_count = len(offsets)
 
     def last_in_zookeeper(self, group: str, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int | None] | None:
-        """Returns the last seen values of ZooKeeper (None: no position); None if the value of any key is unknown."""
+        """Returns the last known values of ZooKeeper, with None for a missing position; None if a value is unknown."""
         with self._lock:
             known = self._in_zookeeper.get(group, {})
             wanted = list(keys)
@@ -213,7 +216,10 @@ class Differences:
     # -------------------------------------------------------------------------------------------- what counts no more
 
     def forget(self, is_meant: Callable[[str], bool]) -> None:
-        """Drops everything known of groups that are gone or that another process may lead from now on."""
+        """Drops all that is known of some groups.
+
+        The groups were deleted, or another process may lead them from now on.
+        """
         with self._lock:
             everything: list[dict[str, Any]] = [self._in_zookeeper, self._differing]
             for kept in everything:
@@ -223,7 +229,7 @@ class Differences:
             self._listed_count = sum(map(len, self._differing.values()))
 
     def forget_positions(self, group: str, keys: Iterable[TopicPartition]) -> None:
-        """Drops everything known of deleted positions of one group."""
+        """Drops all that is known of positions of a group that were deleted."""
         with self._lock:
             known, differing = self._in_zookeeper.get(group, {}), self._differing.get(group, {})
             for key in keys:

@@ -1,9 +1,10 @@
 """Expiry in two storages that never lowers a position.
 
-Each storage expires positions by its own retention.  If the larger of two offsets expired first, fetches would return
-the smaller one again.  Therefore a group with positions to expire is first levelled: a position that both storages have
-gets the larger offset in both.  In the storage that is raised, the position counts as just changed, so it stays there
-for the whole retention.  A group that cannot be levelled keeps all its positions in both storages.
+Each storage expires positions by its own retention time.  If the larger of two offsets expired first, fetches would
+return the smaller one again.  Therefore, before any position of a group expires, the group is levelled: each position
+that both storages have gets the larger offset in both.  The storage whose offset is raised counts this as a change, so
+it keeps the position for the whole retention time.  If a group cannot be levelled, it keeps all its positions in both
+storages.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ class Expiry:
     """Expires positions in both storages.  Thread-safe; the calls block.
 
     Args:
-        log: the first storage; a log manager no longer expires positions on its own.
-        zookeeper: the second storage; a ZooKeeper manager no longer expires positions on its own.
-        level: makes the positions of a group equal in both storages, in its turn, then makes a call in the same turn.
+        log: the first storage.  If it is a log manager, it no longer expires positions on its own.
+        zookeeper: the second storage.  If it is a ZooKeeper manager, it no longer expires positions on its own.
+        level: waits for the turn of a group, levels the group, and then makes a call in the same turn.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Expiry:
         The log must be started, and must not lead any partition yet.
 
         Args:
-            expire_async: starts the expiry in both storages; `LogManager.expire` calls it from now on.
+            expire_async: starts the expiry in both storages.  From now on, `LogManager.expire` calls it.
         """
         if isinstance(self._log, LogManager):
             self._log.group_expiry.leave_to(_Coordinator(expire_async))
@@ -58,13 +59,14 @@ class Expiry:
         return min(intervals, default=None)
 
     def expire(self, timeout: float | None) -> int:
-        """Expires positions in both storages; returns the larger of the two numbers of expired positions.
+        """Expires positions in both storages; returns the number in the log or in ZooKeeper, whichever is larger.
 
         Raises:
-            ClockError: the clock cannot be right.  If the log shows that, nothing was deleted; if a group in ZooKeeper
-                shows it, only that group keeps its positions there.
-            ZooKeeperUnavailableError: groups cannot be levelled now; the remaining groups were not tried.
-            OffsetLogError: the first failure; every group that did not fail has been expired.
+            ClockError: the clock cannot be right.  If the log shows this, nothing was deleted.  If a group in
+                ZooKeeper shows this, only that group keeps its positions there.
+            ZooKeeperUnavailableError: ZooKeeper does not answer, so groups cannot be levelled; the remaining groups
+                were not tried.
+            OffsetLogError: the first failure.  The expiry of every group that did not fail is complete.
         """
         failures: list[OffsetLogError] = []
         of_log = of_zookeeper = 0
@@ -129,7 +131,7 @@ def _expire_group(expiry: GroupExpiry, partition: int, group: str, now: int) -> 
 
 
 class _Coordinator:
-    """The coordinator to which the log leaves expiry, on behalf of the dual manager."""
+    """The object to which the log leaves expiry, in the place of a coordinator; it calls the dual manager."""
 
     def __init__(self, expire_async: Callable[[float | None], Pending[int]]) -> None:
         self.expire_async = expire_async

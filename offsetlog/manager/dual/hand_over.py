@@ -1,4 +1,4 @@
-"""Changes of leadership that are complete once both storages have completed them."""
+"""Changes of leadership that are complete once they are complete in both storages."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from offsetlog.manager.work import Awaited
 
 
 class Transitions:
-    """The last change of each partition in both storages.  Thread-safe.
+    """The last change of leadership of each partition, in both storages.  Thread-safe.
 
-    A leader that gives up a partition waits for the log, and for its writes that are being sent to
-    ZooKeeper: a write that arrived there after the next leader's write would lower the position
-    again.  The leader also waits for calls that have begun but have not sent anything yet: the
-    values that they have read could otherwise reach ZooKeeper when this process leads again.
+    When a leader gives up a partition, the change completes once its writes to the log and to
+    ZooKeeper have ended.  Otherwise, a write could reach ZooKeeper after a write of the next
+    leader, and lower the position again.  The change also waits for calls that have begun but have
+    not sent anything yet.  Otherwise, the values that these calls have read could reach ZooKeeper
+    when this process leads again.
     """
 
     def __init__(self) -> None:
@@ -27,14 +28,15 @@ class Transitions:
     def of(self, log: Transition, zookeeper: Transition, begun: Sequence[Awaited] = ()) -> Transition:
         """Returns a change that completes when the changes in both storages have completed.
 
-        The result is that of the log.  The change fails with the first failure of either storage.
-        A later change supersedes it.  For the same two changes, the same object is returned.
+        The result is the result of the change in the log.  If the change in either storage fails,
+        this change fails with the first of these failures.  A later change of the partition
+        supersedes this one.  For the same two changes, the method returns the same object again.
 
         Args:
             log: the change in the log.
             zookeeper: the change in ZooKeeper.
-            begun: work that began before the two changes, and that ends by itself, successfully or
-                not.
+            begun: work that began before the two changes.  This work ends by itself, successfully
+                or not.
         """
         with self._lock:
             before = self._last.get(log.partition)

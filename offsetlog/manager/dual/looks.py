@@ -11,8 +11,8 @@ class Look:
     """One read of a group.
 
     Attributes:
-        is_disturbed: whether a commit began during the read, so that a difference between the
-            storages is no error.
+        is_disturbed: whether a commit began during the read.  The read may then have seen the
+            commit in only one of the storages, and a difference between them is no error.
         went_back: whether a position was lowered during the read, so that the larger value may be
             out of date.
     """
@@ -24,7 +24,7 @@ class Look:
 
 
 class Looks:
-    """The running reads.  A change marks the running reads of its group.  Thread-safe.
+    """The reads that are running.  A change marks the running reads of its group.  Thread-safe.
 
     Only running reads are kept, so the memory does not grow with the number of groups.
     """
@@ -58,14 +58,17 @@ class Looks:
                     del self._under_way[group]
 
     def disturb(self, group: str) -> None:
-        """Marks the running reads of a group as disturbed; call it when a commit to the group begins."""
+        """Marks the running reads of a group as disturbed; call this when a commit begins."""
         if self._under_way:  # needs no lock: a read that begins from now on sees that the commit is under way
             with self._lock:
                 for look in self._under_way.get(group, ()):
                     look.is_disturbed = True
 
     def disturb_all(self, is_meant: Callable[[str], bool]) -> None:
-        """Marks the reads of all groups for which `is_meant` is true, because their known values are dropped."""
+        """Marks the running reads of all groups for which `is_meant` is true as disturbed.
+
+        The caller is about to drop the known values of these groups.
+        """
         with self._lock:
             for group, looks in self._under_way.items():
                 if is_meant(group):
@@ -74,7 +77,7 @@ class Looks:
 
     @contextmanager
     def going_back(self, group: str) -> Iterator[None]:
-        """Marks the reads of a group that overlap the block, which lowers positions."""
+        """Marks every read of a group that runs during the block; the block lowers positions."""
         with self._lock:
             self._going_back[group] = self._going_back.get(group, 0) + 1
             self._mark_back(group)

@@ -2,12 +2,13 @@
 
 A fetch returns the larger of the two positions.  Every change takes effect as a whole when it is written to the log:
 
-* A commit that lowers no position is written to the log, then to ZooKeeper.  Its turn ends once the log has it, so that
-  a slow ZooKeeper does not delay commits to the log.  `zookeeper_queue` sends it to ZooKeeper.  The commit is answered
-  once ZooKeeper has it, once its timeout has passed, or once ZooKeeper is known not to answer.
-* A commit that lowers a position (a rewind) and a delete change ZooKeeper first, while the log still has the value that
-  fetches return.  A crash between the two writes therefore changes nothing for fetches.  A rewind or a delete takes its
-  positions out of the queue, and keeps its turn until both storages have the change.
+* A commit that lowers no position is written to the log, and then to ZooKeeper.  The turn of the commit ends once the
+  commit is in the log, so that a slow ZooKeeper does not delay commits to the log.  `zookeeper_queue` then sends the
+  commit to ZooKeeper.  The commit is answered once ZooKeeper has it, once its timeout has passed, or once ZooKeeper is
+  known not to answer.
+* A commit that lowers a position (a rewind), or a delete, changes ZooKeeper first.  Meanwhile the log still has the
+  value that fetches return, so a crash between the two writes changes nothing for fetches.  A rewind or a delete
+  removes its positions from the queue, and keeps its turn until both storages have the change.
 """
 
 from __future__ import annotations
@@ -100,26 +101,26 @@ def create(properties: Mapping[str, Setting]) -> DualManager:
 
 
 class DualManager(BaseOffsetManager):
-    """Keeps positions in ZooKeeper and in a log, for moving to the log; see OffsetManager for every call.
+    """Keeps positions in ZooKeeper and in a log, for a migration to the log; see OffsetManager for every call.
 
     The log decides who leads.  All calls are safe from any thread.
 
-    Most commits wait without a thread.  Threads of the manager carry out deletes, commits that lower a position, and
-    the first commit of a position that was not read from ZooKeeper before.
+    Most commits wait without a thread.  Threads of the manager carry out deletes, commits that lower a position, and a
+    commit of a position whose value in ZooKeeper is not known yet.
 
-    A call that has not begun when its timeout has passed is not made.  A call that changes ZooKeeper first, and has
-    begun, gives each storage the whole timeout.
+    If the timeout of a call passes before the call has begun, the call is not made.  If a call that changes ZooKeeper
+    first has begun, each storage gets the whole timeout for its part.
 
     Args:
         log: the manager of the log, not started.
         zookeeper: the manager of the positions in ZooKeeper, not started.
-        metadata_max_units: the largest number of UTF-16 units in the metadata of a commit; the same as in the log
+        metadata_max_units: the largest number of UTF-16 units in the metadata of a commit; must be that of the log
             manager.
-        commit_timeout: seconds that a call without a timeout waits; the same as in the log manager.
+        commit_timeout: the seconds that a call without a timeout waits; must be those of the log manager.
 
     Attributes:
-        log: as given; only this manager may write to it.
-        zookeeper: as given; other clients may write to ZooKeeper, too.
+        log: the manager of the log.  Only this dual manager may write to the log.
+        zookeeper: the manager of the positions in ZooKeeper.  Other clients may write to ZooKeeper, too.
     """
 
     fetch_waits = True
@@ -157,7 +158,10 @@ class DualManager(BaseOffsetManager):
         self.log.start()
         self._count = self.log.partitions
         if self.zookeeper.partitions != self._count:
-            text = f"the log manager has {self._count} partitions, the ZooKeeper manager {self.zookeeper.partitions}"
+            text = (
+                f"the log manager has {self._count} partitions, "
+                f"but the ZooKeeper manager has {self.zookeeper.partitions}"
+            )
             self.close()
             raise ConfigError(f"{text}; give both the same offsets.topic.num.partitions")
         self._expiry.attach(lambda timeout: self.expire_async(timeout=timeout))
@@ -168,13 +172,13 @@ class DualManager(BaseOffsetManager):
         with self._lock:
             is_first = not self._stopped
             self._stopped = True
-        # Without the lock, because work under way may ask who leads before it ends.  Even a failed start may have
-        # started one of the two managers.
+        # The lock is not held here, because work in progress may ask who leads before it ends.  Even a failed start may
+        # have started one of the two managers.
         if is_first:
             self._hooked(self.close)
 
     def close(self) -> None:
-        """Stops both managers; calls in progress are answered."""
+        """Stops both managers.  Calls in progress get an answer."""
         try:
             self.log.stop()
         finally:
@@ -185,19 +189,19 @@ class DualManager(BaseOffsetManager):
     # ---------------------------------------------------------------------------------------------------- leadership
 
     def become_leader(self, partition: int, epoch: int) -> Transition:
-        """Leads a partition once its log is loaded; see OffsetManager.become_leader."""
+        """Leads a partition; the transition completes once the log is loaded.  See OffsetManager.become_leader."""
         return self._change_both(partition, epoch, self.log.become_leader, self.zookeeper.become_leader)
 
     def become_follower(self, partition: int, epoch: int) -> Transition:
         """Leaves a partition to another process; see OffsetManager.become_follower.
 
-        The transition completes once no write is being sent to either storage.
+        The transition completes once no write of the partition is being sent to either storage.
         """
         change_log, change_zookeeper = self.log.become_follower, self.zookeeper.become_follower
         return self._change_both(partition, epoch, change_log, change_zookeeper, waits=True)
 
     def resign(self, partition: int, epoch: int) -> Transition:
-        """Stops leading; see OffsetManager.resign, and `become_follower`."""
+        """Stops leading; see OffsetManager.resign.  The transition completes like that of `become_follower`."""
         return self._change_both(partition, epoch, self.log.resign, self.zookeeper.resign, waits=True)
 
     def _change_both(
@@ -221,13 +225,13 @@ class DualManager(BaseOffsetManager):
         return self._transitions_of_both.of(of_log, of_zookeeper, self._begun(is_of) if waits else ())
 
     def _begun(self, is_of: Callable[[str], bool]) -> list[Awaited]:
-        """Returns work that completes once no earlier call for these groups is under way, in a turn or in the queue."""
+        """Returns work that completes once every earlier call for these groups has ended, even in the queue."""
         groups = filter(is_of, self._turns.groups())
         ends = [self._begin(group, None, Work(_no_steps, self._ended)) for group in groups]
         return [*ends, *self._queue.landings(is_of)]
 
     def state(self, partition: int) -> PartitionState:
-        """Returns the state of the log's partition; see OffsetManager.state."""
+        """Returns the state of the partition in the log; see OffsetManager.state."""
         with self._running():
             return self.log.state(partition)
 
@@ -256,7 +260,7 @@ class DualManager(BaseOffsetManager):
             raise NotCoordinatorError(f"this process does not lead log partition {number}")
 
     def _look(self) -> list[Leadership]:
-        """Returns the leadership of each log partition now."""
+        """Returns the present leadership of each log partition."""
         return [self._leadership(number) for number in range(self.partitions)]
 
     def _leadership(self, number: int) -> Leadership:
@@ -283,7 +287,7 @@ class DualManager(BaseOffsetManager):
         return work
 
     def _order_end(self, work: TimedWork[Any]) -> None:
-        """Schedules the end of work at its deadline, in case it still waits at that time."""
+        """Makes sure that work that still waits at its deadline ends then."""
         if work.timer is None:
             with suppress(CapacityError):  # without a timer the work waits longer
                 work.timer = self._calls.call_later(work.left, partial(self._end_overdue, work))
@@ -311,7 +315,7 @@ class DualManager(BaseOffsetManager):
         call: Callable[[], T],
         timeout: float | None = None,
     ) -> Work[T]:
-        """Runs a call on a thread of the manager, in its turn."""
+        """Waits for the turn of a call, then runs the call on a thread of the manager."""
 
         def steps(work: TimedWork[T]) -> Steps[T]:
             return (yield from self._on_a_thread(work, call))
@@ -350,17 +354,20 @@ class DualManager(BaseOffsetManager):
     ) -> Position:
         """Commits to both storages; see OffsetManager.commit.  The result is the position of the commit in the log.
 
-        A commit that lowers no position succeeds once the log has it, even if ZooKeeper does not: fetches return it.
-        Until ZooKeeper has the same offsets, they are among `differences`.  The call waits for ZooKeeper until the
-        timeout has passed, but not at all while ZooKeeper is known not to answer.
+        A commit that lowers no position succeeds once the log has it, even if ZooKeeper does not have it, because
+        fetches return the larger offset.  Until ZooKeeper has the same offsets, the positions are listed by
+        `differences`.  The call waits for ZooKeeper until the timeout has passed.  While ZooKeeper is known not to
+        answer, it does not wait.
 
         Raises:
-            CommitTimeoutError: the commit's turn did not come, and nothing was written; or the log did not answer, and
-                may have the commit, which is then among `differences`.
-            DifferenceError: a commit that lowers a position was made in ZooKeeper, but not, or not certainly, in the
-                log.  If the log did not take it, fetches answer as before.  Repeat the call to complete it.
-            ZooKeeperUnavailableError: ZooKeeper did not answer, and the commit lowers a position, or only ZooKeeper
-                knows whether it does; nothing was written.
+            CommitTimeoutError: the turn of the commit did not come in time, and nothing was written; or the log did not
+                confirm the commit in time.  In the second case the log may have the commit, and `differences` lists
+                it.
+            DifferenceError: a commit that lowers a position is in ZooKeeper, but not in the log, or it is unknown
+                whether it is in the log.  If it is not, fetches return the same values as before.  Repeat the call to
+                complete it.
+            ZooKeeperUnavailableError: ZooKeeper did not answer, and nothing was written.  The commit lowers a position,
+                or it may lower one whose value in ZooKeeper is not known.
         """
         return self.commit_async(
             group,
@@ -389,7 +396,7 @@ class DualManager(BaseOffsetManager):
     ) -> PendingCommit:
         """Commits without waiting; see `commit` and OffsetManager.commit_async.
 
-        The commit is written to the log once the log has the earlier commits of the same positions.
+        The commit is written to the log once the earlier commits of the same positions are in the log.
         """
         with self._running():
             if expected is not None or monotonic:
@@ -421,7 +428,7 @@ class DualManager(BaseOffsetManager):
         values: Mapping[TopicPartition, OffsetAndMetadata],
         given: dict[str, Any],
     ) -> Steps[dict[TopicPartition, int]]:
-        """Commits to the log; returns the offsets that ZooKeeper should get."""
+        """Commits to the log; returns the offsets that ZooKeeper should get next."""
         work.take()
         self._both.looks.disturb(group)
         if work.timer is not None:  # the work has waited for its turn
@@ -439,7 +446,10 @@ class DualManager(BaseOffsetManager):
         return offsets
 
     def _follow(self, work: _PendingCommit, group: str, offsets: Mapping[TopicPartition, int]) -> Steps[None]:
-        """Passes a commit from the log to the queue for ZooKeeper, and ends its turn; the queue keeps the order."""
+        """Passes a commit that is in the log to the queue for ZooKeeper, and ends its turn.
+
+        From then on, the queue keeps the order of the writes.
+        """
         work.followed = self._queue.add(group, offsets)
         self._turns.pass_on(work)
         if work.followed.done():
@@ -459,14 +469,15 @@ class DualManager(BaseOffsetManager):
     def fetch(
         self, group: str, partitions: Iterable[PartitionKey] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Returns the larger position of the two storages; see OffsetManager.fetch.
+        """Returns, for each key, the larger position of the two storages; see OffsetManager.fetch.
 
-        A position that is larger in ZooKeeper has no metadata and no leader epoch.
+        If the larger position is that of ZooKeeper, it has no metadata and no leader epoch.
 
         Raises:
-            ZooKeeperUnavailableError: ZooKeeper does not answer, and may have the larger position.  While it is known
-                not to answer, at most `FETCHES_AWAY_MAX` fetches wait for it at a time; others are refused at once.
-            CommitTimeoutError: a rewind or delete of the same positions took too long.
+            ZooKeeperUnavailableError: ZooKeeper does not answer, and may have the larger position.  While ZooKeeper is
+                known not to answer, at most `FETCHES_AWAY_MAX` fetches wait for it at a time; a further fetch raises
+                the error at once.
+            CommitTimeoutError: a rewind or a delete of the same positions took too long.
             CorruptionError: see `ZooKeeperManager.fetch`.
         """
         keys = None if partitions is None else arguments.listed_keys(partitions)
@@ -474,7 +485,7 @@ class DualManager(BaseOffsetManager):
             self._led(group)
             asked = None if keys is None else list(dict.fromkeys(checked_key(key) for key in keys))
         if self._queue.is_away and self._both.looks.count >= FETCHES_AWAY_MAX:
-            text = f"ZooKeeper does not answer, and {FETCHES_AWAY_MAX} fetches already wait; try again once it does"
+            text = f"ZooKeeper does not answer, and {FETCHES_AWAY_MAX} fetches already wait; try again when it answers"
             raise ZooKeeperUnavailableError(text, node="/")
         found = self._both.fetch_beside(group, asked, lambda: self._turns.is_busy(group) or self._queue.is_busy(group))
         if found is None:
@@ -488,8 +499,8 @@ class DualManager(BaseOffsetManager):
         """Deletes positions in ZooKeeper, then in the log; see OffsetManager.delete.
 
         Raises:
-            DifferenceError: the positions are deleted in ZooKeeper, but not, or not certainly, in the log; repeat the
-                call.
+            DifferenceError: the positions are deleted in ZooKeeper, but the log did not change, or it is unknown
+                whether it changed.  Repeat the call.
         """
         return self.delete_async(group, partitions, timeout=timeout).result()
 
@@ -509,7 +520,8 @@ class DualManager(BaseOffsetManager):
 
         Raises:
             GroupNotEmptyError: the group has consumers in ZooKeeper.
-            DifferenceError: the group is removed in ZooKeeper, but not, or not certainly, in the log.
+            DifferenceError: the group is removed in ZooKeeper, but the log did not change, or it is unknown whether it
+                changed.
         """
         return self.delete_group_async(group, timeout=timeout).result()
 
@@ -523,18 +535,19 @@ class DualManager(BaseOffsetManager):
     def expire(self, *, timeout: float | None = None) -> int:
         """Expires positions in each storage by its own retention; see OffsetManager.expire.
 
-        No position is lowered: a fetch returns a position until it has expired in both storages.  A group that cannot
-        be levelled (`offsetlog.manager.dual.expiry`), for example while ZooKeeper does not answer, keeps its positions.
+        No position is lowered, because a fetch returns a position until it has expired in both storages.  If a group
+        cannot be levelled (`offsetlog.manager.dual.expiry`), for example while ZooKeeper does not answer, it keeps its
+        positions.
 
         Returns:
-            The larger of the two numbers of expired positions.
+            The number of expired positions in the log or in ZooKeeper, whichever is larger.
         """
         with self._running():
             checked_timeout(timeout)
         return self._expiry.expire(timeout)
 
     def _level(self, group: str, call: Callable[[], int]) -> Pending[int]:
-        """Makes the positions of a group equal in both storages (`Both.level`), then makes a call in the same turn."""
+        """Raises the positions of a group to the same offsets in both storages, then makes a call in the same turn."""
 
         def levelled() -> int:
             self._both.level(group)
@@ -573,17 +586,18 @@ class DualManager(BaseOffsetManager):
     def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
         """Deletes the positions of deleted topics in both storages; see OffsetManager.on_topic_deleted.
 
-        Each group is handled in its turn.  A concurrent commit is deleted in both storages or in neither.
+        Each group is handled in its turn, so that a concurrent commit is deleted in both storages or in neither.
 
         Args:
-            topics: their names.
-            timeout: seconds to wait for each group and for each storage.
+            topics: the names of the deleted topics.
+            timeout: the seconds to wait for each group and for each storage.
 
         Raises:
             ZooKeeperUnavailableError: ZooKeeper does not answer; the remaining groups were not tried.
-            CoordinatorLoadingError: a log partition is being loaded, or was not led during the whole call, so some of
-                its groups may have been skipped; repeat the call.
-            DifferenceError: positions are deleted in ZooKeeper, but not, or not certainly, in the log; repeat the call.
+            CoordinatorLoadingError: a log partition is being loaded, or this process did not lead it during the whole
+                call.  Some groups of the partition may have been skipped; repeat the call.
+            DifferenceError: positions are deleted in ZooKeeper, but the log did not change, or it is unknown whether it
+                changed.  Repeat the call.
         """
         gone = list(arguments.listed_topics(topics))
         with self._running():
@@ -598,23 +612,24 @@ class DualManager(BaseOffsetManager):
         return self._sweeps.begin(lambda: self.on_topic_deleted(gone, timeout=timeout))
 
     def throttle(self, group: str, client: str | None = None, principal: str | None = None) -> float:
-        """Returns the log manager's answer; see OffsetManager.throttle."""
+        """Returns the answer of the log manager; see OffsetManager.throttle."""
         with self._running():
             return self.log.throttle(group, client, principal)
 
     # --------------------------------------------------------------------------------------------------- differences
 
     def differences(self) -> list[Difference]:
-        """Returns the positions that fetches, commits and `compare` last saw to differ, sorted.
+        """Returns, sorted, the positions that differed when a fetch, a commit or `compare` last read them.
 
-        Only positions seen while this process leads are listed: after a start or a change of leadership the list is
-        empty, whatever differs.  `catch_up_all` reads everything.  At most `LISTED_MAX` differences
-        (`offsetlog.manager.dual.differences`) are listed; `counters().unlisted` counts the others.
+        The list has only positions that were read while this process led their partition.  After a start or a change
+        of leadership it is therefore empty, even if positions differ; `catch_up_all` reads all positions.  The list
+        has at most `LISTED_MAX` differences (`offsetlog.manager.dual.differences`); `counters().unlisted` counts the
+        others.
         """
         return self._differences.listed()
 
     def counters(self) -> Counters:
-        """Returns counts of events since the start, for metrics."""
+        """Returns the numbers of events since the start, for metrics."""
         return self._differences.counters()
 
     def compare(self, group: str) -> list[Difference]:
@@ -630,7 +645,8 @@ class DualManager(BaseOffsetManager):
     def catch_up(self, group: str) -> int:
         """Raises each position of a group to the larger of its two values; returns the number of raised positions.
 
-        Use it before ZooKeeper is shut down: it copies to the log even positions that no consumer commits any more.
+        Call this method before ZooKeeper is shut down.  It copies to the log even those positions that no consumer
+        commits any more.
 
         Raises:
             RewindError: another client of ZooKeeper commits the same positions again and again.
@@ -646,28 +662,30 @@ class DualManager(BaseOffsetManager):
     def catch_up_all(self) -> CaughtUp:
         """Raises each position of every group, in the log and in ZooKeeper, to the larger of its two values.
 
-        The groups are done one after the other, and the call waits for both storages.  It continues after a group that
-        fails, for example because another process leads it (NotCoordinatorError), because a node has no offset
-        (CorruptionError), or because another client of ZooKeeper keeps changing it (RewindError).  If ZooKeeper does
-        not answer for three groups in a row, the remaining groups are not tried.  The call can be repeated.
+        The groups are handled one after the other, and the call waits for both storages.  If a group fails, the call
+        continues with the next one.  A group fails, for example, if another process leads it (NotCoordinatorError), if
+        a node contains no offset (CorruptionError), or if another client of ZooKeeper changes it again and again
+        (RewindError).  If ZooKeeper does not answer for three groups in a row, the remaining groups are not tried.
+        The call can be repeated.
 
-        The log names only the groups of the log partitions that this process leads and has loaded.  The attribute
-        `partitions` of the result names the other partitions, each with an error that says why:
+        The log knows only the groups of those log partitions that this process leads and has loaded.  The attribute
+        `partitions` of the result lists each other partition with the reason, which is an error:
 
         * CoordinatorLoadingError: the partition is still being loaded, for example after a start, or this process did
           not lead it during the whole call.
         * PartitionFailedError: the partition failed.
-        * NotCoordinatorError: another process leads the partition.  Make the same call there.
+        * NotCoordinatorError: another process leads the partition.  Make the same call in that process.
 
-        Make this call in every process.  All groups are done once each partition is missing from `partitions` in the
-        result of at least one process.
+        Make this call in every process.  All groups have been handled once, for each log partition, the result of at
+        least one process does not list it in `partitions`.
 
         Returns:
-            The positions that still differ, and the groups and log partitions that were not done, with the reasons.  If
-            all of these are empty, and no client has committed since, both storages have the same positions.
+            The positions that still differ, and the groups and log partitions that could not be handled, each with the
+            reason.  If all of these are empty, and no client has committed since, both storages have the same
+            positions.
 
         Raises:
-            ZooKeeperUnavailableError: ZooKeeper did not answer with its list of groups; nothing was done.
+            ZooKeeperUnavailableError: ZooKeeper did not return its list of groups; nothing was done.
             ClosedError: the manager was stopped.
         """
         with self._running():
@@ -675,5 +693,5 @@ class DualManager(BaseOffsetManager):
         return catch_up_groups(self._groups, self._catch_up, self._look)
 
     def _groups(self) -> set[str]:
-        """Returns the groups of ZooKeeper, of the log partitions led and loaded here, and of known differences."""
+        """Returns the groups in ZooKeeper, those in the logs that this process leads, and those that differ."""
         return {*self.zookeeper.groups(), *self.log.groups(), *self._differences.groups()}

@@ -9,7 +9,7 @@ from offsetlog.manager.interface import OffsetManager
 
 
 class Storage(OffsetManager, Protocol):
-    """A manager that can list its groups, at least those that this process leads."""
+    """A manager that can list its groups, or at least the groups that this process leads."""
 
     def groups(self) -> Iterable[str]:
         """Returns the names of the groups."""

@@ -1,4 +1,4 @@
-"""Work that respects its caller's timeout while it waits for its turn, for a thread or for ZooKeeper."""
+"""Work that is given up if its caller's timeout passes before the work has begun."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ T = TypeVar("T")
 
 
 class TimedWork(Work[T]):
-    """Work with a deadline: work that has not begun by its deadline is given up.
+    """Work with a deadline.  If the work has not begun by its deadline, it is given up.
 
     Args:
-        seconds: the time that its caller waits, in seconds.
-        given: arguments of Work.
+        seconds: the time for which the caller waits, in seconds.
+        given: the arguments of Work.
 
     Attributes:
-        seconds: as given.
-        timer: the timer for its deadline, if one was set.
+        seconds: the time for which the caller waits, in seconds.
+        timer: the timer for the deadline, or None if no timer was set.
     """
 
     def __init__(self, seconds: float, *given: Any) -> None:
@@ -41,10 +41,10 @@ class TimedWork(Work[T]):
         return max(0.0, self._deadline - time.monotonic())
 
     def take(self) -> None:
-        """Marks the work as begun: from now on, it may write.
+        """Marks the work as begun; from now on, the work may write.
 
         Raises:
-            CommitTimeoutError: the work was given up before.
+            CommitTimeoutError: the work has already been given up.
         """
         with self._lock:
             if self._is_given_up:
@@ -52,7 +52,7 @@ class TimedWork(Work[T]):
             self._is_begun = True
 
     def give_up(self) -> None:
-        """Answers the work with a timeout, unless it has begun."""
+        """Answers the work with CommitTimeoutError if the work has not begun."""
         with self._lock:
             self._is_given_up = not self._is_begun
         if self._is_given_up:
@@ -61,15 +61,17 @@ class TimedWork(Work[T]):
     def overdue(self) -> OffsetLogError:
         """Returns the error of work that did not begin in time."""
         text = f"earlier calls for the same positions took longer than {self.seconds:g} s"
-        return CommitTimeoutError(f"{text}; nothing was written or will be; try again")
+        return CommitTimeoutError(f"{text}; nothing was written, and nothing will be; try again")
 
 
 class PendingCommit(TimedWork[Position]):
-    """A commit under way; see PendingCommit of the interface.  Its log offset is -1 until the log has it.
+    """A commit in progress; see the interface's PendingCommit.
+
+    Its log offset is -1 until the log has the commit.
 
     Attributes:
-        position: its position in the log.
-        followed: its write to ZooKeeper, set once the log has it.
+        position: the position of the commit in the log.
+        followed: the write of the commit to ZooKeeper; set once the log has the commit.
     """
 
     def __init__(self, position: Position, seconds: float, *given: Any) -> None:

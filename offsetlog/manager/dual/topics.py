@@ -1,13 +1,13 @@
-"""Deletes the positions of deleted topics in both storages, so that neither brings them back.
+"""Deletes the positions of deleted topics in both storages, so that neither storage restores those of the other.
 
-A commit, a rewind or a catch-up during the deletion copies positions from one storage to the other.  If each storage
-were swept separately, ZooKeeper could get a copy after its own sweep, before the log's sweep deletes the original.
-Fetches would then return that position, even for a topic of the same name that is created later.  Therefore both
-storages of a group are changed in the same turn.
+During the deletion, a commit, a rewind or a catch-up may copy positions from one storage to the other.  Suppose that
+the deletion first handled all of ZooKeeper, and then all of the log.  ZooKeeper could then get a copy of a position
+after its part was done, and before the position was deleted in the log.  Fetches would return that position, even for
+a topic of the same name that is created later.  Therefore both storages of a group are changed in the same turn.
 
-After the last group, ZooKeeper is swept.  The sweep removes the nodes above the positions, and nodes that contain no
-offset.  Positions that the log has at that time were committed after their group was done, so they are sent to
-ZooKeeper again.  If a group failed, ZooKeeper is not swept.
+After the last group, all groups in ZooKeeper are checked once more.  This check removes the nodes above the positions,
+and nodes that contain no offset.  If the log has positions of the topics at that time, they were committed after their
+group was handled, so they are sent to ZooKeeper again.  If a group failed, the check is skipped.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class TopicDeletion:
         zookeeper: the second storage.
         both: changes both storages.
         groups: returns the groups that may have positions.
-        in_turn: runs a call in the turn of a group.
-        look: returns the leadership of each log partition.
+        in_turn: waits for the turn of a group, and then runs a call.
+        look: returns the present leadership of each log partition.
     """
 
     def __init__(
@@ -47,15 +47,15 @@ class TopicDeletion:
         self._groups, self._in_turn, self._look = groups, in_turn, look
 
     def delete(self, topics: Sequence[str], timeout: float | None) -> int:
-        """Deletes the positions; returns their number.
+        """Deletes the positions of these topics; returns the number of deleted positions.
 
-        A position that was committed again meanwhile, and deleted again, counts twice.
+        If a position is deleted, committed again, and deleted a second time, it counts twice.
 
         Raises:
             ZooKeeperUnavailableError: ZooKeeper does not answer; the remaining groups were not tried.
-            CoordinatorLoadingError: a partition is being loaded or was not led throughout, so some of its groups may
-                have been skipped.
-            OffsetLogError: the first failure; the positions of every group that did not fail were deleted.
+            CoordinatorLoadingError: a log partition is being loaded, or this process did not lead it during the whole
+                call.  Some groups of the partition may have been skipped.
+            OffsetLogError: the first failure.  The positions of every group that did not fail were deleted.
         """
         gone, before = frozenset(topics), self._look()
         failures: list[OffsetLogError] = []

@@ -1,25 +1,30 @@
-"""The queue from the log to ZooKeeper: the newest offset of each position that waits or is being sent.
+"""The queue from the log to ZooKeeper.  For each position, it keeps the newest offset that ZooKeeper should get.
 
-A commit that lowers no position is final once the log has it.  ZooKeeper follows, and a slow write to ZooKeeper delays
-no commit to the log.  Writes to ZooKeeper are in one of three states:
+A commit that lowers no position is final once the log has it.  The queue then brings the commit to ZooKeeper, so a
+slow write to ZooKeeper delays no commit to the log.  Each position in the queue is prompt or late, and ZooKeeper may
+be away:
 
 * **Prompt.**  While ZooKeeper answers, the positions of a commit are sent at once, in one plain write.  At most one
-  write of a position is being sent at a time; others wait for it.  A newer commit takes over its positions from the
-  waiting write.  A waiting write that has no positions left is not sent, and its commit is answered.
-* **Late.**  If a prompt write gets no certain answer, its positions become late.  Only their names are kept: when they
-  are sent, their newest values are read from the log.  Other clients may have committed to ZooKeeper meanwhile, so a
-  late write never lowers a position there (`monotonic`, by the versions of the nodes).
-* **Away.**  If no server answers within the commit timeout, prompt writes stop: the positions of each new commit become
-  late at once, at no cost.  One late write is tried after `PROBE_SECONDS`, and again after each failure.  The first one
-  that is answered ends the outage, and the others follow, one group at a time.
+  write of a position is being sent at a time; the next write waits for it.  If a newer commit has a position of a
+  waiting write, the position moves from the waiting write to the newer one.  If a waiting write has no position left,
+  it is not sent, and its commit is answered.
+* **Late.**  If a prompt write gets no certain answer, its positions become late.  The queue keeps only the names of
+  late positions, and reads their newest values from the log when it sends them.  Other clients may have committed to
+  ZooKeeper meanwhile, so a late write never lowers a position there (`monotonic`, which compares the versions of the
+  nodes).
+* **Away.**  If no server answers within the commit timeout, ZooKeeper counts as away.  The queue then sends no prompt
+  writes; the positions of each new commit become late at once.  After `PROBE_SECONDS`, the queue tries one late write,
+  and tries again after each failure.  The first late write that gets an answer ends the outage.  The queue then sends
+  the other late positions, one group at a time.
 
 A rewind (a commit that lowers a position) or a delete holds its positions (`held`), so that no earlier commit arrives
-later and undoes it.  Waiting writes of these positions are withdrawn, and writes that are being sent are awaited.  No
-commit adds such writes meanwhile, because the rewind or delete has the turn for its positions.  If the rewind or delete
-fails before the log is written, the positions become late: ZooKeeper may have the lower value, and gets the value of
-the log again.
+later and undoes it.  Waiting writes of these positions are withdrawn from the queue, and writes that are being sent
+are awaited.  No commit adds such a write meanwhile, because the rewind or delete has the turn of its positions.  If
+the rewind or delete fails before the log is written, the positions become late: ZooKeeper may have the lower value, so
+it must get the value of the log again.
 
-A crash loses only the knowledge of which positions are late: the log has them all, and fetches return the larger value.
+A crash loses only the knowledge of which positions are late.  The log has their offsets, and fetches return the larger
+value.
 """
 
 from __future__ import annotations
@@ -53,7 +58,7 @@ from offsetlog.types import Position, TopicPartition
 
 #: The seconds from the last failure to the next try while ZooKeeper does not answer.
 PROBE_SECONDS = 1.0
-#: The largest number of late positions kept; `catch_up` finds those beyond it.
+#: The largest number of late positions that are kept; `catch_up` finds further ones.
 LATE_MAX = 100_000
 #: After one of these errors, a late write is sent again position by position, so that only the position that causes the
 #: error fails.
@@ -67,22 +72,24 @@ def _unsent(failure: BaseException) -> StorageError:
 
 
 def is_outage(failure: OffsetLogError) -> bool:
-    """Whether an error means that ZooKeeper did not answer, but may answer another request."""
+    """Whether an error means that ZooKeeper did not answer this request, but may answer another one."""
     return isinstance(failure, (CommitTimeoutError, ZooKeeperUnavailableError))
 
 
 class Write(Completion[None]):
-    """Positions for ZooKeeper; answered once it has them, or once the commit need not wait any longer.
+    """A write of positions to ZooKeeper.
+
+    It is answered once ZooKeeper has the positions, or once the commit need not wait for ZooKeeper any longer.
 
     Attributes:
         group: the consumer group.
-        offsets: the offsets to write; while this write waits, newer commits remove their positions from it.
-        keys: the positions that no other write may send while this one is being sent.
+        offsets: the offsets to write.  While this write waits, newer commits remove their positions from it.
+        keys: the positions of this write while it is being sent.  No other write may send them meanwhile.
         landed: completes once this write is no longer being sent.
-        waiting: commits that wait for the same positions.
+        waiting: the writes of other commits that are answered together with this one.
         is_counted: whether this write has been counted as a failure.
-        is_dropped: whether the outcome no longer matters for the positions.
-        has_answer: whether this write, if it did not fail, ended with an answer from ZooKeeper.
+        is_dropped: whether the queue ignores the outcome, because another process may lead the group.
+        has_answer: whether ZooKeeper itself answered this write, if the write did not fail.
     """
 
     def __init__(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -98,7 +105,7 @@ class Write(Completion[None]):
 
 
 class _Late:
-    """The late positions of a group, in their order, and the commits that wait for them."""
+    """The late positions of a group, in their order, and the writes whose commits wait for these positions."""
 
     def __init__(self) -> None:
         self.keys: dict[TopicPartition, None] = {}
@@ -106,15 +113,15 @@ class _Late:
 
 
 class ZooKeeperQueue:
-    """Makes ZooKeeper follow the log, as the module describes.  Thread-safe.  Only `held` and `settle` block.
+    """Brings to ZooKeeper what the log has, as the module describes.  Thread-safe.  Only `held` and `settle` block.
 
     Args:
         log: the manager that has the newest offsets.
         zookeeper: the manager that follows the log.
-        differences: records positions that ZooKeeper does not have.
+        differences: records the positions that ZooKeeper does not have.
         call_later: schedules a short call after a number of seconds.
-        late_max: the largest number of late positions kept.
-        probe_seconds: seconds from a failure to the next try.
+        late_max: the largest number of late positions that are kept.
+        probe_seconds: the seconds between a failure and the next try.
     """
 
     def __init__(
@@ -140,28 +147,28 @@ class ZooKeeperQueue:
 
     @property
     def is_away(self) -> bool:
-        """Whether ZooKeeper counts as away: it did not answer, and is not known to have answered since."""
+        """Whether ZooKeeper counts as away, as the module describes."""
         return self._is_away
 
     def is_busy(self, group: str) -> bool:
-        """Whether any position of a group is still to be sent to ZooKeeper."""
+        """Whether any position of a group must still be sent to ZooKeeper."""
         return group in self._waiting or group in self._flying or group in self._late
 
     def keys(self, group: str) -> list[TopicPartition]:
-        """Returns the positions of a group that are still to be sent to ZooKeeper."""
+        """Returns the positions of a group that must still be sent to ZooKeeper."""
         with self._lock:
             waiting, flying = self._waiting.get(group, {}), self._flying.get(group, {})
             return list(dict.fromkeys((*waiting, *flying, *self._late_keys(group))))
 
     def landings(self, is_meant: Callable[[str], bool]) -> list[Completion[None]]:
-        """Returns, for each write of these groups that is being sent now, a completion of its end."""
+        """Returns a completion for each write of these groups that is being sent; it completes when the write ends."""
         with self._lock:
             return [each.landed for group in self._flying if is_meant(group) for each in self._on_its_way(group, None)]
 
     # ----------------------------------------------------------------------------------------------------- to the queue
 
     def add(self, group: str, offsets: Mapping[TopicPartition, int]) -> Write:
-        """Sends to ZooKeeper a commit that is in the log; returns the write.  Call it in the commit's turn."""
+        """Sends a commit that is in the log to ZooKeeper; returns the write.  Call this in the commit's turn."""
         write = Write(group, offsets)
         with self._lock:
             if self._is_away:
@@ -175,7 +182,7 @@ class ZooKeeperQueue:
         return write
 
     def add_unsure(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Makes positions late, because it is not certain whether the log or ZooKeeper has these offsets."""
+        """Makes positions late, because it is unknown whether the log or ZooKeeper has these offsets."""
         with self._lock:
             self._differences.note_lagging(group, offsets, is_failure=False)
             answered = self._keep_late(group, offsets)
@@ -183,16 +190,16 @@ class ZooKeeperQueue:
         self._send_late()
 
     def note_overdue(self, write: Write) -> None:
-        """Records as differences the positions of a commit that no longer waits for ZooKeeper."""
+        """Records the positions of a commit as differences, because the commit no longer waits for ZooKeeper."""
         with self._lock:
             if not write.done():
                 self._note_failure(write)
 
     def _replace(self, write: Write) -> tuple[list[Write], list[Write]]:
-        """Adds a new write, and removes its positions from the writes that wait.
+        """Adds a new write, and removes its positions from the writes that are waiting.
 
         Returns:
-            The writes that are left without positions, and those that may be sent now unless one of their positions is
+            The writes that have no position left; and the writes that can be sent unless one of their positions is
             being sent.
         """
         waiting = self._waiting.setdefault(write.group, {})
@@ -205,7 +212,10 @@ class ZooKeeperQueue:
     def _taken_out(
         keys: Iterable[TopicPartition], waiting: dict[TopicPartition, Write]
     ) -> tuple[list[Write], list[Write]]:
-        """Takes positions out of waiting writes; returns the writes that are left without positions, and the others."""
+        """Removes positions from waiting writes.
+
+        Returns the writes that have no position left, and the other writes that had one of these positions.
+        """
         touched = {}
         for key in keys:
             write = waiting.pop(key)
@@ -215,7 +225,7 @@ class ZooKeeperQueue:
         return emptied, [each for each in touched.values() if each.offsets]
 
     def _ready(self, group: str, writes: Iterable[Write]) -> list[Write]:
-        """Takes out the waiting writes that may be sent now, since none of their positions is being sent."""
+        """Removes from the queue, and returns, those of these writes none of whose positions is being sent."""
         waiting, flying = self._waiting.get(group, {}), self._flying.get(group, {})
         ready = []
         for write in writes:
@@ -261,7 +271,7 @@ class ZooKeeperQueue:
                 self._send_one(left[0])
                 del left[0]
         except BaseException as failure:
-            # Otherwise other writes would wait for these positions for ever.
+            # If these writes did not end, other writes would wait for their positions for ever.
             for write in (each for each in left if not each.landed.done()):
                 self._end(write, _unsent(failure))
             raise
@@ -283,7 +293,7 @@ class ZooKeeperQueue:
         self._end(write, failure)
 
     def _end(self, write: Write, failure: OffsetLogError | None, *, was_late: bool = False) -> None:
-        """Ends a write that was being sent, and starts writes that waited for its positions."""
+        """Ends a write that was being sent, and starts the writes that waited for its positions."""
         with self._lock:
             freed = self._land(write)
             if failure is None:
@@ -291,7 +301,8 @@ class ZooKeeperQueue:
                 self._note_success(write)
                 answered = [write, *write.waiting]
             elif isinstance(failure, UnknownOutcomeError) and not (was_late or self._is_away or write.is_dropped):
-                # It is unknown whether the write was made.  The late write finds out, and the commit waits for that.
+                # It is unknown whether the write was applied.  The late write will find out, and the commit waits for
+                # it.
                 self._differences.note_lagging(write.group, write.offsets, is_failure=False)
                 answered = self._keep_late(write.group, write.offsets, [write])
             else:
@@ -319,7 +330,7 @@ class ZooKeeperQueue:
             self._differences.note_equal(write.group, write.offsets, self._late_keys(write.group))
 
     def _fail(self, write: Write, failure: OffsetLogError, *, was_late: bool) -> list[Write]:
-        """Records a write that ZooKeeper did not take; returns other writes that need not wait any longer."""
+        """Records a write that failed; returns the other writes whose commits need not wait any longer."""
         self._note_failure(write)
         if is_outage(failure):
             # If the connection broke after a commit was sent, that does not prove that no server answers.
@@ -333,7 +344,7 @@ class ZooKeeperQueue:
     # ------------------------------------------------------------------------------------------------------------- away
 
     def _go_away(self) -> list[Write]:
-        """Begins or continues an outage; returns the writes whose commits no longer wait."""
+        """Marks ZooKeeper as away; returns the writes whose commits no longer wait."""
         was_away, self._is_away = self._is_away, True
         answered = [] if was_away else self._give_up_waiting()
         self._order_probe()
@@ -371,7 +382,7 @@ class ZooKeeperQueue:
     # ------------------------------------------------------------------------------------------------------------- late
 
     def _keep_late(self, group: str, keys: Iterable[TopicPartition], waiting: Iterable[Write] = ()) -> list[Write]:
-        """Makes positions late; returns writes whose commits cannot wait, because too many positions are late."""
+        """Makes positions late; returns the writes whose commits cannot wait, because too many positions are late."""
         late = self._late.setdefault(group, _Late())
         for key in keys:
             if key not in late.keys and self._late_count < self._late_max:
@@ -386,7 +397,10 @@ class ZooKeeperQueue:
     def _withdraw_late(
         self, group: str, keys: Collection[TopicPartition] | None
     ) -> tuple[list[TopicPartition], list[Write]]:
-        """Takes out late positions; returns them, and the writes that waited if the group has no late position left."""
+        """Removes late positions.
+
+        Returns these positions.  If the group has no late position left, also returns the writes that waited for them.
+        """
         late = self._late.get(group)
         if late is None:
             return [], []
@@ -430,14 +444,15 @@ class ZooKeeperQueue:
                 self._order_probe()
 
     def _next_late(self) -> Write | None:
-        """Takes the late positions of one group, except those that are being sent."""
+        """Takes the late positions of one group, except those that are being sent; returns them as a write."""
         with self._lock:
             for group, late in self._late.items():
                 flying = self._flying.get(group, {})
                 if free := [key for key in late.keys if key not in flying]:
                     break
             else:
-                # Under the same lock as the search, so that a write that ends from now on starts the late writes again.
+                # The lock has been held since the search, so that a write that ends from now on starts the late writes
+                # again.
                 self._is_sending_late = False
                 if self._is_away:
                     self._order_probe()
@@ -450,9 +465,9 @@ class ZooKeeperQueue:
             return write
 
     def _bring(self, write: Write) -> Steps[None]:
-        """Sends the log's values of late positions to ZooKeeper; those that ZooKeeper refuses are recorded.
+        """Sends to ZooKeeper the values that the log has for late positions; records positions that are refused.
 
-        Positions that the log no longer has were deleted or have expired, and are not sent.
+        If the log no longer has a position, the position was deleted or has expired, and it is not sent.
         """
         found = self._log.fetch(write.group, list(write.keys))
         write.offsets = {key: value.offset for key, value in found.items() if value.offset >= 0}
@@ -486,16 +501,16 @@ class ZooKeeperQueue:
     def held(
         self, group: str, keys: Collection[TopicPartition] | None, timeout: float
     ) -> Iterator[set[TopicPartition]]:
-        """Keeps positions of a group (None: all) from being sent while some of them are lowered.
+        """Keeps positions of a group (None: all) from being sent while the `with` block lowers some of them.
 
-        The caller has the turn for these positions, and waits.  It adds the positions that it lowered or deleted in
-        ZooKeeper to the set that the `with` block gets.  After a DifferenceError, these positions do not become late
-        again, because the log may still get the same change.
+        The caller has the turn of these positions.  The block gets a set, to which the caller adds the positions that
+        it has lowered or deleted in ZooKeeper.  If the block ends with DifferenceError, these positions do not become
+        late again, because the log may still get the same change.
 
         Args:
             group: the consumer group.
-            keys: the positions; None for all.
-            timeout: seconds to wait for the writes that are being sent.
+            keys: the positions; None for all positions of the group.
+            timeout: the seconds to wait for the writes that are being sent.
 
         Raises:
             ZooKeeperUnavailableError: ZooKeeper does not answer; nothing was written.
@@ -504,8 +519,8 @@ class ZooKeeperQueue:
         withdrawn: dict[TopicPartition, int | None] = {}
         lowered: set[TopicPartition] = set()
         try:
-            # `_withdraw` looks for writes that are being sent under the same lock.  Otherwise a write that ended in
-            # between could become late, and be sent while a position is lowered.
+            # `_withdraw` removes positions and looks for writes that are being sent under one lock.  Otherwise a write
+            # that ended in between could become late, and could be sent while a position is lowered.
             while flying := self._withdraw(group, keys, withdrawn):
                 self._wait(flying, deadline, timeout)
             yield lowered
@@ -525,7 +540,11 @@ class ZooKeeperQueue:
     def _late_again(
         self, group: str, keys: Iterable[TopicPartition], withdrawn: Mapping[TopicPartition, int | None]
     ) -> None:
-        """Makes positions late.  Those of waiting writes are differences, because their commits were answered."""
+        """Makes withdrawn positions late.
+
+        The positions that were taken from waiting writes are recorded as differences, because their commits were
+        answered.
+        """
         again = list(keys)
         waited = {key: offset for key in again if (offset := withdrawn.get(key)) is not None}
         with self._lock:
@@ -543,13 +562,13 @@ class ZooKeeperQueue:
     def _withdraw(
         self, group: str, keys: Collection[TopicPartition] | None, withdrawn: dict[TopicPartition, int | None]
     ) -> list[Write]:
-        """Takes positions that wait or are late out of the queue; returns the writes that are being sent.
+        """Removes positions from waiting writes and from the late positions; returns the writes that are being sent.
 
         Args:
             group: the consumer group.
-            keys: the positions; None for all.
-            withdrawn: gets each position that was taken out: with its offset if the position waited, or with None if
-                it was late, and therefore is a difference already.
+            keys: the positions; None for all positions of the group.
+            withdrawn: gets each position that was removed.  Its value is the offset if the position waited, and None
+                if the position was late, because late positions are already recorded as differences.
         """
         with self._lock:
             late, answered = self._withdraw_late(group, keys)
@@ -582,7 +601,9 @@ class ZooKeeperQueue:
                 raise ZooKeeperUnavailableError(f"{text}; {advice}", node="/") from None
 
     def settle(self, group: str, timeout: float) -> None:
-        """Waits until no write of a group is being sent; late positions stay late.  Call it in the group's turn.
+        """Waits until no write of a group is being sent; late positions stay late.
+
+        Call this method in the turn of the group.
 
         Raises:
             ZooKeeperUnavailableError: ZooKeeper does not answer.
@@ -592,7 +613,7 @@ class ZooKeeperQueue:
             self._wait(flying, deadline, timeout)
 
     def forget(self, is_meant: Callable[[str], bool]) -> None:
-        """Drops all queued positions of groups that another process may lead from now on."""
+        """Drops all positions of these groups from the queue; another process may lead the groups from now on."""
         with self._lock:
             groups = {group for group in (*self._waiting, *self._flying, *self._late) if is_meant(group)}
             for group in groups:

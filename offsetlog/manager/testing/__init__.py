@@ -4,12 +4,14 @@ The suite needs pytest, which offsetlog itself does not need.  A harness creates
 capabilities that the harness declares decide which tests run.  For a missing capability, the suite
 tests that the calls are refused.
 
-On the command line, name a harness class, an instance, or a list of these::
+To test a manager from the command line, name a harness class, an instance of one, or a list of
+these::
 
     pytest -p offsetlog.manager.testing.plugin --offset-manager package.module:MyHarness
         --pyargs offsetlog.manager.testing
 
-In your own tests, add the plugin to conftest.py, and write a module of two lines::
+To run the suite among your own tests, add the plugin to conftest.py, and write a module of two
+lines::
 
     pytest_plugins = ["offsetlog.manager.testing.plugin"]
 

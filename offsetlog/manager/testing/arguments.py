@@ -1,4 +1,4 @@
-"""Invalid arguments: the class of the error that a call raises, and that the call changes nothing."""
+"""Invalid arguments: each call must raise an error of the right class, and must change nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 CARRIED = {Capability.METADATA, Capability.EPOCHS}
 
-#: By the name of the fault: a key, its value, and the error.
+#: For each fault, by its name: a key, the value of the key, and the error.
 WRONG: dict[str, tuple[Any, Any, type[InvalidArgumentError]]] = {
     "an offset below 0": (KEYS[1], -1, OffsetError),
     "an offset above 63 bits": (KEYS[1], 2**63, OffsetError),
@@ -85,7 +85,7 @@ BY_GROUP: dict[str, Callable[[OffsetManager, Any], object]] = {
 
 
 class TestArguments:
-    """A call with a wrong argument raises and has changed nothing."""
+    """A call with an invalid argument raises an error, and has changed nothing."""
 
     @pytest.mark.parametrize("name", ["commit", "commit_async"])
     def test_a_commit_with_one_wrong_position_writes_none(

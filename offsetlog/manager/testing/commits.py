@@ -1,4 +1,4 @@
-"""Commits and fetches: a fetch returns a commit, all of it or nothing."""
+"""Commits and fetches: a fetch returns all positions of a commit, or none of them."""
 
 from __future__ import annotations
 

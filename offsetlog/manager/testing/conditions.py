@@ -1,4 +1,4 @@
-"""Conditional commits: the current values decide, and a refused commit writes nothing."""
+"""Conditional commits: the current values decide, and a commit that is refused writes nothing."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ def _offsets(manager: OffsetManager) -> dict[tuple[str, int], int]:
 
 
 def _answer(site: ManagerSite, answered: Position | PendingCommit) -> None:
-    # If the storage must be read first, it is known only after its answer whether a condition
-    # holds.
+    # If the storage must be read first, only its answer shows whether a condition holds.
     if isinstance(answered, PendingCommit):
         answered.result(site.harness.patience)
 

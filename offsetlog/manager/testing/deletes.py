@@ -1,4 +1,4 @@
-"""Deletes, expiry, and refusals by quota."""
+"""Deletes, expiry, and commits that are refused because of a quota."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _offsets(manager: OffsetManager, group: str = GROUP) -> dict[TopicPartition,
 
 
 class TestDeletes:
-    """Deletes return how many positions existed, and delete nothing else."""
+    """A delete returns how many positions existed, and deletes no other positions."""
 
     def test_positions_are_deleted(self, manager_site: ManagerSite) -> None:
         manager = manager_site.leader()
@@ -84,7 +84,7 @@ class TestDeletes:
 
 
 class TestExpiry:
-    """Positions older than the retention are deleted, and no others."""
+    """Positions that are older than the retention time are deleted, and no others."""
 
     def test_old_positions_expire(self, manager_site: ManagerSite) -> None:
         made = manager_site.harness.create_expiring(manager_site.directory())

@@ -1,4 +1,4 @@
-"""Durability: when a commit is answered, within the call or later."""
+"""Durability: a commit of any durability is answered, either within the call or later."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALL: list[Durability] = ["process", "disk", "replicas"]
 
 
 class TestDurability:
-    """Commits of every durability are answered, within the call or later."""
+    """A commit of any durability is answered, either within the call or later."""
 
     @pytest.mark.parametrize("durability", ALL)
     def test_a_commit_of_each_durability_counts(

@@ -1,4 +1,4 @@
-"""Checks of errors: each must be a class of offsetlog, with the code from its table."""
+"""Checks of errors: an error must be of a class of offsetlog, and have the code from the table."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def refused(
     """Asserts that the block raises one of these errors.
 
     Args:
-        kinds: the errors.
-        case: the name of the case, shown in a failure if a test has several.
+        kinds: the classes of the errors.
+        case: the name of the case.  If a test has several cases, a failure of the test shows it.
     """
     try:
         with pytest.raises(kinds) as caught:

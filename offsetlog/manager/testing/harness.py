@@ -13,13 +13,13 @@ class ManagerHarness:
     """Creates managers of one kind for the tests.  Only `create` has no default.
 
     A test creates several managers, each in its own directory.  Some tests then create another
-    manager in the same directory; that manager must find the committed positions.  A harness keeps
-    no state of a test.
+    manager in the same directory, and this manager must find the positions that were committed
+    before.  A harness must not keep any state of a test.
 
     Attributes:
-        name: part of the names of the tests.
+        name: a name that appears in the names of the tests.
         capabilities: the capabilities that the managers must declare.
-        patience: seconds to wait for an answer before a test fails.
+        patience: the seconds to wait for an answer before a test fails.
     """
 
     name: str = "manager"
@@ -27,35 +27,38 @@ class ManagerHarness:
     patience: float = 15.0
 
     def create(self, directory: Path) -> OffsetManager:
-        """Creates a manager that keeps everything in a directory; does not start it.
+        """Creates a manager that keeps everything in a directory, but does not start it.
 
-        The manager must answer commits without help from the tests, and its offsets topic must have
-        at least two partitions.  The directory may not exist yet.
+        The manager must answer commits without further calls by the tests, and its offsets topic
+        must have at least two partitions.  The directory may not exist yet.
         """
         raise NotImplementedError
 
     def create_replica(self, directory: Path) -> OffsetManager:
-        """Creates a manager whose W moves only when a test moves it; required with REPLICATION."""
+        """Creates a manager whose high watermark (W) moves only when a test moves it.
+
+        The method is required with REPLICATION.
+        """
         raise NotImplementedError(
             f"{type(self).__name__} must define the method create_replica(), because its managers have REPLICATION"
         )
 
     def create_limited(self, directory: Path, commits_per_second: int) -> OffsetManager | None:
-        """Creates a manager with a quota of positions per second for every group and client.
+        """Creates a manager in which each group and client has a quota of positions per second.
 
-        Return None if the managers have no quotas; their `throttle` must always return 0.0.
+        If the managers have no quotas, return None; their `throttle` must then always return 0.0.
         """
         return None
 
     def create_expiring(self, directory: Path) -> OffsetManager | None:
         """Creates a manager in which a position expires a day after its commit timestamp.
 
-        Return None if nothing expires in the managers; their `expire` must always return 0.
+        If nothing expires in the managers, return None; their `expire` must then always return 0.
         """
         return None
 
     def keeps_group(self, group: str) -> bool:
-        """Whether a group can have this name; if not, a commit must raise GroupError."""
+        """Whether a group can have this name.  If it cannot, a commit must raise GroupError."""
         return True
 
     def lead(self, manager: OffsetManager, partition: int, epoch: int) -> None:
@@ -63,17 +66,17 @@ class ManagerHarness:
         manager.become_leader(partition, epoch).result(self.patience)
 
     def abandon(self, manager: OffsetManager) -> None:
-        """Ends a manager as if its process had ended.  The default only stops the manager."""
+        """Ends a manager as if its process had ended.  By default, the manager is only stopped."""
         manager.stop()
 
     def set_generation(
         self, manager: OffsetManager, group: str, generation: int, members: int
     ) -> None:
-        """Brings a group into a generation with a number of members, as its coordinator would.
+        """Makes a group have a generation with a number of members, as its coordinator would.
 
-        The manager leads the group's partition before and afterwards.  Needed with GENERATIONS.
-        The default also needs REPLICATION, because it appends the group's record as if it came from
-        a leader.
+        The manager leads the group's partition before this call, and must lead it afterwards.  The
+        method is needed with GENERATIONS.  The default implementation also needs REPLICATION,
+        because it appends the group's record as if it came from a leader.
         """
         partition = manager.partition_for(group)
         epoch = manager.leader_epoch(partition) + 1
@@ -86,7 +89,7 @@ class ManagerHarness:
     def history(self, directory: Path, group: str, key: TopicPartition) -> list[int]:
         """Returns the offsets that were committed for a key, oldest first; required with HISTORY.
 
-        The manager of the directory is stopped.
+        The manager that wrote to the directory has been stopped before.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must define the method history(), because its managers have HISTORY"

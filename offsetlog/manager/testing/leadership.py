@@ -1,4 +1,4 @@
-"""Leadership: epochs that only grow, transitions, and the answers of replicas that do not lead."""
+"""Leadership: epochs that only grow, transitions, and the errors of replicas that do not lead."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _change(manager: OffsetManager, name: str, partition: int, epoch: int) -> Tr
 
 
 class TestLeadership:
-    """Only the leader answers, and only the newest epoch counts."""
+    """Only the leader answers calls, and only in the newest epoch."""
 
     def test_nobody_answers_before_it_leads(self, manager_site: ManagerSite) -> None:
         manager = manager_site.started()

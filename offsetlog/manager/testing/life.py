@@ -1,4 +1,4 @@
-"""Start, stop, and the state after a restart."""
+"""The start and the stop of a manager, and its state after a restart."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class TestLife:
 
 
 class TestPartitions:
-    """Which log partition keeps a group."""
+    """The log partition in which a group is kept."""
 
     @pytest.mark.parametrize(
         ("group", "hashed"),

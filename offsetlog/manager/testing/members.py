@@ -1,4 +1,4 @@
-"""Groups with members: generations, fencing a running group, deleting an empty one."""
+"""Groups with members: generations, the fence of a running group, the delete of an empty group."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class TestGenerations:
 
 @pytest.mark.needs(Capability.GENERATIONS)
 class TestFences:
-    """A live reset: running members are refused, and read the new offsets when they rejoin."""
+    """A reset of a running group: the members are refused, join again, and read the new offsets."""
 
     def test_a_fence_refuses_the_old_generation_and_sets_offsets(
         self, manager_site: ManagerSite
@@ -146,7 +146,7 @@ class TestFences:
 
 @pytest.mark.needs(Capability.GENERATIONS)
 class TestGroupsWithMembers:
-    """A group can be deleted only without members."""
+    """A group can be deleted only if it has no members."""
 
     def test_a_group_with_members_is_not_deleted(self, manager_site: ManagerSite) -> None:
         manager = _with_members(manager_site, 5)

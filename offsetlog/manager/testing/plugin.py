@@ -20,7 +20,7 @@ _harnesses = pytest.StashKey[list[ManagerHarness]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds the option `--offset-manager`, and `offset_manager` in configuration files."""
+    """Adds the option `--offset-manager`, which is `offset_manager` in configuration files."""
     text = "a harness, its class, or a list of several, named as package.module:name"
     group = parser.getgroup("offsetlog", "the contract tests of offset managers")
     group.addoption("--offset-manager", action="append", default=[], metavar="NAME", help=text)
@@ -83,7 +83,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def is_chosen(item: pytest.Item) -> bool:
-    """Whether a test applies to the capabilities of its manager."""
+    """Whether a test applies to a manager with these capabilities."""
     callspec = getattr(item, "callspec", None)
     if callspec is None or _FIXTURE not in callspec.params:
         return True

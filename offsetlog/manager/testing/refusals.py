@@ -1,4 +1,4 @@
-"""A manager without a capability refuses the calls that need it."""
+"""A manager that lacks a capability refuses the calls that need it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from offsetlog.manager.testing.errors import refused
 from offsetlog.manager.testing.site import GROUP, KEYS, ManagerSite
 from offsetlog.types import OffsetAndMetadata
 
-#: By capability, the calls that need it.  Calls about the past belong to the store, not to the
-#: manager.
+#: For each capability, the calls that need it.  Calls about the past belong to the store, not to
+#: the manager.
 NEEDING: dict[Capability, dict[str, Callable[[OffsetManager], object]]] = {
     Capability.METADATA: {
         "a commit with metadata": lambda manager: manager.commit(

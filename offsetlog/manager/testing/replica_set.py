@@ -1,4 +1,4 @@
-"""Replicas of one log partition; a test copies batches and moves W, as brokers do."""
+"""The replicas of one log partition.  A test copies batches and moves the high watermark (W)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from offsetlog.types import TopicPartition
 
 
 def committed_bytes(manager: OffsetManager, partition: int, *, uncommitted: bool = True) -> bytes:
-    """Returns the bytes of a log that its followers read, from its start on."""
+    """Returns the bytes of a log, from its start on, that its followers may read."""
     offset = manager.positions(partition).log_start
     buffer = bytearray(1 << 16)
     read = bytearray()
@@ -31,13 +31,13 @@ def batches_of(log: bytes) -> list[bytes]:
 
 
 def next_offset(batches: bytes) -> int:
-    """Returns the log offset after whole batches."""
+    """Returns the log offset that follows these whole batches."""
     last = batches_of(batches)[-1]
     return int.from_bytes(last[:8], "big") + int.from_bytes(last[23:27], "big") + 1
 
 
 class ReplicaSet:
-    """Replicas of the partition that keeps GROUP.
+    """The replicas of the log partition that keeps GROUP.
 
     Args:
         site: makes the managers.
@@ -78,7 +78,7 @@ class ReplicaSet:
         return end
 
     def advance(self, offset: int | None = None) -> int:
-        """Moves W at all replicas, by default to the leader's log end; returns W."""
+        """Moves the high watermark of all replicas, by default to the leader's log end."""
         end = self.managers[self.leader].positions(self.partition).log_end
         moved = end if offset is None else offset
         for name in sorted(self.managers, key=lambda name: name != self.leader):
@@ -86,7 +86,7 @@ class ReplicaSet:
         return moved
 
     def replicate(self) -> int:
-        """Copies missing batches to the followers and moves W past them, so that the leader answers."""
+        """Copies missing batches to the followers, and moves the high watermark past them."""
         self.ship()
         return self.advance()
 
@@ -98,7 +98,7 @@ class ReplicaSet:
         return manager
 
     def wait_for_leader(self) -> None:
-        """Waits until the leader has loaded its table, once W has passed its log."""
+        """Waits until the leader answers; its high watermark must have reached the log end."""
         transition = self.managers[self.leader].become_leader(self.partition, self.epoch)
         transition.result(self.site.harness.patience)
 
@@ -108,7 +108,7 @@ class ReplicaSet:
         return {key: value.offset for key, value in found.items()}
 
     def restart(self, name: str) -> OffsetManager:
-        """Restarts a replica, which leads no partition afterwards."""
+        """Restarts a replica; afterwards, the replica leads no partition."""
         self.site.stop(name)
         self.managers[name] = self.site.replica(name)
         return self.managers[name]

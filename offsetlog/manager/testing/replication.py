@@ -1,4 +1,4 @@
-"""Replication: a follower copies a log, truncates it, restarts it at another offset, and becomes the leader."""
+"""Replication: a follower copies a log, truncates it, starts it at another offset, and leads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _write(manager: OffsetManager, count: int, start: int = 0) -> None:
 
 @pytest.mark.needs(Capability.REPLICATION, Capability.METADATA, Capability.EPOCHS)
 class TestShipping:
-    """A follower that received a log has the same content as its leader."""
+    """A follower that has copied a log has the same content as its leader."""
 
     def test_a_follower_that_leads_answers_as_its_leader_did(
         self, manager_site: ManagerSite
@@ -125,7 +125,7 @@ class TestShipping:
 
 @pytest.mark.needs(Capability.REPLICATION, Capability.METADATA, Capability.EPOCHS)
 class TestFollowers:
-    """The refusals of a follower, and truncations of its log."""
+    """The calls that a follower refuses, and the truncation of its log."""
 
     def test_bytes_that_are_damaged_are_refused(self, manager_site: ManagerSite) -> None:
         replicas = ReplicaSet(manager_site)

@@ -1,4 +1,4 @@
-"""Calls with another leader epoch than the current one are refused, and change nothing."""
+"""If a call has another leader epoch than the current one, it is refused and changes nothing."""
 
 from __future__ import annotations
 

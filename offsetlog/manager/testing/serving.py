@@ -1,4 +1,4 @@
-"""Calls that wait for W, made on a thread while the test replicates."""
+"""Runs on a thread a call that waits for the high watermark, while the test replicates the log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Caller:
-    """A call on a thread of its own.
+    """A call that runs on a thread of its own.
 
     Args:
         call: the function to call on the thread.
@@ -35,7 +35,7 @@ class Caller:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the call has no answer yet."""
+        """Whether the call has not been answered yet."""
         return not self._answers
 
     def answer(self) -> object:
@@ -58,7 +58,7 @@ def wait_until(is_so: Callable[[], bool], patience: float) -> None:
 
 
 def serve(replicas: ReplicaSet, call: Callable[[], T]) -> object:
-    """Makes a call that writes and then waits for W; moves W once the call has written."""
+    """Starts a call that writes and waits; moves the high watermark once it has written."""
     leader, partition = replicas[replicas.leader], replicas.partition
     end = leader.positions(partition).log_end
     patience = replicas.site.harness.patience

@@ -1,4 +1,4 @@
-"""The managers of a contract test: created by the harness, stopped when the test ends."""
+"""The managers of a contract test: the harness creates them, and the end of the test stops them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GROUP = "billing"
 
 
 class ManagerSite:
-    """The managers of one test, each in a directory with a name.
+    """The managers of one test.  Each has a name and a directory of this name.
 
     Args:
         harness: creates the managers.
@@ -71,7 +71,7 @@ class ManagerSite:
             self._epochs[partition] = max(known, manager.leader_epoch(partition))
 
     def replica(self, name: str) -> OffsetManager:
-        """Returns a new manager whose W the test moves; it leads no partition."""
+        """Returns a new manager that leads no partition; the test moves its high watermarks."""
         return self.keep(self.harness.create_replica(self.directory(name)), name)
 
     def stop(self, name: str = "first") -> None:

@@ -1,4 +1,4 @@
-"""Every call from many threads at once."""
+"""Many threads make all calls at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watches: each change comes once, in log order, and a watch can continue from a stored position."""
+"""Watches: each change is reported once, in log order; a watch continues from a stored position."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ State = dict[tuple[str, TopicPartition], int]
 
 
 def poll_all(watch: Watch, max_changes: int = 500) -> list[PositionChange]:
-    """Returns the available changes; fails on a gap."""
+    """Returns the changes that are available; fails if a watch reports a gap."""
     found: list[PositionChange] = []
     while polled := watch.poll(0.0, max_changes):
         for each in polled:
@@ -31,7 +31,7 @@ def poll_all(watch: Watch, max_changes: int = 500) -> list[PositionChange]:
 
 
 def poll_until(watch: Watch, count: int, patience: float) -> Changes:
-    """Waits for `count` changes and gaps."""
+    """Waits for `count` items, which are changes or gaps."""
     found: Changes = []
     while len(found) < count:
         polled = watch.poll(patience)
@@ -46,7 +46,7 @@ def beginning(manager: OffsetManager) -> dict[int, tuple[int, int]]:
 
 
 def state_of(changes: Iterable[PositionChange | LogGap]) -> State:
-    """Returns the positions that result from changes."""
+    """Returns the positions that result if these changes are applied."""
     state: State = {}
     for change in changes:
         assert isinstance(change, PositionChange), change

@@ -1,4 +1,4 @@
-"""Watches of replicas: W, changes of leadership, and reported gaps."""
+"""Watches of replicas: the high watermark, changes of leadership, and reports of gaps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _offsets(watch: Watch) -> list[int]:
 
 @pytest.mark.needs(Capability.WATCH, Capability.REPLICATION)
 class TestWatchOfReplicas:
-    """A watch reports the changes below W, at every replica."""
+    """At every replica, a watch reports the changes below the high watermark."""
 
     def test_a_change_is_reported_once_it_is_below_the_watermark(
         self, manager_site: ManagerSite

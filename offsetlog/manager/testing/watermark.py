@@ -1,4 +1,4 @@
-"""W: records above it are not visible yet, and each waiting caller is answered once."""
+"""W, the high watermark: records above W are not visible; each waiting caller is answered once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ENDS: dict[str, Callable[[OffsetManager, int, int], object]] = {
 
 @pytest.mark.needs(Capability.REPLICATION)
 class TestWatermark:
-    """Commits take effect when W passes them."""
+    """A commit takes effect when the high watermark passes its record."""
 
     def test_a_commit_waits_for_the_watermark(self, manager_site: ManagerSite) -> None:
         replicas = ReplicaSet(manager_site)
@@ -277,7 +277,7 @@ class TestWatermark:
 
 @pytest.mark.needs(Capability.REPLICATION)
 class TestElections:
-    """A new leader answers once W has reached the log end that it was elected with."""
+    """A new leader answers once the high watermark has reached the log end of its election."""
 
     def test_a_new_leader_loads_until_the_watermark_is_there(
         self, manager_site: ManagerSite

@@ -1,1 +1,1 @@
-"""The manager that keeps positions in ZooKeeper, where consumers before Kafka 0.9 kept theirs."""
+"""The manager that keeps positions in ZooKeeper, as consumers before Kafka 0.9 did."""

@@ -46,7 +46,7 @@ class BrokerSession:
         self.registration.start()
 
     def close(self) -> None:
-        """Unregisters the broker, and closes the connection.  A second call does nothing."""
+        """Removes the registration of the broker, and closes the connection.  A second call does nothing."""
         try:
             self.registration.close()
         finally:
@@ -64,20 +64,20 @@ def register_broker(
 ) -> BrokerSession:
     """Registers a broker under /brokers/ids, and keeps it registered until it is closed.
 
-    Creates the root of ``zookeeper.connect`` if it does not exist, as Kafka does.
+    If the root of ``zookeeper.connect`` does not exist, the call creates it, as Kafka does.
 
     Args:
         properties: the broker's properties: ``zookeeper.connect``, its timeouts, credentials and TLS, ``broker.id``,
-            ``advertised.listeners`` or ``listeners``, ``listener.security.protocol.map`` and ``broker.rack``.  Others
-            are ignored.
+            ``advertised.listeners`` or ``listeners``, ``listener.security.protocol.map`` and ``broker.rack``.  Other
+            properties are ignored.
         on_failure: called once if the registration is lost for good, for example to another broker; see
             BrokerRegistration.
 
     Raises:
         ConfigError: a property is missing or wrong; the message names it.
-        BrokerIdTakenError: another broker has the id, or an earlier process of this broker still has it after twice the
+        BrokerIdTakenError: another broker has the id; or an earlier process of this broker still has it after twice the
             session timeout.
-        ZooKeeperError: the credentials are refused, or lack the permission.
+        ZooKeeperError: ZooKeeper refuses the credentials, or they lack a permission.
         ZooKeeperUnavailableError: no server answers.
     """
     record = record_from_properties(properties)
@@ -123,7 +123,7 @@ def _named(name: str, read: Callable[[], T]) -> T:
 
 
 def _reachable(name: str, endpoint: Endpoint) -> Endpoint:
-    """Returns an endpoint that clients can use.  An empty host is replaced by the machine's name, as in Kafka."""
+    """Returns an endpoint that clients can use.  The machine's name replaces an empty host, as in Kafka."""
     if endpoint.security_protocol not in SECURITY_PROTOCOLS:
         raise ConfigError(
             f"{name}: the listener {endpoint.listener} has the unknown protocol {endpoint.security_protocol!r}; "

@@ -1,4 +1,4 @@
-"""The steps of a commit: all its positions in one transaction of ZooKeeper."""
+"""The steps of a commit.  One transaction of ZooKeeper writes all positions of the commit."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Commit:
     Attributes:
         group: the consumer group.
         offsets: the positions to commit.
-        expected: the offsets that must be committed now.
-        monotonic: whether no offset may be lowered.
+        expected: for each of these keys, the offset that must be committed now.
+        monotonic: whether the commit must not lower any offset.
     """
 
     group: str
@@ -40,20 +40,22 @@ class Commit:
 
     @property
     def conditional(self) -> tuple[TopicPartition, ...]:
-        """The positions on which a condition depends."""
+        """The positions whose present offsets decide whether the conditions hold."""
         return tuple(self.offsets) if self.monotonic else tuple(self.expected)
 
 
 def commit(session: Session, commit: Commit, work: Work[Any]) -> Steps[None]:
-    """Commits, and creates missing nodes above the positions.
+    """Commits the positions, and creates the missing nodes above them.
 
-    A plain commit is not sent again after UnknownOutcomeError: if it was applied, another client may have committed
-    since, and a second write would undo that commit.  If the version of a node shows that a conditional commit was not
-    applied, its conditions are checked again, and it is sent again.
+    If the outcome of a plain commit is unknown (UnknownOutcomeError), the commit is not sent again.  It may have been
+    applied, and another client may have committed since; a second write would then undo that commit.  If the outcome
+    of a conditional commit is unknown, the version of a node may show that it was not applied.  In that case, the
+    conditions are checked again, and the commit is sent again.
 
     Raises:
-        ExpectedOffsetError, RewindError: a condition does not hold.  Also the errors of Session.write.
+        ExpectedOffsetError, RewindError: a condition does not hold.
         CorruptionError: a condition depends on a node that does not contain an offset.
+        Also the errors of Session.write.
     """
     if not commit.conditional:
         try:
@@ -83,7 +85,7 @@ def commit(session: Session, commit: Commit, work: Work[Any]) -> Steps[None]:
 
 
 def _look(session: Session, commit: Commit, work: Work[Any]) -> Steps[dict[str, Node | None]]:
-    """Returns the existing nodes by path; for a node above positions, the value is None."""
+    """Returns the existing nodes by path: those of the positions, and those above them with the value None."""
     connection = session.connection
     above = ["/", *nodes_above(commit.group, commit.offsets)]
     nodes = [offset_node(commit.group, key) for key in commit.offsets]
@@ -97,7 +99,7 @@ def _look(session: Session, commit: Commit, work: Work[Any]) -> Steps[dict[str, 
 
 
 def _versions(commit: Commit, found: Mapping[str, Node | None]) -> dict[TopicPartition, int]:
-    """Checks the conditions; returns the versions of nodes on which the result depends."""
+    """Checks the conditions; returns the versions of the nodes whose offsets were compared."""
     versions: dict[TopicPartition, int] = {}
     offsets: dict[TopicPartition, int | None] = {}
     for key in commit.conditional:
@@ -111,11 +113,11 @@ def _versions(commit: Commit, found: Mapping[str, Node | None]) -> dict[TopicPar
 
 
 def _is_unmade(session: Session, commit: Commit, work: Work[Any], before: Mapping[str, Node | None]) -> Steps[bool]:
-    """Returns whether an unchanged node proves that a conditional commit of unknown outcome was not applied.
+    """Returns whether the nodes prove that a conditional commit, whose outcome is unknown, was not applied.
 
-    A write changes the version of each node, so a node with its former version proves that the write has not been
-    applied.  The write cannot be applied later either: a request still on its way to an earlier server is refused once
-    another server has taken over the session.
+    A write changes the version of each node.  If a node still has its former version, the write has not been
+    applied.  The write cannot be applied later either: it may still be on its way to an earlier server, but that
+    server refuses it once another server has taken over the session.
     """
     if not commit.conditional:
         return False

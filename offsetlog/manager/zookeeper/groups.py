@@ -1,4 +1,4 @@
-"""The groups in ZooKeeper, and their live consumers."""
+"""The groups in ZooKeeper, and the live consumers of each group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOTHING = OffsetAndMetadata(-1)
 
 
 def kept_value(offset: int, stat: NodeStat) -> OffsetAndMetadata:
-    """Returns the value that a fetch returns for a position, with the time at which ZooKeeper wrote it."""
+    """Returns the value of a fetch for an offset, with the time at which ZooKeeper wrote it."""
     return OffsetAndMetadata(offset, commit_timestamp=stat.modified_ms)
 
 
@@ -40,7 +40,8 @@ def owners(session: Session, work: Work[Any], group: str) -> Steps[dict[TopicPar
     """Returns the consumer threads that own partitions.
 
     Raises:
-        CorruptionError: the name of a node is not a partition number, or its bytes are not text; `path` names the node.
+        CorruptionError: the name of a node is not a partition number, or its content is not text;
+            `path` names the node.
     """
     connection, above = session.connection, f"{group_node(group)}/owners"
     yield from session.sync(work)

@@ -54,7 +54,7 @@ from offsetlog.zookeeper.consumer_offsets import check_group, check_topic, offse
 from offsetlog.zookeeper.missing_nodes import ensure_root
 
 T = TypeVar("T")
-#: A group, and the positions that work touches; None for all.
+#: A group, and the positions that work touches; None for all positions of the group.
 _Turn = tuple[str, Iterable[TopicPartition] | None]
 _Read = tuple[dict[TopicPartition, OffsetAndMetadata], bool]
 _log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def _executor() -> ThreadExecutor:
 
 
 class _PendingCommit(Work[Position]):
-    """A commit under way; see PendingCommit."""
+    """A commit in progress; see PendingCommit."""
 
     def __init__(self, position: Position, *given: Any) -> None:
         self.position = position
@@ -81,17 +81,18 @@ class ZooKeeperManager(BaseOffsetManager):
     """Keeps positions where consumers before Kafka 0.9 kept them; see OffsetManager for every call.
 
     A commit is one transaction of ZooKeeper.  It is answered once a majority of the servers has it on disk, whatever
-    durability was requested.  The timestamp of a position is the time at which ZooKeeper wrote it.  Several processes
-    may commit to the same group; conditions see the commits of all of them.
+    durability was requested.  The commit timestamp of a position is the time at which ZooKeeper wrote it.  Several
+    processes may commit to the same group, and the conditions of a commit see the commits of all processes.
 
-    All calls are safe from any thread, and many can be under way at a time.  Calls for one group that touch the
-    same positions are carried out in the order in which they were made.  A `commit` or `delete` that raises
-    UnknownOutcomeError was applied as a whole or not at all; it is unknown which.  A transition that gives up a
-    partition ends once each write that was sent for the partition was answered or lost its connection.
+    All calls are safe from any thread, and many calls can be in progress at a time.  If calls for one group touch the
+    same positions, they are carried out in the order in which they were made.  If a `commit` or a `delete` raises
+    UnknownOutcomeError, it was applied as a whole or not at all, but the manager does not know which of the two.  When
+    this process gives up a partition, the transition ends once each write that was sent for the partition has been
+    answered or has lost its connection.
 
     Args:
         settings: the manager's settings.
-        clock: returns the time of day in milliseconds, by which positions expire.
+        clock: returns the time of day in milliseconds, which decides whether a position has expired.
     """
 
     capabilities = frozenset({Capability.CONDITIONS})
@@ -115,11 +116,11 @@ class ZooKeeperManager(BaseOffsetManager):
     def open(self) -> None:
         """Starts the session, and creates the root of `zookeeper.connect` if it does not exist, as Kafka does.
 
-        If the start fails, nothing stays open, and it can be tried again.
+        If the start fails, nothing stays open, and the start can be tried again.
 
         Raises:
             ZooKeeperUnavailableError: no server answers.
-            ZooKeeperError: the credentials are refused, or lack the permission.
+            ZooKeeperError: ZooKeeper refuses the credentials, or they lack a permission.
         """
         try:
             self._session.start()
@@ -134,19 +135,19 @@ class ZooKeeperManager(BaseOffsetManager):
             raise
 
     def stop(self) -> None:
-        """Resigns all partitions, answers running calls, and ends the session; see OffsetManager.stop.
+        """Resigns all partitions, answers the calls in progress, and ends the session; see OffsetManager.stop.
 
-        A callback may call this method: the session then ends on another thread, after the callback.
+        A callback may call this method.  In that case, the session ends on another thread, after the callback.
         """
         with self._lock:
             is_open = self._started and not self._stopped
             self._stopped = True
-        # Without the lock: `close` waits for threads of the client, and these may ask who leads.
+        # The lock is not held here, because `close` waits for threads of the client, and these may ask who leads.
         if is_open:
             self._hooked(self.close)
 
     def close(self) -> None:
-        """Answers running calls and ends the session; if one step fails, the others still run."""
+        """Answers the calls in progress, and ends the session.  If one step fails, the other steps still run."""
         with self._under_way_lock:
             self._closed = True
             unanswered = list(self._under_way)
@@ -163,7 +164,7 @@ class ZooKeeperManager(BaseOffsetManager):
                 transition.fail(closed(stopped=True))
 
     def _settle(self, transition: PartitionTransition) -> None:
-        """Ends a transition; one that gives up a partition ends once no write of the partition is being sent."""
+        """Ends a transition.  If it gives up a partition, it ends once no write of the partition is being sent."""
         number = transition.partition
         writing: set[Work[Any]] = set()
         with self._under_way_lock:
@@ -178,19 +179,21 @@ class ZooKeeperManager(BaseOffsetManager):
     # ---------------------------------------------------------------------------------------------------------- work
 
     def _submit(self, call: Callable[[], object]) -> None:
-        # Not a bound method of the executor: a start that fails replaces the executor.
+        # The executor is looked up at each call, because a start that fails replaces the executor.
         self._executor.submit(call)
 
     def _call_later(self, seconds: float, call: Callable[[], object]) -> None:
         self._executor.call_later(seconds, call)
 
     def _begin(self, work: Work[T], turn: _Turn | None, late: Any) -> Work[T]:
-        """Starts work when its turn comes.
+        """Adds work; the work starts when its turn comes.
 
         Args:
             work: the work.
-            turn: the group and the positions that the work touches (None: all); None for work that needs no turn.
-            late: the timeout in seconds, and a function that returns the error to raise after it; None for no timeout.
+            turn: the group of the work, and the positions that it touches (None: all positions).  None instead of the
+                pair means that the work starts at once.
+            late: the timeout in seconds, and a function that returns the error of work that has timed out; None means
+                that the work has no timeout.
         """
         try:
             with self._under_way_lock:
@@ -199,8 +202,8 @@ class ZooKeeperManager(BaseOffsetManager):
                 self._under_way[work] = None
                 work.group = None if turn is None else turn[0]
                 is_first = turn is None or self._turns.add(*turn, work)
-                # Set once the work is in the queue for its turn, because the work leaves that queue when its timeout
-                # passes.
+                # The timer is set once the work is in the queue for its turn, because the timer removes the work from
+                # that queue.
                 if late is not None:
                     timeout, failure = late
                     self._under_way[work] = self._executor.call_later(
@@ -228,7 +231,7 @@ class ZooKeeperManager(BaseOffsetManager):
         self._turns.pass_on(work)
 
     def _end_overdue(self, work: Work[Any], failure: OffsetLogError) -> None:
-        """Answers work whose timeout has passed, and removes it from the queues for turns and for a server."""
+        """Answers work whose timeout has passed; removes it from the queues for its turn and for a server."""
         following = self._turns.leave(work)
         if following is not None:
             self._turns.begin(following)
@@ -244,7 +247,7 @@ class ZooKeeperManager(BaseOffsetManager):
             if work.is_sent:
                 text = f"{text} after a write to {work.node} was sent; the write may or may not have been applied"
                 return UnknownOutcomeError(text, node=work.node)
-            return CommitTimeoutError(f"{text}; nothing was written or will be")
+            return CommitTimeoutError(f"{text}; nothing was written, and nothing will be")
 
         return seconds, failure
 
@@ -283,13 +286,13 @@ class ZooKeeperManager(BaseOffsetManager):
     ) -> Position:
         """Commits positions of a group; see OffsetManager.commit.
 
-        The log offset of the Position is -1.
+        The Position that is returned has the log offset -1.
 
         Raises:
-            UnknownOutcomeError: the connection broke, or no answer came, after the commit was sent.  A plain commit is
-                not sent again, because another client may have committed since.
+            UnknownOutcomeError: after the commit was sent, the connection broke, or no answer came in time.  A plain
+                commit is not sent again, because another client may have committed since.
             TooLargeError: the commit does not fit into a request of `jute.maxbuffer` bytes.
-            GroupError, TopicError: no node can have such a name.
+            GroupError, TopicError: no node can have the name.
         """
         return self.commit_async(
             group,
@@ -316,8 +319,8 @@ class ZooKeeperManager(BaseOffsetManager):
     ) -> PendingCommit:
         """Sends a commit without waiting; see OffsetManager.commit_async and `commit`.
 
-        When the call returns, the commit has been sent, unless no server is connected, or an earlier call for the same
-        positions of the group is not answered yet.
+        When the call returns, the commit has been sent.  There are two exceptions: no server is connected, or an
+        earlier call for the same positions of the group has not been answered yet.
         """
         with self._running():
             if generation is not None:
@@ -345,12 +348,13 @@ class ZooKeeperManager(BaseOffsetManager):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Returns committed positions as a snapshot of one moment; see OffsetManager.fetch.
 
-        The call waits for ZooKeeper, and sees every write that was answered earlier, to any client.  If other clients
+        The call waits for ZooKeeper.  It sees every write that was answered before, to any client.  If other clients
         change the group during every attempt to read it, the positions may be from different moments of the call.
 
         Raises:
-            CorruptionError: a node does not contain an offset, or its name is not a number; `path` names the node.  The
-                other positions can be fetched by their keys; a commit of this position repairs the node.
+            CorruptionError: a node does not contain an offset, or its name is not a number; `path` names the node.
+                The other positions can be fetched by their keys.  If the node does not contain an offset, a commit of
+                its position repairs it.
             ZooKeeperUnavailableError: no server answered within the commit timeout.
         """
         keys = None if partitions is None else arguments.listed_keys(partitions)
@@ -368,7 +372,10 @@ class ZooKeeperManager(BaseOffsetManager):
     def _read(
         self, group: str, keys: list[TopicPartition] | None, turn: _Turn | None, passes: int
     ) -> tuple[dict[TopicPartition, OffsetAndMetadata], bool]:
-        """Reads positions (None: all); also returns whether they are a snapshot of one moment."""
+        """Reads positions (None: all of the group).
+
+        Also returns whether they are a snapshot of one moment.
+        """
 
         def steps(work: Work[_Read]) -> Steps[_Read]:
             if keys is None:
@@ -383,7 +390,7 @@ class ZooKeeperManager(BaseOffsetManager):
         return found
 
     def groups(self) -> list[str]:
-        """Returns all groups in ZooKeeper, sorted, even those without positions or led by other processes.
+        """Returns all groups in ZooKeeper, sorted, even groups without positions and groups that other processes lead.
 
         Raises:
             ZooKeeperUnavailableError, ClosedError.
@@ -408,7 +415,7 @@ class ZooKeeperManager(BaseOffsetManager):
         return self._ask(steps)
 
     def owners(self, group: str) -> dict[TopicPartition, str]:
-        """Returns, by partition, the consumer thread that reads it now (`/consumers/GROUP/owners`).
+        """Returns, for each partition, the consumer thread that reads it now (`/consumers/GROUP/owners`).
 
         Raises:
             CorruptionError: the name of a node is not a partition number, or its bytes are not text.
@@ -430,8 +437,7 @@ class ZooKeeperManager(BaseOffsetManager):
         """Deletes positions of a group, all or none; see OffsetManager.delete.
 
         Raises:
-            GroupNotEmptyError: another process has committed one of the positions since it was read; nothing was
-                deleted.
+            GroupNotEmptyError: after one of the positions was read, another process committed it; nothing was deleted.
             NodeNotEmptyError: the node of a position has child nodes; nothing was deleted.
             Also the errors of `commit`.
         """
@@ -456,11 +462,11 @@ class ZooKeeperManager(BaseOffsetManager):
     def delete_group(self, group: str, *, timeout: float | None = None) -> int:
         """Removes a group and all its nodes; see OffsetManager.delete_group.
 
-        The group is removed in one transaction if that fits into a request.  After a failure, repeat the call to remove
-        the remaining nodes.
+        If all nodes of the group fit into one request, one transaction removes them.  If the call fails, repeat it to
+        remove the remaining nodes.
 
         Raises:
-            GroupNotEmptyError: the group has a live consumer, or a commit came during the deletion.
+            GroupNotEmptyError: the group has a live consumer, or another process committed during the removal.
         """
         return self.delete_group_async(group, timeout=timeout).result()
 
@@ -480,17 +486,17 @@ class ZooKeeperManager(BaseOffsetManager):
     # ------------------------------------------------------------------------------------ what goes through all groups
 
     def expire(self, *, timeout: float | None = None) -> int:
-        """Deletes the positions that have not changed for the retention time; see OffsetManager.expire.
+        """Deletes the positions that have not changed for longer than the retention time; see OffsetManager.expire.
 
-        A group with live consumers keeps all its positions.  Without a retention time, nothing expires.
+        A group with live consumers keeps all its positions.  If no retention time is set, nothing expires.
 
         Args:
-            timeout: seconds to wait for the list of groups, and separately for each group; None for the commit timeout.
+            timeout: the seconds to wait for the list of groups, and then for each group; None for the commit timeout.
 
         Raises:
-            CommitTimeoutError: no server answered in time.  Positions deleted before that stay deleted.
-            ClockError: a position was changed more than an hour later than the clock's time; its group keeps all of its
-                positions.
+            CommitTimeoutError: no server answered in time.  The positions that were deleted before stay deleted.
+            ClockError: a position was changed more than an hour after the present time of the clock, so the clock must
+                be wrong.  The group of the position keeps all its positions.
         """
         return self.expire_async(timeout=timeout).result()
 
@@ -502,7 +508,7 @@ class ZooKeeperManager(BaseOffsetManager):
         return self._sweep(None if retention_ms is None else self._expiry_of_group, timeout)
 
     def expire_group(self, group: str, *, timeout: float | None = None) -> int:
-        """Expires the positions of one group, for callers that first prepare each group; see `expire`.
+        """Expires the positions of one group; for a caller that must prepare each group before its positions expire.
 
         Raises:
             NotCoordinatorError: another process leads the group's partition.
@@ -520,12 +526,14 @@ class ZooKeeperManager(BaseOffsetManager):
         return expire_group(self._session, work, group, self.settings.retention_ms, self._clock)
 
     def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
-        """Deletes the positions of deleted topics; see OffsetManager.on_topic_deleted, and `expire` for the timeout.
+        """Deletes the positions of deleted topics; see OffsetManager.on_topic_deleted.
+
+        The timeout is that of `expire`.
 
         Raises:
-            GroupNotEmptyError: another process has committed a position since it was read.  The others are deleted;
-                repeat the call to delete this one.
-            NodeNotEmptyError: a position has child nodes.
+            GroupNotEmptyError: after a position was read, another process committed it.  The other positions are
+                deleted; repeat the call to delete this one.
+            NodeNotEmptyError: the node of a position has child nodes.
         """
         return self.on_topic_deleted_async(topics, timeout=timeout).result()
 
@@ -538,9 +546,10 @@ class ZooKeeperManager(BaseOffsetManager):
         return self._sweep(lambda group, work: delete_topics(self._session, work, group, gone), timeout)
 
     def _sweep(self, of_group: Callable[[str, Work[int]], Steps[int]] | None, timeout: float | None) -> Pending[int]:
-        """Runs work for each group that this process leads, one after the other.
+        """Runs work for each group that this process leads, one group after the other.
 
-        The timeout applies to each step.  The sweep ends at the first step for which no server answered in time.
+        The timeout applies to the list of groups and to the work of each group.  If no server answers one of them in
+        time, the sweep ends.
         """
 
         def steps(work: Work[int]) -> Steps[int]:
@@ -597,5 +606,5 @@ class ZooKeeperManager(BaseOffsetManager):
 
 
 def _is_silence(failure: OffsetLogError) -> bool:
-    """Whether work was given up because no server answered, so that the next work would fail, too."""
+    """Whether work failed because no server answered, so that the work of the next group would fail, too."""
     return isinstance(failure, CommitTimeoutError) and not isinstance(failure, UnknownOutcomeError)

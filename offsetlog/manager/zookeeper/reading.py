@@ -1,8 +1,8 @@
-"""Reads the positions of a group as a snapshot of one moment.
+"""Reads the positions of a group so that they are a snapshot of one moment.
 
-ZooKeeper reads one node after the other, and a commit can come in between.  A reader therefore notes the newest
-transaction before it reads the nodes.  If no node was changed by a later transaction, the reader has the state as of
-the noted one.
+ZooKeeper reads one node after the other, and another client may commit in between.  A reader therefore first notes the
+newest transaction that it knows, and then reads the nodes.  If no node was changed by a later transaction, the nodes
+are as they were right after the noted transaction.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from offsetlog.types import TopicPartition
 from offsetlog.zookeeper.connection import Node, NodeStat
 from offsetlog.zookeeper.consumer_offsets import OffsetNode, offset_node, offsets_node, topic_node
 
-#: The number of passes over a group that changes while it is read, before commits of this process wait for the read.
+#: How many times a group that changes during the read is read before commits of this process must wait for the read.
 PASSES_BESIDE = 4
-#: The number of passes while they wait, since other processes may commit, too.  After these passes the fetch returns
-#: what it has: each position had its value at some moment of the call.  Many clients that commit separately change a
-#: large group all the time.
+#: How many times the group is read while these commits wait; other processes may still commit.  If many clients commit
+#: separately, they change a large group all the time.  After the last read, the fetch therefore returns what it has:
+#: each position had its value at some moment of the call.
 PASSES_ALONE = 40
 
-#: By topic, the names of the nodes of its partitions.
+#: For each topic, the names of the nodes of its partitions.
 Shape = dict[str, list[str]]
 
 
@@ -33,7 +33,7 @@ def read_group(
 ) -> Steps[tuple[list[OffsetNode], bool]]:
     """Returns the nodes of all positions of a group, and whether they are a snapshot of one moment.
 
-    The read sees every write that was answered earlier, to any client.  A group that does not exist has no nodes.
+    The read sees every write that was answered before, to any client.  A group that does not exist has no nodes.
 
     Raises:
         ZooKeeperError: ZooKeeper refuses to return a node.
@@ -53,7 +53,10 @@ def read_group(
 
 
 def _shape(session: Session, work: Work[Any], group: str, known: Shape) -> Steps[tuple[Shape, int]]:
-    """Lists the topics, and the partitions of known topics; returns the newest change of any list."""
+    """Lists the topics of a group, and the partitions of those topics that are known.
+
+    Also returns the newest transaction that changed any of these lists.
+    """
     connection = session.connection
     questions = [partial(connection.listing_async, node) for node in (offsets_node(group),)]
     questions += [partial(connection.listing_async, topic_node(group, topic)) for topic in known]
@@ -85,7 +88,7 @@ def _nodes(session: Session, work: Work[Any], group: str, shape: Shape) -> Steps
 def read_positions(
     session: Session, work: Work[Any], group: str, keys: Sequence[TopicPartition], passes: int = PASSES_ALONE
 ) -> Steps[tuple[list[Node | None], bool]]:
-    """Returns the nodes of positions, in order, with None for a missing one; otherwise like `read_group`."""
+    """Returns the nodes of positions in the order of the keys, with None for a missing node; see `read_group`."""
     yield from session.sync(work)
     paths = [offset_node(group, key) for key in keys]
     questions = [partial(session.connection.get_async, path) for path in paths]

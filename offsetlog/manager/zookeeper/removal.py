@@ -1,11 +1,11 @@
-"""The steps of deletions: of positions, of topics' positions, of a whole group, of expired positions.
+"""The steps that delete positions, the positions of topics, whole groups, or positions that have expired.
 
-A write names the version of each position that it removes, so that no concurrent commit is lost silently.  The removal
-of a group, and expiry, also check in the same transaction that the group has no live consumer (`/consumers/GROUP/ids`
-has no children), so that a consumer that starts meanwhile loses nothing.
+A write names the version of each position that it removes, so that no concurrent commit is lost silently.  When a
+group is removed or expires, the same transaction also checks that the group has no live consumer
+(`/consumers/GROUP/ids` has no children).  A consumer that starts meanwhile therefore loses nothing.
 
-One gap remains: a position that was removed and created again since it was read may have the same version, and
-ZooKeeper compares nothing else.
+One case is not detected.  If a position is removed after it was read, and then created again, the new node may have
+the version that was read.  ZooKeeper compares nothing but the version.
 """
 
 from __future__ import annotations
@@ -32,27 +32,28 @@ from offsetlog.zookeeper.connection import NodeStat
 from offsetlog.zookeeper.consumer_offsets import group_node, offset_node, offsets_node, topic_node
 from offsetlog.zookeeper.operations import Create, Delete, Operation
 
-#: The most levels of nodes that a group may have; the deepest of Kafka are `offsets/TOPIC/PARTITION`.
+#: The largest number of levels of nodes that a group may have.  The deepest nodes that Kafka creates are
+#: `offsets/TOPIC/PARTITION`.
 DEPTH_MAX = 8
-#: If a change is this much later than the clock, the clock must be wrong; in milliseconds.
+#: If a node was changed more than this many milliseconds after the present time of the clock, the clock must be wrong.
 CLOCK_TOLERANCE_MS = 3_600_000
 #: The transaction that created a node, and the number of changes of its bytes since.
 State = tuple[int, int]
 
 
 def ids_node(group: str) -> str:
-    """Returns the path above the live consumers of a group."""
+    """Returns the path of the node above the live consumers of a group."""
     return f"{group_node(group)}/ids"
 
 
 def _unoccupied(group: str, has_ids: bool) -> list[Operation]:
-    """Returns writes that change nothing but make the transaction fail if the group has a live consumer."""
+    """Returns writes that change nothing, but that make their transaction fail if the group has a live consumer."""
     ids = ids_node(group)
     return [Delete(ids), Create(ids)] if has_ids else [Create(ids), Delete(ids)]
 
 
 def _parts(session: Session, operations: Sequence[Operation], fixed: Sequence[Operation]) -> Iterable[list[Operation]]:
-    """Yields the operations in parts; each part fits into a request together with the fixed operations."""
+    """Yields the operations in parts.  Each part, together with the fixed operations, fits into a request."""
     limit = session.connection.settings.request_bytes_max - session.connection.request_size(fixed)
     part: list[Operation] = []
     size = 0
@@ -68,7 +69,7 @@ def _parts(session: Session, operations: Sequence[Operation], fixed: Sequence[Op
 
 
 def state_of(stat: NodeStat) -> State:
-    """Returns the part of a node's state that a write can change."""
+    """Returns the part of a node's state that every write to the node changes."""
     return stat.created_zxid, stat.version
 
 
@@ -79,8 +80,8 @@ def delete_positions(session: Session, work: Work[Any], group: str, keys: Sequen
     """Deletes positions, all or none; returns how many existed.
 
     Raises:
-        GroupNotEmptyError: one of the positions was committed after they were read.
-        NodeNotEmptyError: one of the positions has child nodes.
+        GroupNotEmptyError: another client committed one of the positions after it was read.
+        NodeNotEmptyError: the node of one of the positions has child nodes.
         Also the errors of Session.write.
     """
     nodes = [offset_node(group, key) for key in keys]
@@ -102,7 +103,7 @@ def delete_positions(session: Session, work: Work[Any], group: str, keys: Sequen
 
 
 def _stats(session: Session, work: Work[Any], nodes: Sequence[str]) -> Steps[dict[str, NodeStat]]:
-    """Returns the states of the existing nodes."""
+    """Returns the states of those nodes that exist."""
     found = yield from session.read_many(work, [partial(session.connection.exists_async, each) for each in nodes])
     return {node: stat for node, stat in zip(nodes, found, strict=True) if stat is not None}
 
@@ -110,10 +111,10 @@ def _stats(session: Session, work: Work[Any], nodes: Sequence[str]) -> Steps[dic
 def _judged(
     group: str, there: Mapping[str, NodeStat], before: Mapping[str, State] | None, deleted: int = 0
 ) -> Mapping[str, State]:
-    """Returns the states in which positions may be deleted: the states of the first read.
+    """Returns the states that the positions must have to be deleted; these are the states of the first read.
 
     Raises:
-        GroupNotEmptyError: a second read finds that a position was committed since.
+        GroupNotEmptyError: in a later read, a position has another state, because another client committed it.
     """
     states = {node: state_of(stat) for node, stat in there.items()}
     if before is None:
@@ -125,13 +126,13 @@ def _judged(
 
 
 def delete_topics(session: Session, work: Work[Any], group: str, topics: Iterable[str]) -> Steps[int]:
-    """Deletes all positions of topics and the nodes above them; returns the number of positions.
+    """Deletes all positions of the topics, and the nodes above them; returns the number of positions.
 
-    If a topic fails, the others are still handled, and the first failure is raised at the end.
+    If the deletion of a topic fails, the other topics are still handled, and the first failure is raised at the end.
 
     Raises:
-        GroupNotEmptyError: a position was committed after it was read; it stays.
-        NodeNotEmptyError: a position has child nodes.
+        GroupNotEmptyError: another client committed a position after it was read; the position stays.
+        NodeNotEmptyError: the node of a position has child nodes.
         Also the errors of Session.write.
     """
     deleted, first = 0, None
@@ -171,7 +172,7 @@ def _delete_topic(session: Session, work: Work[Any], group: str, topic: str) -> 
 
 
 def _check_empty(positions: Mapping[str, NodeStat]) -> None:
-    """Raises NodeNotEmptyError, with the path, if a position has child nodes, which no consumer creates."""
+    """Raises NodeNotEmptyError, with the path, if the node of a position has child nodes; no consumer creates these."""
     for node, stat in positions.items():
         if stat.children:
             raise NodeNotEmptyError(f"the position {node} has child nodes; remove them by hand", node=node)
@@ -182,11 +183,11 @@ def _check_empty(positions: Mapping[str, NodeStat]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """All nodes of a group with their states, children before parents; no nodes if the group does not exist.
+    """All nodes of a group with their states, children before parents; empty if the group does not exist.
 
     Attributes:
-        group: its name.
-        nodes: the states by path.
+        group: the name of the group.
+        nodes: the state of each node, by its path.
     """
 
     group: str
@@ -205,7 +206,7 @@ class Tree:
             raise _occupied(self.group, f"{consumers[0]} exists")
 
     def removal(self) -> list[Operation]:
-        """Returns the writes that remove the group, on condition that each position is unchanged."""
+        """Returns the writes that remove the group; they fail if a position has changed."""
         positions = set(self.positions())
         return [Delete(node, stat.version) if node in positions else Delete(node) for node, stat in self.nodes.items()]
 
@@ -223,7 +224,7 @@ def read_tree(session: Session, work: Work[Any], group: str) -> Steps[Tree]:
     """Reads the states of all nodes of a group.
 
     Raises:
-        ZooKeeperError: the tree is deeper than any that Kafka creates.
+        ZooKeeperError: the tree of nodes is deeper than any that Kafka creates.
     """
     connection = session.connection
     yield from session.sync(work)
@@ -242,19 +243,20 @@ def read_tree(session: Session, work: Work[Any], group: str) -> Steps[Tree]:
 def delete_group(
     session: Session, work: Work[Any], group: str, judged: Mapping[str, State] | None = None
 ) -> Steps[int]:
-    """Removes a group without consumers; returns how many positions it had.
+    """Removes a group that has no consumers; returns how many positions it had.
 
-    Everything is removed in one transaction if it fits into a request.  Otherwise the positions are removed first, in
-    several transactions; after a failure between them, repeat the call to remove the rest.
+    If all nodes of the group fit into one request, one transaction removes them.  Otherwise, several transactions
+    remove first the positions and then the other nodes.  If one of them fails, repeat the call to remove the rest.
 
     Args:
         session: the manager's session.
-        work: the work whose steps these are.
-        group: its name.
-        judged: the states in which its positions may be deleted; None for their current states.
+        work: the work to which these steps belong.
+        group: the name of the group.
+        judged: the states that the positions of the group must have to be deleted; None for the states that are read
+            first.
 
     Raises:
-        GroupNotEmptyError: the group has a live consumer, or a commit came during the deletion.
+        GroupNotEmptyError: the group has a live consumer, or another client committed during the removal.
         Also the errors of Session.write.
     """
     deleted = 0
@@ -264,7 +266,8 @@ def delete_group(
             return deleted
         tree.check_unoccupied()
         positions = frozenset(tree.positions())
-        # In a second pass, after another client removed positions, no position may be newer than in the first read.
+        # If another client has removed positions, there is a second pass; no position may have changed since the first
+        # read.
         judged = _judged(group, {node: tree.nodes[node] for node in positions}, judged, deleted)
         try:
             for part in _removals(session, tree, positions):
@@ -278,7 +281,7 @@ def delete_group(
 
 
 def _removals(session: Session, tree: Tree, positions: frozenset[str]) -> list[list[Operation]]:
-    """Returns the transactions that remove a group; the last one removes all nodes above the positions."""
+    """Returns the transactions that remove a group; the last ones remove the nodes that are not positions."""
     everything = tree.removal()
     if session.connection.request_size(everything) <= session.connection.settings.request_bytes_max:
         return [everything]
@@ -295,13 +298,14 @@ def _removals(session: Session, tree: Tree, positions: frozenset[str]) -> list[l
 def expire_group(
     session: Session, work: Work[Any], group: str, retention_ms: int, clock: Callable[[], int]
 ) -> Steps[int]:
-    """Deletes positions of a group without consumers that have not changed for the retention; returns how many.
+    """Deletes the expired positions of a group, if the group has no consumers; returns how many were deleted.
 
-    If no position is left, the group's nodes are removed, too.
+    A position has expired if it has not changed for longer than the retention time.  If no position is left, the nodes
+    of the group are removed, too.
 
     Raises:
-        ClockError: a position was changed more than an hour later than the clock's time; nothing was deleted.
-        NodeNotEmptyError: a position has child nodes; the others are deleted.
+        ClockError: a position was changed more than an hour after the present time of the clock; nothing was deleted.
+        NodeNotEmptyError: the node of a position has child nodes.  The other expired positions are deleted.
         Also the errors of Session.write.
     """
     while True:
@@ -312,7 +316,7 @@ def expire_group(
         now = clock()
         newest = max((each.stat.modified_ms for each in nodes), default=0)
         if newest > now + CLOCK_TOLERANCE_MS:
-            text = f"group {group!r}: a position changed at {newest} ms, later than the clock's {now}; nothing expired"
+            text = f"group {group!r}: a position changed at {newest} ms, but the clock is at {now} ms; nothing expired"
             raise ClockError(text, now=now, newest=newest)
         old = [each for each in nodes if now - each.stat.modified_ms > retention_ms]
         if not old:

@@ -1,6 +1,7 @@
 """The credentials and TLS settings of a connection to ZooKeeper, under Kafka's names.
 
-Keys and certificates must be in PEM, which Kafka and ZooKeeper also accept, not in Java keystores.
+Keys and certificates must be in PEM files, which Kafka and ZooKeeper also accept.  Java keystores
+are not supported.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ _FILES_OF_JAVA = frozenset({".jks", ".p12", ".pfx", ".bcfks"})
 
 
 def security(properties: Mapping[str, Setting]) -> dict[str, Any]:
-    """Returns the fields of ConnectionSettings that properties set: `auth` and `tls`.
+    """Returns the fields of ConnectionSettings that the properties set, which are `auth` and `tls`.
 
     Raises:
-        ConfigError: a value is not allowed or not supported; the message names the property and shows no password.
+        ConfigError: a value is not allowed or not supported.  The message names the property, but
+            contains no password.
     """
     return {"auth": _auth(properties), "tls": _tls(properties)}
 
@@ -56,7 +58,7 @@ def _tls(properties: Mapping[str, Setting]) -> TlsSettings | None:
 
 
 def _file(properties: Mapping[str, Setting], store: str) -> str | None:
-    """Returns the path of a PEM file, or None if none is named."""
+    """Returns the path of a PEM file, or None if no file is named."""
     location, kind = properties.get(f"{store}.location"), properties.get(f"{store}.type")
     if location is None:
         return None

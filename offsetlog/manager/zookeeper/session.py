@@ -1,4 +1,4 @@
-"""The session of a manager: requests wait for a server, and reads are repeated if the connection broke."""
+"""The session of a manager: requests wait until a server is connected, and failed reads are repeated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from offsetlog.zookeeper.operations import Operation
 
 T = TypeVar("T")
 
-#: How many answers one piece of work waits for at a time.
+#: The number of answers for which one piece of work waits at a time.
 IN_FLIGHT = 1000
 
 #: The seconds before a read is repeated if it failed although a server is connected.
@@ -25,9 +25,10 @@ ASK_AGAIN_SECONDS = 0.05
 class Session:
     """A connection for work.  Thread-safe.
 
-    While no server is connected, no request is given to the client.  The client would send it later, even after the
-    caller's timeout, when another process may have written.  If the connection breaks at the very moment a request is
-    given to the client, the client may keep the request; it counts as sent.
+    While no server is connected, the session gives no request to the client.  The client would keep the request and
+    send it later, perhaps after the timeout of the caller, when another process may already have written.  The
+    connection may also break at the very moment at which a request is given to the client.  The client may then keep
+    the request, so it counts as sent.
 
     Args:
         settings: the settings of the connection.
@@ -54,12 +55,15 @@ class Session:
         self.connection.start()
 
     def close(self) -> None:
-        """Ends the session, and wakes work that waits for a server: such work has been answered, and ends now."""
+        """Ends the session, and wakes the work that waits for a server.
+
+        The caller has answered this work before, so the work ends.
+        """
         self.connection.close()
         self._release()
 
     def _changed(self, state: str) -> None:
-        # Not on this thread, which alone sends requests and reads answers.
+        # The call is made on another thread, because this thread alone sends requests and reads answers.
         if state == "connected" or self.connection.refusal is not None:
             self._submit(self._release)
 
@@ -70,7 +74,10 @@ class Session:
             place.succeed(None)
 
     def leave(self, work: Work[Any]) -> None:
-        """Removes work from the queue that waits for a server; the work goes on, or ends if it was answered."""
+        """Removes work from the queue that waits for a server.
+
+        The work then continues; if it has been answered, it ends.
+        """
         with self._lock:
             place = self._waiting.pop(work, None)
         if place is not None:
@@ -98,7 +105,7 @@ class Session:
         return place
 
     def connected(self, work: Work[Any]) -> Steps[None]:
-        """Waits for a server.  Raises ZooKeeperError if the servers refuse the credentials."""
+        """Waits until a server is connected.  Raises ZooKeeperError if the servers refuse the credentials."""
         work.check()
         while not self.connection.is_connected:
             refusal = self.connection.refusal
@@ -108,9 +115,10 @@ class Session:
             work.check()
 
     def read(self, work: Work[Any], ask: Callable[[], Sequence[Answer[Any]]]) -> Steps[list[Any]]:
-        """Returns the answers, with None for a missing node; repeats the reads if the connection broke.
+        """Returns the answers to reads, with None for a missing node.  If the connection breaks, repeats the reads.
 
-        If the work has called `sync`, a read in a later session syncs first, because its server may lag.
+        If the work has called `sync`, and the read happens in a later session, the read calls `sync` again, because the
+        new server may not have all writes yet.
 
         Raises:
             ZooKeeperError: ZooKeeper refuses the read.
@@ -126,8 +134,8 @@ class Session:
                     each.result()
                 found = [_found(each) for each in answers]
             except ZooKeeperUnavailableError:
-                # Without a server, the next pass waits for one.  With one, the answer may have been unreadable, so that
-                # the next read fails, too: pause first.
+                # If no server is connected, the next pass waits for one.  If a server is connected, its answer may have
+                # been unreadable, and the next read may fail, too; therefore pause first.
                 if self.connection.is_connected:
                     yield [self._pause(work)]
                 continue
@@ -139,7 +147,7 @@ class Session:
             return found
 
     def read_many(self, work: Work[Any], questions: Iterable[Callable[[], Answer[T]]]) -> Steps[list[T | None]]:
-        """Returns the answers to any number of reads, in order; otherwise like `read`."""
+        """Returns the answers to any number of reads, in order; see `read`."""
         found: list[T | None] = []
         left = iter(questions)
         while several := list(itertools.islice(left, IN_FLIGHT)):
@@ -147,7 +155,7 @@ class Session:
         return found
 
     def sync(self, work: Work[Any]) -> Steps[None]:
-        """Makes later reads see every write that was answered earlier, to any client."""
+        """Makes later reads of this work see every write that was answered before, to any client."""
         sessions: list[int] = []
 
         def ask() -> list[Answer[None]]:
@@ -159,16 +167,16 @@ class Session:
         work.synced_session = sessions[-1]
 
     def write(self, work: Work[Any], operations: Sequence[Operation]) -> Steps[None]:
-        """Applies all writes or none.  Waits for a server before the writes are sent, never afterwards.
+        """Applies all of the writes or none.  Waits for a server before the writes are sent, but never afterwards.
 
         Raises:
             TooLargeError, NoNodeError, NodeExistsError, NodeVersionError, NodeNotEmptyError: no write was applied.
-            UnknownOutcomeError: it is unknown whether the writes were applied, because the connection broke.
+            UnknownOutcomeError: the connection broke, so it is unknown whether the writes were applied.
         """
         yield from self.connected(work)
         was_sent, work.is_sent, work.node = work.is_sent, True, operations[0].node
-        # Set before `check`, which checks who leads: either a leader that resigns sees this flag, or `check` refuses
-        # the write.
+        # The flag is set before `check`, which checks who leads.  If this process resigns meanwhile, either the
+        # resignation sees the flag, or `check` refuses the write.
         work.is_writing = True
         try:
             work.check()
@@ -192,6 +200,6 @@ def _found(answer: Answer[T]) -> T | None:
 
 
 def root_is_missing(connection: ZooKeeperConnection) -> ZooKeeperError:
-    """Returns the error for a root that no longer exists although the start created it."""
+    """Returns the error for a root that has been removed since the start created it or found it."""
     text = f"the root of {connection.settings.hosts!r} does not exist any more; create it, or start the manager again"
     return ZooKeeperError(text, node="/")

@@ -18,12 +18,14 @@ class ZooKeeperSettings:
     """The settings of a ZooKeeper manager; the name of the broker's property is in parentheses.
 
     Attributes:
-        connection: settings of the connection (``zookeeper.connect``, ``zookeeper.session.timeout.ms``,
-            ``zookeeper.connection.timeout.ms``, ``jute.maxbuffer``, and those of its `security`).
-        partitions: number of partitions of the offsets topic, used for leadership (``offsets.topic.num.partitions``).
-        commit_timeout: seconds that a commit, a delete or a fetch waits for its answer (``offsets.commit.timeout.ms``).
-        retention_ms: how long a position of a group without consumers is kept after its last change; None for ever
-            (``offsets.retention.minutes``).
+        connection: the settings of the connection (``zookeeper.connect``, ``zookeeper.session.timeout.ms``,
+            ``zookeeper.connection.timeout.ms``, ``jute.maxbuffer``, and the properties of its `security`).
+        partitions: the number of partitions of the offsets topic, for which leaders are elected
+            (``offsets.topic.num.partitions``).
+        commit_timeout: how many seconds a commit, a delete or a fetch waits for its answer
+            (``offsets.commit.timeout.ms``).
+        retention_ms: how long a position of a group without consumers is kept after its last change; None means for
+            ever (``offsets.retention.minutes``).
         retention_check_interval_ms: the time between two checks for expired positions
             (``offsets.retention.check.interval.ms``).
 
@@ -46,7 +48,7 @@ class ZooKeeperSettings:
             raise ConfigError(f"the check interval must be above 0 ms, not {self.retention_check_interval_ms}")
 
 
-#: By the name of a property: the part of the settings, the field, and the function that reads the value.
+#: For each property: the part of the settings, the field, and the function that reads the value.
 _READERS: dict[str, tuple[str, str, Callable[[str, Setting], Any]]] = {
     "zookeeper.session.timeout.ms": ("connection", "session_timeout", seconds),
     "zookeeper.connection.timeout.ms": ("connection", "connection_timeout", seconds),
@@ -62,7 +64,7 @@ PROPERTIES = frozenset({"zookeeper.connect", *_READERS})
 
 
 def from_properties(properties: Mapping[str, Setting]) -> ZooKeeperSettings:
-    """Reads the properties of a broker; ignores those with other names.
+    """Returns the settings that the properties of a broker give; ignores properties with other names.
 
     Raises:
         ConfigError: `zookeeper.connect` is missing, or a value is not allowed; the message names the property.

@@ -11,13 +11,13 @@ from offsetlog.zookeeper.operations import ANY_VERSION, Create, Operation, SetDa
 
 
 def nodes_above(group: str, keys: Iterable[TopicPartition]) -> list[str]:
-    """Returns the paths of all nodes above positions, parents before children."""
+    """Returns the paths of all nodes above the positions, parents before children."""
     topics = dict.fromkeys(topic_node(group, key[0]) for key in keys)
     return [CONSUMERS, group_node(group), offsets_node(group), *topics]
 
 
 def writes_over(group: str, offsets: Mapping[TopicPartition, int]) -> list[Operation]:
-    """Returns the writes of a commit if all nodes exist."""
+    """Returns the writes of a commit whose nodes all exist."""
     return [SetData(offset_node(group, key), data_of(offset)) for key, offset in offsets.items()]
 
 
@@ -32,8 +32,9 @@ def writes(
     Args:
         group: the consumer group.
         offsets: the positions to commit.
-        there: the existing nodes of the positions and above them; missing nodes are created.
-        versions: the versions that the nodes must still have.
+        there: the nodes that exist, of the positions and above them.  The writes create the nodes
+            that are missing.
+        versions: for some of the positions, the version that the node must still have.
     """
     made: list[Operation] = [Create(node) for node in nodes_above(group, offsets) if node not in there]
     for key, offset in offsets.items():
@@ -49,7 +50,7 @@ def check_conditions(
     monotonic: bool,
     found: Mapping[TopicPartition, int | None],
 ) -> None:
-    """Refuses a commit whose conditions do not hold for the offsets that were found.
+    """Refuses a commit if one of its conditions does not hold for the offsets that were read.
 
     Raises:
         ExpectedOffsetError, RewindError.

@@ -41,10 +41,11 @@ SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 #: The key types of groups and transactional ids in FindCoordinator.
 GROUP, TRANSACTION = 0, 1
 
-#: From this version on, null asks Metadata for all topics; before, an empty list does.
+#: From this version on, a client asks Metadata for all topics with null.  In earlier versions, it
+#: sends an empty list.
 METADATA_WITH_NULL = 1
-#: From this version on, Metadata finds topics by id; the two versions before it have the field, but
-#: such requests fail.
+#: From this version on, Metadata finds topics by id.  The two versions before it have the field for
+#: an id, but requests with an id fail.
 METADATA_BY_ID = 12
 #: The operations that are allowed, one bit each: every client may do everything.
 TOPIC_OPERATIONS, CLUSTER_OPERATIONS = 0xDF8, 0x1FA0
@@ -157,7 +158,10 @@ def _all_topics(node: NodeState) -> list[MetadataResponseTopic]:
 
 
 def _topics_asked_for(node: NodeState, request: MetadataRequest) -> list[MetadataResponseTopic]:
-    """Returns each requested topic once, existing ones first.  If any is requested by id, names are ignored."""
+    """Returns each requested topic once, with existing topics first.
+
+    If any topic is requested by its id, topics that are requested by their names are ignored.
+    """
     asked = tuple(dict.fromkeys(request.topics or ()))
     by_id = [each.topic_id for each in asked if any(each.topic_id)]
     if by_id:

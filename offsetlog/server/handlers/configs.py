@@ -32,8 +32,8 @@ from offsetlog.topics import configs
 from offsetlog.topics.configs import TOPIC_CONFIGS, Kind
 
 TOPIC, BROKER = 2, 4
-#: Topics and nodes, and the types that only Kafka describes: loggers of a broker, metrics of
-#: clients, and groups.
+#: The types of resources: topics and nodes, and the types that only Kafka describes, which are
+#: loggers of a broker, metrics of clients, and groups.
 KNOWN_TYPES = frozenset((TOPIC, BROKER, 8, 16, 32))
 
 #: The sources of values.
@@ -57,7 +57,7 @@ class _RefusedError(Exception):
 
 
 def describe_configs(node: NodeState, exchange: Exchange) -> None:
-    """Answers with the settings of topics and of this node; answers a repeated resource once."""
+    """Answers with the settings of topics and of this node; a resource that is named twice is answered once."""
     request: DescribeConfigsRequest = exchange.request.message
     asked = tuple(dict.fromkeys(request.resources))
     if any(each.resource_type not in KNOWN_TYPES for each in asked):

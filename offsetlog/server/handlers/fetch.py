@@ -36,7 +36,8 @@ BYTES_MAX = 55 << 20
 FIRST_BATCH_BYTES = 1 << 20
 
 READ_COMMITTED = 1
-#: Session epochs that ask for all partitions: without a session, or to begin one.
+#: The session epochs with which a client asks for all partitions.  -1 asks for no session, and 0
+#: asks to begin a session.
 FULL_FETCH = (-1, 0)
 
 UNKNOWN = (error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.UNKNOWN_TOPIC_ID)
@@ -106,7 +107,7 @@ class _Fetch:
         self._exchange = exchange
         self._is_committed_only = self._request.isolation_level == READ_COMMITTED
         self._bytes_max = max(min(self._request.max_bytes, BYTES_MAX), 0)
-        # Waiting for more than an answer may hold would never succeed.
+        # A wait for more bytes than an answer may hold would never succeed.
         self._bytes_min = min(self._request.min_bytes, self._bytes_max)
         self._places = [
             (topic, [self._place(topic, each) for each in topic.partitions])
@@ -126,7 +127,7 @@ class _Fetch:
         request = self._request
         is_of_replica = max(request.replica_id, request.replica_state.replica_id) >= 0
         if is_of_replica and place.log is not None:
-            # Only this node has the partition; it knows no replicas.
+            # Only this node has the partition, and it knows no other replicas.
             return _Place(asked, None, error_codes.NOT_LEADER_OR_FOLLOWER)
         return place
 
@@ -353,7 +354,10 @@ def _place(
 
 
 def epoch_error(asked: int, own: int) -> ErrorCode | None:
-    """Returns the error for a client whose leader epoch differs from this node's, or None; -1 matches any."""
+    """Returns the error for a client whose leader epoch `asked` differs from this node's epoch `own`.
+
+    Returns None if the epochs are equal, or if the client does not know the epoch (-1).
+    """
     if asked in (-1, own):
         return None
     return (
@@ -376,7 +380,7 @@ def _diverging(
 
 
 def _refused(asked: FetchRequestTopicPartition, error: ErrorCode) -> Answer:
-    # As in Kafka: an empty list if the partition does not exist, else null.
+    # As in Kafka, this is an empty list if the partition does not exist, and null otherwise.
     aborted = () if error in UNKNOWN else None
     return Answer(
         asked.partition, error.code, high_watermark=-1, aborted_transactions=aborted, records=b""

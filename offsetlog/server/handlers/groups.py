@@ -28,7 +28,7 @@ from offsetlog.server.node import NodeState
 
 
 def join_group(node: NodeState, exchange: Exchange) -> None:
-    """Handles a JoinGroup; answers when the rebalance that it begins or joins completes."""
+    """Handles a JoinGroup; answers when the rebalance in which the member takes part is complete."""
     node.groups.run(exchange, node.groups.coordinator.join)
     exchange.wait()
 

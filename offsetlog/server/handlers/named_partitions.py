@@ -14,8 +14,8 @@ def by_topic(
 ) -> dict[Topic, dict[int, Named]]:
     """Returns the entry of each partition, by topic and number.
 
-    A repeated partition keeps its first position in the order, but its last entry counts, as in
-    Kafka.
+    If a partition is named several times, its last entry is returned, at the place of its first
+    entry, as in Kafka.
     """
     found: dict[Topic, dict[int, Named]] = {}
     for topic, partitions in topics:

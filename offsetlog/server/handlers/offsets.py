@@ -77,8 +77,8 @@ class _Key(NamedTuple):
 class _CommitAnswer:
     """The answer to a commit: first the partitions that do not exist, then the others in the client's order.
 
-    If the request names a topic twice, so does the answer.  But if any requested partition does not
-    exist, the answer names each topic once, as in Kafka.
+    If the request names a topic twice, the answer names the topic twice as well.  But if any
+    requested partition does not exist, the answer names each topic once, as in Kafka.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class _CommitAnswer:
         )
 
     def add(self, key: _Key, errors: Iterable[tuple[int, ErrorCode | None]]) -> None:
-        """Adds partitions of one topic, each with the error that keeps it from being committed, or None."""
+        """Adds partitions of one topic, each with the error that prevents its commit, or None if there is none."""
         partitions = [
             OffsetCommitResponseTopicPartition(each, 0 if error is None else error.code)
             for each, error in errors
@@ -120,7 +120,7 @@ _Errors = list[tuple[_Key, list[tuple[int, ErrorCode | None]]]]
 
 
 def offset_commit(node: NodeState, exchange: Exchange) -> None:
-    """Commits the positions of one request: either all that were not refused, or none."""
+    """Commits the positions of one request that are not refused: either all of these, or none."""
     request: OffsetCommitRequest = exchange.request.message
     answer = _CommitAnswer()
     known = _known_topics(node, request.topics, exchange.version, answer)
@@ -348,8 +348,8 @@ _Unsettled = Mapping[int, ErrorCode]
 def offset_fetch(node: NodeState, exchange: Exchange) -> None:
     """Answers with the positions of groups, for the requested partitions or for all.
 
-    If the client requires stable positions, the answer waits until everything written has taken
-    effect.
+    If the client requires stable positions, the answer waits until every record that was already
+    written for these groups has taken effect.
     """
     request: OffsetFetchRequest = exchange.request.message
     is_of_groups = exchange.version >= FETCH_OF_GROUPS
@@ -411,8 +411,8 @@ class _Reading:
     def unstable(self, group_id: str) -> AbstractSet[tuple[str, int]]:
         """Returns the partitions whose positions are not stable and must not be answered.
 
-        Call this before reading the positions: a transaction that ends in between may change them.
-        Raises as `GroupLog.pending`.
+        Call this before reading the positions, because a transaction that ends between the two
+        calls may change them.  Raises the same errors as `GroupLog.pending`.
         """
         if not self._require_stable:
             return frozenset()
@@ -422,7 +422,10 @@ class _Reading:
         return self._unstable[group_id]
 
     def all_positions(self, group_id: str) -> tuple[OffsetFetchResponseGroupTopic, ...] | None:
-        """Returns all positions of a group, or None if the answer is full.  Raises as `OffsetManager.fetch`."""
+        """Returns all positions of a group, or None if the answer is full.
+
+        Raises the same errors as `OffsetManager.fetch`.
+        """
         if self._answered >= POSITIONS_MAX:
             return None
         if group_id not in self._all:

@@ -113,7 +113,7 @@ class _Batch:
 
 #: The partitions of a request, by topic.
 Places = list[list[_Place]]
-#: The same, with the batches that are still to be appended.
+#: The partitions of a request, by topic, with the batches that are still to be appended.
 _Placed = list[list[_Place | _Batch]]
 
 
@@ -202,8 +202,8 @@ def _answer(exchange: Exchange, asked: Asked, places: Places) -> None:
 
 
 def _name_fewer(places: Places) -> None:
-    # A record of a few bytes, or even of none in a compressed batch, would cost an entry with the
-    # reason in words.
+    # The number of named records is limited.  A record of a few bytes, or of no bytes in a
+    # compressed batch, would otherwise add an entry with the reason in words to the answer.
     left = NAMED_RECORDS_MAX
     for place in (each for topic in places for each in topic if each.answer.record_errors):
         errors = place.answer.record_errors[:left]

@@ -223,7 +223,7 @@ def _check_assignments(node: NodeState, asked: CreateTopicsRequestTopic) -> None
     if numbers != list(range(len(numbers))):
         raise _RefusedError(
             error_codes.INVALID_REPLICA_ASSIGNMENT,
-            "assignments must number the partitions from 0 without gaps, each once",
+            "the partition numbers of the assignments must begin at 0 and have no gaps or duplicates",
         )
 
 

@@ -1,6 +1,6 @@
 """Spark jobs over whole directories: each job is a module of functions on DataFrames.
 
-A job's module (`offsetlog.spark.jobs.<job>`) holds functions that take and return DataFrames, beginning with the
-source's views, and a `run(spark, path, ...)` that reads the views.  Its command, the only place that defines its
-arguments, is `offsetlog.cli.spark.<job>`.
+The module of a job (`offsetlog.spark.jobs.<job>`) contains functions that take and return DataFrames.  The first ones
+take the views of the source.  A function `run(spark, path, ...)` reads the views and calls the others.  The command of
+the job is `offsetlog.cli.spark.<job>`; only the command defines the command-line arguments.
 """

@@ -1,11 +1,11 @@
-"""The audit: counts and rates of commits, by group and producer, and suspicious commits.
+"""The audit of a log: counts and rates of commits, by group and producer, and suspicious commits.
 
-Every table is a function from `prepared` commits to a DataFrame, in Spark's own functions.  The tables cover the
-records that the log still holds: cleaned records are in no table, and a log that was cleaned shows fewer commits and
-fewer findings than there were.
+Each table is made by a function from the rows of `prepared`, with Spark's own functions.  The tables cover only the
+records that the log still holds.  If a log was cleaned, they therefore show fewer commits and fewer findings than there
+were.
 
-Times are in milliseconds since 1970, null if a record carries none.  A position that is in two log partitions counts
-twice.
+Times are in milliseconds since 1970; they are null if a record has no time.  If a position is in two log partitions, it
+counts as two positions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COLUMNS = [
 #: The columns of the view "records" for the same tables, for the exact bytes, and for the generations of groups.
 RECORD_COLUMNS = [*COLUMNS, "key", "value", "fields", "control"]
 
-#: The default of how long a position or a group may rest before that is a finding, in ms.
+#: By default, a position or a group that rests for this time is a finding, in ms.
 STALL_MS = 15 * 60 * 1000
 
 _SECOND_MS = 1000
@@ -45,11 +45,11 @@ _BEFORE = (Window.unboundedPreceding, -1)
 
 @dataclass(frozen=True)
 class Audit:
-    """The tables of an audit; each is explained by the function of the same name.
+    """The tables of an audit.  The function with the name of a table describes it.
 
-    `commits` are the rows that the tables are made of, as `prepared` returns them.  `bucket_ms` is the width of the
-    buckets of `over_time`.  `until` is the time up to which stalls are measured, None for the time of the youngest
-    record.  `incomplete` lists what is missing or damaged in the log.
+    `commits` contains the rows from which the tables are made, as `prepared` returns them.  `bucket_ms` is the width of
+    the buckets of `over_time`.  `until` is the time up to which stalls are measured; None means the time of the
+    youngest record.  `incomplete` lists the missing and damaged parts of the log.
     """
 
     commits: DataFrame
@@ -87,7 +87,7 @@ def read(
     permissive: bool = False,
     reported: Sequence[str] | None = None,
 ) -> DataFrame:
-    """Returns the columns of the view "records" of a directory that an audit needs.
+    """Returns the rows of a directory's view "records", with the columns that an audit needs.
 
     Args:
         spark: the session.
@@ -102,7 +102,7 @@ def read(
 
 
 def covered(audit: Audit, totals: Mapping[str, Any]) -> Coverage:
-    """Returns how much of the log an audit could see; `totals` is the row of its table `totals`."""
+    """Returns which part of the log an audit could see.  `totals` is the row of the table `totals` of the audit."""
     offsets = gone = 0
     for row in [] if audit.coverage is None else audit.coverage.collect():
         offsets, gone = offsets + row["log_end"], gone + row["gone"]
@@ -112,16 +112,16 @@ def covered(audit: Audit, totals: Mapping[str, Any]) -> Coverage:
 
 
 def commits_of(records: DataFrame) -> DataFrame:
-    """Returns the offset commits in the view "records" in the form of the view "commits", with the exact `bytes`."""
+    """Returns the offset commits in the view "records", with the columns of the view "commits" and exact `bytes`."""
     size = (fn.octet_length("key") + fn.coalesce(fn.octet_length("value"), fn.lit(0))).cast("bigint")
     return commit_records(records).withColumn("bytes", size).select(*COLUMNS, "bytes")
 
 
 def prepared(commits: DataFrame) -> DataFrame:
-    """Adds the columns that the tables need: `at` (the time), `bytes` (of key and value) and `effective_at`.
+    """Adds the columns that the tables need: `at` (the record's time), `bytes` (of key and value) and `effective_at`.
 
     Args:
-        commits: rows of the view "commits"; if they have no column `bytes`, it is estimated.
+        commits: rows of the view "commits".  If they have no column `bytes`, the sizes are estimated.
     """
     if "bytes" not in commits.columns:
         commits = commits.withColumn("bytes", payload_bytes())
@@ -153,8 +153,8 @@ def totals(commits: DataFrame) -> DataFrame:
     """Returns one row of counts for the whole log.
 
     Columns: commits, deletes, without_effect, aborted, open, first_at, last_at, bytes, groups, log_partitions,
-    positions.  `positions` is the number of positions that are committed in the end: neither deleted, nor only in a
-    transaction that is open or was aborted.
+    positions.  `positions` is the number of positions that exist at the end of the log.  A position that was deleted
+    does not count, and neither does a position that was only committed in a transaction that is open or was aborted.
     """
     found = commits.agg(
         *_counts(),
@@ -165,7 +165,7 @@ def totals(commits: DataFrame) -> DataFrame:
 
 
 def groups(commits: DataFrame) -> DataFrame:
-    """Returns for each group its counts and positions as in `totals`, and its share of all bytes."""
+    """Returns one row for each group: its counts and `positions` as in `totals`, and its share of all bytes."""
     counted = commits.groupBy("group").agg(*_counts(), fn.min("log_partition").alias("log_partition"))
     found = counted.join(_last_offsets(commits).groupBy("group").agg(fn.count("offset").alias("positions")), "group")
     everything = commits.agg(fn.coalesce(fn.sum("bytes"), fn.lit(0)).cast("double").alias("_all"))
@@ -174,15 +174,16 @@ def groups(commits: DataFrame) -> DataFrame:
 
 
 def positions(commits: DataFrame) -> DataFrame:
-    """Returns for each group, topic and partition its counts as in `totals`, and the offset committed in the end.
+    """Returns one row for each group, topic and partition, with counts as in `totals`, and the last offset in effect.
 
-    `offset` is null if the last record in effect is a deletion, or if none ever took effect.
+    `offset` is null if the last record in effect is a deletion, or if no record ever took effect.
     """
     return _last_offsets(commits, *_counts())
 
 
 def _last_offsets(commits: DataFrame, *more: Column) -> DataFrame:
-    # By position: more columns, and the offset that is committed in the end, if any.
+    # Returns for each position the columns `more`, and the offset that is committed at the end of the log, if there is
+    # one.
     last = fn.max(
         fn.when(
             fn.col("effective_at").isNotNull(),
@@ -195,7 +196,7 @@ def _last_offsets(commits: DataFrame, *more: Column) -> DataFrame:
 
 
 def top_talkers(table: DataFrame, by: str = "commits", count: int = 20) -> DataFrame:
-    """Returns the rows of `groups` or `positions` with the most commits or bytes, the most first."""
+    """Returns the rows of `groups` or `positions` with the most commits or bytes, in descending order."""
     names = [name for name in POSITION if name in table.columns]
     return table.orderBy(fn.desc(by), *names).limit(count)
 
@@ -214,11 +215,11 @@ def _in_effect(commits: DataFrame) -> DataFrame:
 
 
 def rewinds(commits: DataFrame) -> DataFrame:
-    """Returns each commit whose offset is below the one that was in effect before it for the same position.
+    """Returns each commit whose offset is below the offset that it replaced, for the same position.
 
     Columns: the position, from_offset, to_offset, distance, from_at, at, from_log_offset, log_offset, effective_at,
-    after_delete (the position was deleted in between, so that a consumer began again), metadata, producer_id.  A
-    distance beyond the range of bigint is shown as the largest bigint.
+    after_delete, metadata, producer_id.  `after_delete` is true if the position was deleted between the two commits, so
+    that a consumer began again.  If a distance does not fit a bigint, it is shown as the largest bigint.
     """
 
     def before(name: str) -> Column:
@@ -251,18 +252,19 @@ def _end_of(commits: DataFrame, until: int | None) -> DataFrame:
 
 
 def stalls(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = None) -> DataFrame:
-    """Returns each period in which a committed offset did not move for a long time.
+    """Returns each period in which the committed offset of a position did not change for a long time.
 
     A stall is a run of consecutive commits of a position with the same offset, or a single commit.  It ends with the
-    first commit of another offset, with a deletion, or otherwise at the time `until`; in the last case it is `ongoing`.
+    first commit of another offset, or with a deletion.  If there is neither, it ends at the time `until`, and is
+    `ongoing`.
 
     Args:
-        commits: as `prepared` returns them.
+        commits: the result of `prepared`.
         stall_ms: the shortest stall to return.
         until: the time up to which stalls are measured, in ms; None for the time of the youngest record.
 
-    Columns: the position, offset, since, until, stalled_ms, commits (of the stall), ongoing, and kind: "repeated" if
-    the stall has several commits of the offset, "silent" if it has only one.
+    Columns: the position, offset, since, until, stalled_ms, commits (the number of commits in the stall), ongoing,
+    kind.  `kind` is "repeated" if the stall has several commits of the offset, and "silent" if it has only one.
     """
     in_effect = commits.where(fn.col("effective_at").isNotNull())
     is_other = (
@@ -281,8 +283,8 @@ def stalls(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = Non
         fn.count("*").alias("commits"),
     )
     by_run = Window.partitionBy(*POSITION).orderBy("_run")
-    # The record that ended a run may have no time, e.g. an old broker's deletion: the run then lasts until the last
-    # time in the run.
+    # The record that ended a run may have no time, for example the deletion by an old broker.  The run then lasts until
+    # the last time in the run.
     next_at = fn.when(fn.lead("_run").over(by_run).isNotNull(), fn.coalesce(fn.lead("since").over(by_run), "_last"))
     timed = (
         runs.withColumn("_next", next_at)
@@ -306,23 +308,24 @@ def stalls(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = Non
 def silences(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = None) -> DataFrame:
     """Returns each period in which a group committed nothing for a long time while other groups did.
 
-    If a group has no position in the end, its silence ends with its last deletion: after that, no position of it can
-    move.
+    If a group has no position at the end of the log, its silence ends with its last deletion, because after that the
+    group has no position that could move.
 
     Args:
-        commits: as `prepared` returns them.
+        commits: the result of `prepared`.
         stall_ms: the shortest silence to return.
         until: the time up to which silences are measured, in ms; None for the time of the youngest record.
 
-    Columns: group, since, until, silent_ms, ongoing, others (the number of commits of other groups in the whole seconds
-    in between, at least one).  Deletions do not count as commits, since the broker itself deletes expired positions.
+    Columns: group, since, until, silent_ms, ongoing, others.  `others` is the number of commits of other groups in the
+    whole seconds between `since` and `until`; it is at least 1.  Deletions do not count as commits, since the broker
+    itself deletes expired positions.
     """
     second = fn.floor(fn.col("at") / _SECOND_MS)
     timed = _timed_commits(commits).select("group", "at")
     # The seconds in which a silence can end: with a commit, or with a deletion.
     rows = commits.where(fn.col("at").isNotNull()).groupBy(second.alias("second"))
     seconds = rows.agg(fn.count_if(fn.col("kind") == "commit").alias("_count"))
-    # One row for each second in which anything was committed: few enough for one task.
+    # This has one row for each second in which something was committed, which one task can sort.
     until_second = fn.sum("_count").over(Window.orderBy("second").rowsBetween(Window.unboundedPreceding, 0))
     before_second = fn.coalesce(fn.sum("_count").over(Window.orderBy("second").rowsBetween(*_BEFORE)), fn.lit(0))
     sums = seconds.select("second", until_second.alias("_through"), before_second.alias("_before"))
@@ -357,7 +360,8 @@ def silences(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = N
 
 
 def _group_ends(commits: DataFrame) -> DataFrame:
-    # By group: whether it has a position in the end, and if not, when its last one was deleted.
+    # Returns for each group whether it has a position at the end of the log, and if not, when its last position was
+    # deleted.
     gone_at = fn.max(fn.when(fn.col("kind") == "delete", fn.col("at"))).alias("_deleted_at")
     found = _last_offsets(commits, gone_at).groupBy("group")
     ends = found.agg((fn.count("offset") > 0).alias("_holds"), fn.max("_deleted_at").alias("_deleted_at"))
@@ -365,28 +369,30 @@ def _group_ends(commits: DataFrame) -> DataFrame:
 
 
 def zombies(commits: DataFrame, records: DataFrame | None = None) -> DataFrame:
-    """Returns commits that look as if they came from a client that had been replaced.
+    """Returns commits that look as if a client had written them after another client had replaced it.
 
-    The column `reason` says how the log shows such a commit:
+    The column `reason` is one of these:
 
-    * "leader epoch": a commit in effect whose leader epoch is below an earlier one of the same position, since the
-      position was last deleted.  `offset_below` distinguishes two cases: if the offset is lower, too, the position was
-      moved back on purpose; if not, the consumer read from a leader that had been replaced.
-    * "producer epoch": a commit in a transaction, with an epoch below one that the same producer used before in this
-      log partition, or with which its transaction was ended there.  A broker fences such commits, so this is a sign of
-      a log that was merged from several logs, or of a bug.
+    * "leader epoch": the commit is in effect, and its leader epoch is below that of an earlier commit of the same
+      position since the position was last deleted.  The column `offset_below` distinguishes two causes.  If the offset
+      is lower, too, the position was moved back on purpose.  Otherwise, the consumer read from a leader that had been
+      replaced.
+    * "producer epoch": the commit is in a transaction, and its producer epoch is below one that the same producer used
+      before in this log partition, for a commit or for the end of a transaction.  A broker refuses such commits.  Such
+      a commit is therefore a sign of a log that was merged from several logs, or of a bug.
 
-    A commit's record names neither member nor generation: a broker refuses a stale generation before anything is
-    written, so the log does not show it.
+    The record of a commit contains neither a member nor a generation.  If a commit has a stale generation, a broker
+    refuses it before anything is written, so the log does not show it.
 
     Args:
-        commits: as `prepared` returns them.
-        records: rows of the view "records" for the ends of transactions; None uses only the epochs of commits.
+        commits: the result of `prepared`.
+        records: rows of the view "records", for the ends of transactions.  With None, only the epochs of commits are
+            used.
 
-    Columns: the position, reason, epoch, newer_epoch (the highest epoch before the commit), offset, offset_below, at,
-    log_offset, producer_id.
+    Columns: the position, reason, epoch, newer_epoch, offset, offset_below, at, log_offset, producer_id.  `newer_epoch`
+    is the highest epoch before the commit.
     """
-    # A topic that was deleted and created again begins with epoch 0 again.
+    # If a topic was deleted and created again, its leader epochs begin with 0 again.
     earlier = _by_effect("deletes_before").rowsBetween(*_BEFORE)
     known = fn.when(fn.col("leader_epoch") >= 0, fn.struct("leader_epoch", "offset"))
     by_leader = (
@@ -414,7 +420,7 @@ def zombies(commits: DataFrame, records: DataFrame | None = None) -> DataFrame:
 
 
 def _of_producers(commits: DataFrame, records: DataFrame | None) -> DataFrame:
-    # Commits in transactions, and the ends of transactions: rows whose kind and position are null.
+    # Returns the commits in transactions, and the ends of transactions as rows whose kind and position are null.
     written = commits.where(fn.col("producer_id") >= 0)
     if records is None:
         return written
@@ -428,19 +434,21 @@ def _told(field: str) -> Column:
 
 
 def generations(records: DataFrame) -> DataFrame:
-    """Returns signs of disorder in the groups' own records.
+    """Returns signs of disorder in the records of groups.
 
-    The column `reason` is one of:
+    The column `reason` is one of these:
 
-    * "generation": a group's record has a lower generation, or epoch, than an earlier one since the group was deleted.
-    * "no member": commits outside of transactions while the last record of a classic group said that it has no member:
-      from a tool that resets offsets, or from a consumer that assigns its partitions itself.
+    * "generation": the record of a group has a lower generation, or epoch, than an earlier record of the group since
+      the group was last deleted.
+    * "no member": commits outside of transactions, after a record of a classic group that says that the group has no
+      member.  Such commits come from a tool that resets offsets, or from a consumer that assigns its partitions itself.
 
     Args:
         records: rows of the view "records", with all records of each group.
 
-    Columns: log_partition, group, reason, generation, newer_generation (null for "no member"), log_offset, at,
-    last_log_offset, commits (only for "no member": the number of commits from log_offset to last_log_offset).
+    Columns: log_partition, group, reason, generation, newer_generation, log_offset, at, last_log_offset, commits.  For
+    "no member", `newer_generation` is null, and `commits` is the number of commits from log_offset to last_log_offset.
+    For "generation", `last_log_offset` and `commits` are null.
     """
     kinds = ["group_metadata", "consumer_group_metadata", "share_group_metadata", "streams_group_metadata"]
     generation = fn.coalesce(_told("value.generation"), _told("value.epoch")).cast("int")
@@ -509,7 +517,7 @@ def generations(records: DataFrame) -> DataFrame:
 
 
 def transactions(commits: DataFrame) -> DataFrame:
-    """Returns the transactions with offset commits that were aborted or are open.
+    """Returns the transactions that contain offset commits and that were aborted or are open.
 
     Columns: log_partition, producer_id, producer_epoch, outcome, first_offset, last_offset, marker_offset, commits,
     groups, first_at, last_at.
@@ -533,10 +541,12 @@ def transactions(commits: DataFrame) -> DataFrame:
 
 
 def rates(commits: DataFrame) -> DataFrame:
-    """Returns the commits per second of each group, and of all groups together in a row whose group is null.
+    """Returns the commits per second of each group.  In the row for all groups together, the group is null.
 
-    Columns: group; p50, p95, p99: percentiles over the seconds with at least one commit; most: the maximum;
-    active_seconds: the number of such seconds; span_seconds: from the first to the last; mean: over the span.
+    Columns: group, p50, p95, p99, most, active_seconds, span_seconds, mean.  `p50`, `p95` and `p99` are percentiles
+    over the seconds with at least one commit, `most` is the maximum, and `active_seconds` is the number of these
+    seconds.  `span_seconds` is the time from the first such second to the last, and `mean` is the mean rate over that
+    time.
     """
     second = fn.floor(fn.col("at") / _SECOND_MS).alias("second")
     by_group = _timed_commits(commits).groupBy("group", second).agg(fn.count("*").alias("count"))
@@ -563,7 +573,7 @@ def rates(commits: DataFrame) -> DataFrame:
 
 
 def over_time(commits: DataFrame, bucket_ms: int) -> DataFrame:
-    """Returns group, bucket (its start, in ms), commits, deletes and bytes, for each group and bucket with records."""
+    """Returns group, bucket (its start in ms), commits, deletes and bytes for each bucket with records of a group."""
     if bucket_ms <= 0:
         raise InvalidArgumentError(f"the width of a bucket must be positive, not {bucket_ms} ms")
     bucket = fn.col("at") - fn.col("at") % fn.lit(bucket_ms).cast("bigint")
@@ -576,7 +586,7 @@ def over_time(commits: DataFrame, bucket_ms: int) -> DataFrame:
 
 
 def check_stall(stall_ms: int) -> None:
-    """Raises InvalidArgumentError if `stall_ms` is not above 0.  Safe in any thread."""
+    """Raises InvalidArgumentError if `stall_ms` is not above 0.  Can be called from any thread."""
     if stall_ms <= 0:
         raise InvalidArgumentError(
             f"the shortest stall must be above 0 ms, not {stall_ms} ms, or every commit would be a stall; give a time "
@@ -595,8 +605,9 @@ def audit(
     """Returns all tables.
 
     Args:
-        commits: as `prepared` returns them; persist them, since every table reads them.
-        records: rows of the view "records" for `zombies` and `generations`; None omits `generations`.
+        commits: the result of `prepared`.  Persist them before the call, since every table reads them.
+        records: rows of the view "records", for `zombies` and `generations`.  With None, there is no table
+            `generations`.
         stall_ms: the shortest stall or silence to return.
         until: the time up to which stalls and silences are measured, in ms; None for the time of the youngest record.
         bucket_ms: the width of the buckets of `over_time`, in ms.
@@ -625,7 +636,7 @@ def audit(
 
 
 def bucket_for(span_ms: int, most: int = 120) -> int:
-    """Returns a round width for buckets, in ms, that divides a span into at most about `most` buckets."""
+    """Returns a round width for buckets, in ms, so that a span has at most about `most` buckets."""
     rounds = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800]
     for seconds in rounds:
         if span_ms <= seconds * 1000 * most:
@@ -650,20 +661,20 @@ def run(
         partitions: log partitions, such as "0,3-5"; None for all.
         stall_ms: the shortest stall or silence to return.
         until: the time up to which stalls and silences are measured, in ms; None for the time of the youngest record.
-        permissive: continues if something is missing or damaged; `incomplete` then says what.
+        permissive: whether to continue if a part of the log is missing or damaged; `incomplete` then lists these parts.
 
     Raises:
-        CorruptionError: the log is damaged, or a part is missing (DataLossError, PossibleLossError); not with
-            `permissive`.
-        InvalidArgumentError: `until` lies in the future, so that every group would have stalled until then, or
-            `stall_ms` is not above 0.
+        CorruptionError: the log is damaged, or a part is missing (DataLossError, PossibleLossError), and `permissive`
+            is False.
+        InvalidArgumentError: `until` is in the future, so that every group would have stalled until then; or `stall_ms`
+            is not above 0.
     """
     check_stall(stall_ms)
     given = {"partitions": partitions, "columns": ",".join(RECORD_COLUMNS)}
     incomplete = problems_of(spark, path, "records", permissive=permissive, **given)
     records = read(spark, path, partitions=partitions, permissive=permissive, reported=incomplete)
     commits = prepared(commits_of(records)).persist(StorageLevel.MEMORY_AND_DISK)
-    # One outlier, e.g. a time in microseconds, would put all other times into one bucket.
+    # A single outlier, such as a time in microseconds, would put all other times into one bucket.
     shown = fn.least("at", fn.lit(LAST_MS))
     (row,) = commits.agg(fn.min(shown).alias("first"), fn.max(shown).alias("last")).collect()
     if until is not None and is_ahead(until) and (row["last"] is None or row["last"] < until):

@@ -1,4 +1,4 @@
-"""The share of the log that an audit could see: the records that the cleaner left, their span, and losses."""
+"""The coverage of an audit: which share of the log it could see, which time the log spans, and what is missing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OF_TIME = ("stalls", "silences")
 
 
 def log_ends(path: str | os.PathLike[str], *, partitions: str | None = None) -> list[tuple[int, int]]:
-    """Returns each log partition with the log offset at which it ends, even if no record of it is left.
+    """Returns the number and the end of each log partition, including those that no longer have a record.
 
     Args:
         path: a log directory.
@@ -49,11 +49,11 @@ def _end_of(files: Files, listing: PartitionListing) -> int:
 
 
 def coverage(records: DataFrame, ends: Sequence[tuple[int, int]] = ()) -> DataFrame:
-    """Returns for each log partition the number of its records, its `log_end`, and how many log offsets have `gone`.
+    """Returns for each log partition the number of its `records`, its `log_end`, and the number of log offsets `gone`.
 
     Args:
-        records: log_partition and log_offset of the view "records".
-        ends: as `log_ends` returns them; for a log partition that `ends` lacks, the last record is the end.
+        records: the columns log_partition and log_offset of the view "records".
+        ends: the result of `log_ends`.  If it lacks a log partition, the partition ends after its last record.
     """
     known = records.sparkSession.createDataFrame(list(ends), "log_partition int, _end bigint")
     found = records.groupBy("log_partition").agg(
@@ -69,15 +69,16 @@ def coverage(records: DataFrame, ends: Sequence[tuple[int, int]] = ()) -> DataFr
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of a log an audit could see.
+    """Which part of a log an audit could see.
 
     Attributes:
-        log_offsets: how many log offsets were assigned, in all log partitions.
-        gone: how many of them no longer have a record: a cleaner dropped it, or the log begins above it.
-        span_ms: the time from the first commit to the last, or to the time up to which stalls are measured if that is
-            later, in ms; None if no commit has a time.
-        stall_ms: the shortest stall.
-        incomplete: losses and damage.
+        log_offsets: how many log offsets were assigned, in all log partitions together.
+        gone: how many of these log offsets no longer have a record, because a cleaner removed the record, or because
+            the log now begins above it.
+        span_ms: the time from the first commit to the last commit, in ms.  If stalls are measured up to a later time,
+            the span ends at that time.  None if no commit has a time.
+        stall_ms: the shortest stall that the audit returns, in ms.
+        incomplete: the missing and damaged parts of the log.
     """
 
     log_offsets: int
@@ -88,21 +89,21 @@ class Coverage:
 
     @property
     def cleaned_share(self) -> float:
-        """The share of the log offsets that no longer have a record, from 0 to 1."""
+        """The share of the log offsets whose record is gone, from 0 to 1."""
         return self.gone / self.log_offsets if self.log_offsets else 0.0
 
     @property
     def is_whole(self) -> bool:
-        """Whether every log offset still has its record, and nothing is missing or damaged."""
+        """Whether every log offset still has its record, and no part of the log is missing or damaged."""
         return self.gone == 0 and not self.incomplete
 
     @property
     def is_long_enough(self) -> bool:
-        """Whether the log spans at least the time of the shortest stall."""
+        """Whether the log spans at least the length of the shortest stall."""
         return self.span_ms is not None and self.span_ms >= self.stall_ms
 
     def lines(self) -> list[str]:
-        """Returns the sentences to print before the findings: which part of the log and which time they cover."""
+        """Returns sentences to print before the findings: which part of the log and which time they cover."""
         found = [f"Incomplete: {problem}." for problem in self.incomplete[:5]]
         if len(self.incomplete) > 5:
             found.append(f"Incomplete: {count_text(len(self.incomplete) - 5)} more problems.")
@@ -124,11 +125,11 @@ class Coverage:
         )
 
     def nothing(self, table: str, said: str) -> str:
-        """Returns the sentence to print in place of a table of findings without rows.
+        """Returns the sentence to print in place of a table that has no rows.
 
         Args:
             table: the name of the table.
-            said: the sentence to return if the log is whole, and long enough for the table.
+            said: the sentence to return if the log is complete and spans a time that is long enough for the table.
         """
         if table in OF_TIME and not self.is_long_enough:
             return "Unknown: the log spans less than --stall."

@@ -1,8 +1,8 @@
 """The plots of an audit's report, as SVG for an HTML page.
 
-Nothing is drawn to a screen, and matplotlib's global state does not change.  Text stays text; text and lines have the
-colours of the page, so that they are readable in a dark scheme, too.  Names come from a log and may hold anything: they
-are not parsed as mathematics, and matplotlib escapes them.
+Nothing is drawn to a screen, and matplotlib's global state does not change.  In the SVG, text is kept as text.  Text
+and lines use the colours of the page, so they are also readable in a dark colour scheme.  Names come from a log and may
+contain any characters.  They are not parsed as mathematics, and matplotlib escapes them.
 """
 
 from __future__ import annotations
@@ -74,10 +74,11 @@ def _svg(figure: Figure, name: str, title: str) -> str:
     text = out.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    # HTML needs neither metadata nor namespaces, and a page without addresses visibly loads nothing.
+    # HTML needs neither metadata nor namespaces.  Without their URLs, it is easy to see that the page loads nothing.
     text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text, flags=re.ASCII)
     text = re.sub(r'^<svg[^>]*viewBox="([^"]*)"[^>]*>', rf'<svg viewBox="\1" role="img" aria-label="{title}">', text)
-    # The plots of a page would have the same identifiers; those that are needed are salted.
+    # These identifiers would be the same in all plots of a page, and are not needed.  The ones that are needed are
+    # salted.
     needed = set(re.findall(r"#([\w-]+)", text))
     text = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in needed else "", text)
     text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", text)
@@ -109,7 +110,7 @@ def _legend(axes: Axes, columns: int = 3, more: Sequence[Patch] = ()) -> None:
 def _times(axes: Axes) -> None:
     locator = dates.AutoDateLocator(minticks=3, maxticks=8)
     axes.xaxis.set_major_locator(locator)
-    # Each tick shows its minute, and the day is written beside the axis as in the tables.
+    # Each tick shows the minute.  The day is written beside the axis, in the form of the tables.
     axes.xaxis.set_major_formatter(
         dates.ConciseDateFormatter(
             locator,
@@ -124,7 +125,7 @@ def _times(axes: Axes) -> None:
 
 
 def over_time(rows: list[Row], bucket_ms: int) -> str:
-    """Plots records over time by group, from rows of group (None for all others), bucket and count."""
+    """Plots records over time by group, from rows of group, bucket and count; the group None stands for all others."""
     figure, axes = _figure(3.4, 2 * _WIDTH)
     names = list(dict.fromkeys(row["group"] for row in rows))
     names.sort(key=lambda name: name is None)
@@ -206,7 +207,7 @@ def talkers(rows: list[Row]) -> str:
 
 
 def rewinds(rows: list[Row]) -> str:
-    """Plots rewinds over time by their distance, from rows of at, distance and after_delete."""
+    """Plots the distance of each rewind over time, from rows of at, distance and after_delete."""
     figure, axes = _figure(4.2)
     for after_delete, label, colour, mark in (
         (False, "went back", BAD, "v"),

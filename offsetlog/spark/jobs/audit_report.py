@@ -1,6 +1,6 @@
 """The report of an audit: one self-contained HTML page, which loads no other file and runs no script.
 
-`gather` collects the rows to show, a bounded number from each table; `page` makes the page from them.
+`gather` collects the rows to show, at most a given number from each table; `page` makes the page from them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from offsetlog.spark.jobs.audit_text import LAST_MS, bytes_text, count_text, dur
 
 Row = dict[str, Any]
 
-#: The default of how many rows of each table the page shows.
+#: How many rows of each table the page shows by default.
 ROWS = 50
 #: The most that a plot shows: bars, groups of the plot over time, and points.
 BARS, SERIES, POINTS = 15, 5, 2000
@@ -32,7 +32,7 @@ BARS, SERIES, POINTS = 15, 5, 2000
 
 @dataclass(frozen=True)
 class Shown:
-    """The rows of one table that the page shows, and how many rows the table has."""
+    """The rows of one table that the page shows, and the number of rows that the table has."""
 
     rows: list[Row]
     total: int
@@ -55,7 +55,7 @@ class Findings:
 
 
 def _orders() -> dict[str, list[SparkColumn | str]]:
-    # The order of each table: the first keys decide which rows come first, the others make the order reproducible.
+    # The sort keys of each table.  The first keys decide which rows come first; the others make the order reproducible.
     place: list[SparkColumn | str] = ["group", "topic", "partition", "log_partition"]
     return {
         "rewinds": [fn.desc("distance"), *place, "log_offset"],
@@ -81,8 +81,8 @@ def gather(audit: Audit, *, options: Mapping[str, str], rows: int = ROWS) -> Fin
 
     Args:
         audit: the tables.
-        options: the options of the audit, as the page prints them.
-        rows: how many rows of each table are shown.
+        options: the options of the audit, to be printed on the page.
+        rows: how many rows of each table to show.
     """
     orders = _orders()
     tables = {name: _shown(table, orders[name], rows) for name, table in audit.tables().items() if name in orders}
@@ -91,7 +91,7 @@ def gather(audit: Audit, *, options: Mapping[str, str], rows: int = ROWS) -> Fin
     sizes = [row.asDict() for row in top_talkers(audit.groups, "bytes", BARS).collect()]
     names = [row["group"] for row in talkers[:SERIES]]
     name = fn.when(fn.col("group").isin(names), fn.col("group")) if names else fn.lit(None).cast("string")
-    # Everything after the last moment that a plot can show becomes one bar, however many buckets it has.
+    # All buckets after the last moment that a plot can show become one bar.
     bucket = fn.least("bucket", fn.lit(LAST_MS))
     counted = (
         audit.over_time.groupBy(name.alias("group"), bucket.alias("bucket"))

@@ -14,7 +14,7 @@ LAST_MS = round((datetime(9000, 1, 1, tzinfo=UTC) - _EPOCH).total_seconds() * 10
 
 
 def plain(text: str) -> str:
-    """Returns a name in one line: control characters are escaped, and a name without visible characters is quoted."""
+    """Returns a name in one line.  Control characters are escaped; a name without visible characters is quoted."""
     seen = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     return seen if seen.strip() else f'"{seen}"'
 
@@ -29,7 +29,7 @@ def short(text: str, length: int = 28) -> str:
 
 
 def time_text(ms: int | None) -> str:
-    """Returns a time in UTC; a dash for None; the number itself if it has no calendar date."""
+    """Returns a time in UTC.  Returns a dash for None, and the number itself if it is not a valid date."""
     if ms is None:
         return "–"
     try:
@@ -39,7 +39,7 @@ def time_text(ms: int | None) -> str:
 
 
 def moment(ms: int) -> datetime:
-    """Returns a time for a plot, limited to the range from 1970 to LAST_MS."""
+    """Returns a time for a plot.  A time outside the range from 1970 to LAST_MS is replaced by the nearest limit."""
     return _EPOCH + timedelta(milliseconds=min(max(ms, 0), LAST_MS))
 
 
@@ -69,7 +69,7 @@ def bytes_text(size: float | None) -> str:
 
 
 def count_text(count: float | None) -> str:
-    """Returns a number with separators; a fraction with at most two digits."""
+    """Returns a number with separators between the thousands.  A fraction gets at most two digits."""
     if count is None:
         return "–"
     return f"{count:,}" if isinstance(count, int) else f"{count:,.2f}".rstrip("0").rstrip(".")

@@ -1,4 +1,4 @@
-"""offsetlog's own functions on columns: with Arrow from PySpark 4.1 on, row by row in older versions."""
+"""offsetlog's own functions on columns.  PySpark 4.1 and later call them with Arrow columns, 4.0 with single rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _by_row(function: Any, kind: str) -> Any:
 
 
 def target_of(group: Column, count: int) -> Column:
-    """Returns the log partition, out of `count`, of a group; null for a null group."""
+    """Returns the number of a group's log partition if there are `count` of them; null for a null group."""
     arrow_udf: Any = getattr(fn, "arrow_udf", None)
     function = arrow_udf(targets.partitions_of, "int") if arrow_udf else _by_row(targets.partition_of, "int")
     found: Column = function(group, fn.lit(count))
@@ -30,7 +30,7 @@ def _hashing(function: Any) -> Any:
 
 
 def position_hash(*, pending: bool, physical: bool) -> Column:
-    """Returns the hash of a row of the view "offsets", or, with `pending`, of "commits", as four numbers (LIMBS)."""
+    """Returns the hash of a row of the view "offsets", or with `pending` of "commits", as four numbers (LIMBS)."""
     names = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_timestamp")
     none = fn.lit(-1).cast("bigint")
     found: Column = _hashing(hashing.position_hashes)(
@@ -51,6 +51,6 @@ def group_record_hash(*, physical: bool) -> Column:
 
 
 def survey_of(folder: str, number: Column) -> Column:
-    """Returns the engine's survey of a log partition as JSON; see `surveying`."""
+    """Returns the engine's survey of a log partition as JSON; see the module `surveying`."""
     found: Column = _by_row(surveying.survey_json, "string")(fn.lit(folder), number)
     return found

@@ -1,4 +1,4 @@
-"""The former module of the jobs' commands, now `offsetlog.cli.spark`, for programs that still use this name."""
+"""The former module of the jobs' commands, for programs that still import it; they are now in `offsetlog.cli.spark`."""
 
 from __future__ import annotations
 

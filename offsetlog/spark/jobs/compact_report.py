@@ -1,11 +1,16 @@
 """The space that a clean would free: live and dead records and bytes, by log partition and by group.
 
-The engine's own cleaner decides, in one task per log partition, as if no history were kept: the last record of each key
-stays; records of an aborted transaction are dropped; a tombstone or a transaction's marker is dropped only after the
-delete horizon of its batch, which an earlier clean set to its own time plus `delete_retention_ms`.
+In one task for each log partition, the engine's own cleaner decides which records a clean would remove, as if no
+history were kept:
 
-Records are counted exactly, and so are the bytes of a log partition that a clean frees.  The bytes of a batch are
-divided among its records by their sizes.  Batches without records, and files beside the log, are not counted.
+* Only the last record of each key stays.
+* The records of an aborted transaction are removed.
+* A tombstone, or the marker of a transaction, is only removed when the delete horizon of its batch has passed.  An
+  earlier clean has set this horizon to the time of that clean plus `delete_retention_ms`.
+
+The numbers of records are exact, and so is the number of bytes of a log partition that a clean frees.  The bytes of a
+batch are divided among its records in proportion to their sizes.  Batches without records, and files other than the log
+files, are not counted.
 """
 
 from __future__ import annotations
@@ -33,9 +38,9 @@ TASKS_MAX = 1000
 
 @dataclass(frozen=True)
 class CompactReport:
-    """The tables: one row for each log partition, and for each group in it.
+    """The tables: `partitions` has a row for each log partition, `groups` has a row for each group in each of them.
 
-    `incomplete` lists what is missing or damaged in the log.
+    `incomplete` lists the missing and damaged parts of the log.
     """
 
     partitions: DataFrame
@@ -56,15 +61,15 @@ def surveys(
     now_ms: int | None = None,
     permissive: bool = False,
 ) -> DataFrame:
-    """Returns a row of `clean_surveying.COLUMNS` for each group of each log partition; the call computes the rows.
+    """Computes and returns rows of `clean_surveying.COLUMNS`, one row for each group of each log partition.
 
     Args:
         spark: the session.
-        path: a log directory or that of a partition, as executors reach it.
-        partitions: only these log partitions, such as "0,3-5".
-        roll: whether to report as if the active segments were closed first.
-        now_ms: the time in milliseconds since 1970, None for now.
-        permissive: whether to leave out damaged parts; if not, the task fails there.
+        path: a log directory or the directory of a partition, as executors reach it.
+        partitions: the log partitions to report, such as "0,3-5"; None for all.
+        roll: whether the report assumes that the active segments are closed first.
+        now_ms: the time of the clean, in milliseconds since 1970; None for now.
+        permissive: whether to leave out damaged parts.  If not, the task fails at the first damage.
 
     Raises:
         ConfigError, MissingFileError, StorageError: there is no log, or it has none of these log partitions.
@@ -118,19 +123,20 @@ def _tabulated(surveyed: DataFrame, *keys: str) -> DataFrame:
 def partitions_of(surveyed: DataFrame) -> DataFrame:
     """Returns one row for each log partition that has records, from the result of `surveys`.
 
-    Columns: log_partition, log_end, end (records below it are cleaned); segments, batches, records, bytes;
-    live_records, live_bytes, dead_records, dead_bytes (markers count as live); superseded, aborted, expired_tombstone,
-    expired_marker, keyless (records that are dropped); tombstone, marker (records that stay until their time);
-    records_after, freed_records, freed_bytes, bytes_after.
+    Columns: log_partition, log_end, end; segments, batches, records, bytes; live_records, live_bytes, dead_records,
+    dead_bytes; superseded, aborted, expired_tombstone, expired_marker, keyless; tombstone, marker; records_after,
+    freed_records, freed_bytes, bytes_after.  A clean covers the records below `end`.  Markers count as live.  The
+    columns from `superseded` to `keyless` count the records that are removed, by the reason.  `tombstone` and `marker`
+    count the records that stay until their delete horizon has passed.
     """
     return _tabulated(surveyed, "log_partition", "log_end", "end", "segments", "batches")
 
 
 def groups_of(surveyed: DataFrame) -> DataFrame:
-    """Returns one row for each group of a log partition, for its offsets and its own records together.
+    """Returns one row for each group of a log partition, which covers its positions and the group's own records.
 
-    Columns: log_partition, group (null for markers and undecodable records), and those of `partitions_of` from
-    `records` on.
+    Columns: log_partition, group, and the columns of `partitions_of` from `records` on.  `group` is null for markers
+    and for records that cannot be decoded.
     """
     return _tabulated(surveyed, "log_partition", "group")
 
@@ -144,9 +150,9 @@ def run(
     now_ms: int | None = None,
     permissive: bool = False,
 ) -> CompactReport:
-    """Returns what a clean of a directory would free; arguments and errors as for `surveys`.
+    """Returns how much a clean of a directory would free; arguments and errors are those of `surveys`.
 
-    Also raises CorruptionError if parts of the log are missing; with `permissive` the report lists them instead.
+    Also raises CorruptionError if parts of the log are missing.  With `permissive`, the report lists them instead.
     """
     incomplete = problems_of(spark, path, "records", permissive=permissive, partitions=partitions)
     surveyed = surveys(spark, path, partitions=partitions, roll=roll, now_ms=now_ms, permissive=permissive)

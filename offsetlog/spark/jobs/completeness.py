@@ -1,4 +1,4 @@
-"""How jobs treat a log with missing parts: they refuse the log, or with `permissive` mark their output."""
+"""How jobs treat a log with missing parts: they refuse it or, with `permissive`, mark their output as incomplete."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from offsetlog.spark.scan.options import ReadOptions, parse
 from offsetlog.spark.scan.plan import open_on_driver, problem_of
 from offsetlog.spark.session_settings import hadoop_settings_of
 
-#: A file beside tables made from an incomplete log, with an entry for each; Spark ignores names that begin with "_".
+#: The file that marks tables that were made from an incomplete log; it has an entry for each table.  Spark ignores
+#: files whose names begin with "_".
 MARK = "_incomplete.json"
 
 
 def doubts_of(
     spark: SparkSession, path: str | os.PathLike[str], view: str, **options: object
 ) -> tuple[str, ...]:
-    """Returns which witnesses of a log are missing or damaged: files that show whether the log is complete.
+    """Returns the missing and damaged witnesses of a log.  Witnesses are files that show whether the log is complete.
 
-    Without a witness, losses may stay undetected.  The arguments are those of `problems_of`, which returns the known
-    losses.
+    Without a witness, losses may stay undetected.  The arguments are those of `problems_of`, which returns the losses
+    that were detected.
 
     Raises:
         MissingFileError, StorageError, ConfigError: the log cannot be read, or an option is wrong.
@@ -49,21 +50,23 @@ def _options(
 def problems_of(
     spark: SparkSession, path: str | os.PathLike[str], view: str, *, permissive: bool, **options: object
 ) -> tuple[str, ...]:
-    """Returns what is missing or damaged in a log, as seen by a view; without `permissive` a missing part is an error.
+    """Returns the missing and damaged parts of a log, as a view shows them.
 
-    With `permissive` the log is read once to find the problems, and at most PROBLEMS_MAX of them are returned.  Without
-    it, damage is an error of the job that reads the log.
+    With `permissive`, this call reads the log once to find the problems, and returns at most PROBLEMS_MAX of them.
+    Without `permissive`, it raises if a part is missing, and does not look for damage: the job itself meets the damage
+    when it reads the log.
 
     Args:
         spark: the session.
         path: the log directory.
-        view: the view that the job reads; each view has its own problems, e.g. a state that was cleaned away.
-        permissive: whether the job goes on despite problems.
-        options: the options of the source, the same as the job's; None leaves an option out.
+        view: the view that the job reads.  Each view has problems of its own, for example a past state that was cleaned
+            away.
+        permissive: whether the job continues despite problems.
+        options: the options of the source that the job uses.  An option whose value is None is left out.
 
     Raises:
-        DataLossError, PossibleLossError, CorruptionError: something is missing, and `permissive` is not set.
-        MissingFileError, StorageError, ConfigError: the log cannot be read, or an option is wrong.
+        DataLossError, PossibleLossError, CorruptionError: a part is missing, and `permissive` is False.
+        MissingFileError, StorageError, ConfigError: the log cannot be read, or an option is invalid.
     """
     if not permissive:
         read = _options(spark, path, view, options)
@@ -76,7 +79,7 @@ def problems_of(
 
 
 def write_text(spark: SparkSession, directory: str, name: str, text: str) -> None:
-    """Writes a file beside the data of a table, wherever Spark can write; replaces an existing file."""
+    """Writes a file to the directory of a table, on a file system of Spark's; replaces an existing file."""
     path, system = _hadoop_file(spark, directory, name)
     stream = system.create(path, True)
     try:
@@ -100,23 +103,23 @@ def write_marked(
     problems: Sequence[str],
     overwrite: bool = False,
 ) -> None:
-    """Writes tables as `session.write_tables` does, and marks them as incomplete if there are problems.
+    """Writes tables as `session.write_tables` does.  If there are problems, marks the tables as incomplete.
 
-    The mark is a file that names each incomplete table of the directory, with its log and the problems.  The mark is
-    written before the tables, so that no incomplete table lacks it, even after a crash.  Entries for the tables of
-    other jobs stay.
+    The mark is a file in the directory.  It names each incomplete table, the log from which it was made, and the
+    problems.  It is written before the tables, so that an incomplete table has its mark even after a crash.  Entries
+    for tables of other jobs stay in the file.
 
     Args:
         spark: the session.
         tables: the tables by name.
-        directory: the directory, at an address that Spark can write to.
-        path: the log that the tables were made from.
-        problems: the log's losses and damage.
+        directory: the directory, as a path or URI that Spark can write to.
+        path: the log from which the tables were made.
+        problems: the missing and damaged parts of the log.
         overwrite: whether existing tables are replaced.
 
     Raises:
-        ConfigError: as `session.write_tables`; a table exists already; the existing mark cannot be read.  Nothing was
-            written.
+        ConfigError: `session.write_tables` refuses the directory; or a table exists already; or the existing mark
+            cannot be read.  Nothing was written.
     """
     before = _marks(spark, directory)
     for name in tables:
@@ -141,9 +144,9 @@ def write_marked_table(
     problems: Sequence[str],
     overwrite: bool = False,
 ) -> None:
-    """Writes one table to a directory of its own, which also holds the table's mark; otherwise as `write_marked`."""
+    """Writes one table to a directory of its own, and its mark to the same directory; otherwise as `write_marked`."""
     if not problems:
-        # The mark of the replaced table is removed with it.
+        # When a table is replaced, its mark is removed, too.
         table.write.mode("overwrite" if overwrite else "errorifexists").parquet(directory)
         return
     if overwrite:

@@ -1,4 +1,4 @@
-"""The differences between two directories, or between two times of one."""
+"""The differences between two directories, or between the states of one directory at two times."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ VALUE = (*COMPARED, "commit_timestamp", "expire_timestamp", "topic_id")
 def changes(before: DataFrame, after: DataFrame) -> DataFrame:
     """Returns the positions that differ between two states, as `OffsetStore.diff` does.
 
-    Columns: group, topic, partition, change ("added", "removed" or "changed"), then each column of VALUE twice, with
-    the prefixes before_ and after_; null if that state does not have the position.
+    Columns: group, topic, partition, change, and each column of VALUE twice, with the prefixes before_ and after_.
+    `change` is "added", "removed" or "changed".  The columns of a state are null if that state does not have the
+    position.
 
     Args:
-        before: the view "offsets" of one state; at least KEY and VALUE.
-        after: the view "offsets" of the other state.
+        before: the view "offsets" of the first state, with at least the columns KEY and VALUE.
+        after: the view "offsets" of the second state, with the same columns.
     """
 
     def side(rows: DataFrame, name: str) -> DataFrame:
@@ -66,17 +67,17 @@ def run(
     permissive: bool = False,
     reported: Sequence[str] | None = None,
 ) -> DataFrame:
-    """Returns what changed between two directories, or between two moments of one; see `changes`.
+    """Returns the differences between two directories, or between two moments of one directory; see `changes`.
 
     Args:
         spark: the session.
-        before: a log directory.
-        after: another log directory; None for `before` itself.
+        before: the log directory of the first state.
+        after: the log directory of the second state; None if it is `before`, too.
         before_at: the moment of the first state, as for the source's option `at`; None for the present state.
         after_at: the moment of the second state, as `before_at`.
-        group: only this group.
-        permissive: continues if something is missing or damaged; `problems` says what.
-        reported: the result of `problems`; anything else that is missing or damaged is then an error.
+        group: the only group to compare; None for all groups.
+        permissive: whether to continue if a part of a log is missing or damaged; `problems` returns these parts.
+        reported: the result of `problems`.  If the query then finds another missing or damaged part, it fails.
     """
     other = before if after is None else after
     first, second = (
@@ -87,11 +88,11 @@ def run(
 
 
 def has_group(spark: SparkSession, states: Sequence[tuple[str, str | None]], group: str) -> bool:
-    """Returns whether a group has a position in one of the states, or now has a record of its own in one of the logs.
+    """Returns whether a group has a position in one of the states, or a record of its own in one of the logs now.
 
     Args:
         spark: the session.
-        states: log directories, each with a moment, as for the source's option `at`; None for the present state.
+        states: log directories, each with a moment in the form of the source's option `at`; None for the present state.
         group: the group's name.
     """
     for path, at in states:
@@ -112,7 +113,7 @@ def problems(
     group: str | None = None,
     permissive: bool,
 ) -> tuple[str, ...]:
-    """Returns what is missing or damaged in the states that `run` compares; raises as `completeness.problems_of`."""
+    """Returns the missing and damaged parts of the states that `run` compares; see `completeness.problems_of`."""
     other = before if after is None else after
     first = problems_of(spark, before, "offsets", permissive=permissive, at=before_at, group=group)
     second = problems_of(spark, other, "offsets", permissive=permissive, at=after_at, group=group)

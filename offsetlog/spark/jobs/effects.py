@@ -1,6 +1,7 @@
-"""Columns and rows that several jobs use: when a record took effect, which records are in effect now, their bytes.
+"""Columns and rows that several jobs use: when a record took effect, which records are in effect, and their bytes.
 
-A position is (log partition, group, topic, partition): log offsets compare only within one partition of the log.
+Here, a position is (log partition, group, topic, partition), because log offsets can only be compared within one log
+partition.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ def commit_records(records: DataFrame) -> DataFrame:
 
 
 def with_effects(commits: DataFrame) -> DataFrame:
-    """Adds `effective_at`, the log offset at which each commit took effect, null if it never did.
+    """Adds `effective_at`, the log offset at which each commit took effect; it is null if the commit never took effect.
 
-    The rule is in `offsetlog.spark.in_effect`.  Commits that have the column already are returned as they are.
+    The rule is in `offsetlog.spark.in_effect`.  If the commits already have the column, they are returned unchanged.
 
     Args:
-        commits: rows of the view "commits", with kind, outcome, marker_offset, log_offset and POSITION; for each
-            position in them, all of its rows.
+        commits: rows of the view "commits", with the columns kind, outcome, marker_offset, log_offset and POSITION.
+            For each position, they must include all of its rows.
     """
     if "effective_at" in commits.columns:
         return commits
@@ -53,10 +54,10 @@ def _choose(condition: Column, yes: Column | int, no: Column | int) -> Column:
 
 
 def pending(commits: DataFrame) -> DataFrame:
-    """Returns the pending rows of the view "commits": a COMMIT of their open transaction would bring them into effect.
+    """Returns the pending rows of the view "commits", which a COMMIT of their open transaction would bring into effect.
 
-    The pending rows are the latest ones of each producer and position in open transactions.  A tombstone erases the
-    values before it, whatever transaction the tombstone is in.
+    For each producer and position, only the latest row in an open transaction is pending.  If a tombstone of the
+    position follows this row, the row is not pending, even if the tombstone is in another transaction or in none.
     """
     latest = (
         commits.where("kind = 'commit' and outcome = 'open'")
@@ -73,7 +74,7 @@ def pending(commits: DataFrame) -> DataFrame:
 
 
 def group_records(records: DataFrame) -> DataFrame:
-    """Returns the current records of groups in the view "records": the latest of each key, without tombstones."""
+    """Returns the latest record of each key of a group's own records in the view "records", except tombstones."""
     return (
         records.where(~fn.col("kind").isin(*NOT_OF_A_GROUP) & fn.col("group").isNotNull())
         .groupBy("log_partition", "key")
@@ -85,7 +86,7 @@ def group_records(records: DataFrame) -> DataFrame:
 
 
 def when(timestamp: str = "timestamp", commit_timestamp: str = "commit_timestamp") -> Column:
-    """Returns when a record was written, in ms since 1970: the record's time, or the commit's own, or null."""
+    """Returns the time of a record, in ms since 1970: its timestamp, or else its commit timestamp, or else null."""
     return fn.coalesce(
         fn.when(fn.col(timestamp) >= 0, fn.col(timestamp)),
         fn.when(fn.col(commit_timestamp) >= 0, fn.col(commit_timestamp)),
@@ -95,9 +96,9 @@ def when(timestamp: str = "timestamp", commit_timestamp: str = "commit_timestamp
 def payload_bytes() -> Column:
     """Estimates the bytes of a commit's key and value from the columns of the view "commits".
 
-    The size of the key is exact.  The view lacks the version of the value, so it is derived: version 1 if there is an
-    expire time, 4 if there is a topic id, otherwise 3, which brokers write since Kafka 2.1.  For values of other
-    versions the size is up to 4 bytes off.
+    The size of the key is exact.  The view does not show the version of the value, so the version is guessed.  It is 1
+    if there is an expire time, and 4 if there is a topic id.  Otherwise it is 3, which brokers have written since Kafka
+    2.1.  If the version is another one, the size is wrong by up to 4 bytes.
     """
     key = 2 + 2 + fn.octet_length("group") + 2 + fn.octet_length("topic") + 4
     metadata = fn.coalesce(fn.octet_length("metadata"), fn.lit(0))

@@ -1,4 +1,4 @@
-"""Checks Spark's output through Hadoop's file systems: all but local files and HDFS need a package."""
+"""Checks that Spark can write a job's output.  Spark needs a package for all file systems but local ones and HDFS."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PACKAGES = {
 
 
 def check_writable(spark: SparkSession, target: str) -> None:
-    """Refuses a URI for which Spark has no file system; contacts no server.
+    """Refuses a URI for which Spark has no file system.  Contacts no server.
 
     Raises:
         ConfigError: the file system is missing; the message names its package, if that is known.

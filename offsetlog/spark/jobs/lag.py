@@ -1,7 +1,7 @@
-"""The lag of groups: committed offsets against the ends of the logs they read, now and over time.
+"""The lag of groups: the committed offsets compared with the ends of the logs that they read, now and over time.
 
-The ends are rows of (topic, partition, log_end_offset), with log_start_offset and timestamp (ms since 1970) if they are
-known; `lag_ends` gets them from several sources.
+The ends are rows of (topic, partition, log_end_offset), and of log_start_offset and timestamp (ms since 1970) if these
+are known.  The module `lag_ends` gets them from several kinds of sources.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def read(
     permissive: bool = False,
     reported: Sequence[str] | None = None,
 ) -> DataFrame:
-    """Returns the columns of the view "records" of a directory that `committed_at` needs."""
+    """Returns the rows of a directory's view "records", with the columns that `committed_at` needs."""
     given = {"partitions": partitions, "columns": ",".join(COLUMNS)}
     return read_view(spark, path, "records", permissive=permissive, reported=reported, **given).select(*COLUMNS)
 
@@ -48,7 +48,7 @@ def problems(
     is_over_time: bool,
     permissive: bool,
 ) -> tuple[str, ...]:
-    """Returns what is missing or damaged in the log that `run` reads; raises as `completeness.problems_of`."""
+    """Returns the missing and damaged parts of the log that `run` reads; see `completeness.problems_of`."""
     view, columns = ("records", ",".join(COLUMNS)) if is_over_time else ("offsets", None)
     return problems_of(spark, path, view, permissive=permissive, partitions=partitions, columns=columns)
 
@@ -90,14 +90,15 @@ def lag(offsets: DataFrame, ends: DataFrame) -> DataFrame:
 
     Args:
         offsets: rows of the view "offsets".
-        ends: the ends of logs; for each topic partition the youngest row counts, or the highest end if no row has a
-            time.
+        ends: the ends of logs.  For each topic partition, the row with the latest time is used.  If no row has a time,
+            the highest end is used.
 
     Columns: group, topic, partition, committed, log_start_offset, log_end_offset, end_timestamp, lag, beyond_end, lost,
-    problem, log_partition.  `lag` is the number of records left to read, never below 0, null if no end is known.
-    `beyond_end` is how far a position is above the end, e.g. after a topic was created again.  `lost` is the number of
-    records that were deleted before the group read them; like Kafka's own tools, `lag` includes them.  A negative
-    offset is not a position and has no lag.  `problem` names the case that applies, or is null.
+    problem, log_partition.  `lag` is the number of records left to read.  It is never below 0, and null if the end is
+    not known.  `beyond_end` is the distance by which a position is above the end, for example because the topic was
+    created again.  `lost` is the number of records that were deleted before the group read them; `lag` includes them,
+    as it does in Kafka's own tools.  A negative offset is not a position, and has no lag.  `problem` names the one of
+    these cases that applies, or is null.
     """
     latest = (
         _ends(ends)
@@ -119,10 +120,10 @@ def lag(offsets: DataFrame, ends: DataFrame) -> DataFrame:
 
 
 def by_topic(table: DataFrame) -> DataFrame:
-    """Returns the sums of `lag` or `lag_over_time` by group and topic (and time).
+    """Returns the sums of `lag` or `lag_over_time` by group and topic, and by time if there is a column `time`.
 
-    Columns: time if the table has it, group, topic, partitions, lag, most (the largest lag of one partition), and the
-    numbers of partitions beyond_end, lost and without_end.
+    Columns: time (if the table has it), group, topic, partitions, lag, most, beyond_end, lost, without_end.  `most` is
+    the largest lag of one partition.  `beyond_end`, `lost` and `without_end` are numbers of partitions.
     """
     times = ["time"] if "time" in table.columns else []
     return table.groupBy(*times, "group", "topic").agg(
@@ -142,7 +143,7 @@ def moments(spark: SparkSession, times: list[int]) -> DataFrame:
     """Returns times, in ms since 1970, as a DataFrame with the column `time`.
 
     Raises:
-        InvalidArgumentError: there are no times, or more than MOMENTS_MAX.
+        InvalidArgumentError: `times` is empty, or has more than MOMENTS_MAX times.
     """
     if not times:
         raise InvalidArgumentError("the list of times is empty; give at least one")
@@ -152,7 +153,7 @@ def moments(spark: SparkSession, times: list[int]) -> DataFrame:
 
 
 def every(first: int, last: int, step_ms: int) -> list[int]:
-    """Returns the multiples of a step, from the first one >= `first` to the first one >= `last`.
+    """Returns the multiples of a step, from the first one that is >= `first` to the first one that is >= `last`.
 
     Raises:
         InvalidArgumentError: the step is not positive, or there are more than MOMENTS_MAX multiples.
@@ -162,17 +163,17 @@ def every(first: int, last: int, step_ms: int) -> list[int]:
     begin, end = -(-first // step_ms), -(-last // step_ms)
     if end - begin >= MOMENTS_MAX:
         raise InvalidArgumentError(
-            f"a step of {step_ms} ms makes {end - begin + 1:,} times, which are too many; the limit is {MOMENTS_MAX:,}"
+            f"a step of {step_ms} ms results in {end - begin + 1:,} times; the limit is {MOMENTS_MAX:,}"
         )
     return [number * step_ms for number in range(begin, end + 1)]
 
 
 def effect_times(records: DataFrame) -> DataFrame:
-    """Returns the offset commits that took effect, with the time at which they did, `effect_time`.
+    """Returns the offset commits that took effect, each with the time at which it took effect, `effect_time`.
 
-    `effect_time` is the highest timestamp of the log partition up to the log offset where the commit took effect.  As
-    everywhere in offsetlog, a time means the longest prefix of the log without a later timestamp, and a transaction
-    counts from its end on.
+    `effect_time` is the highest timestamp in the log partition up to the log offset at which the commit took effect.
+    Everywhere in offsetlog, the state at a time is that of the longest prefix of the log without a later timestamp, and
+    a transaction takes effect when it ends.
 
     Args:
         records: rows of the view "records" of whole log partitions.
@@ -184,11 +185,11 @@ def effect_times(records: DataFrame) -> DataFrame:
 
 
 def committed_at(records: DataFrame, times: DataFrame) -> DataFrame:
-    """Returns the positions committed at each of the times: time, POSITION, committed; without deleted positions.
+    """Returns the positions committed at each of the times: time, POSITION, committed.  Leaves out deleted positions.
 
     Args:
         records: rows of the view "records" of whole log partitions.
-        times: the column `time`, as `moments` makes it.
+        times: a DataFrame with the column `time`, as `moments` returns it.
     """
     events = effect_times(records).select(
         *POSITION,
@@ -221,7 +222,7 @@ def committed_at(records: DataFrame, times: DataFrame) -> DataFrame:
 
 
 def ends_at(ends: DataFrame, times: DataFrame) -> DataFrame:
-    """Returns the last known end of each topic partition at each of the times; rows without a time are ignored.
+    """Returns the last known end of each topic partition at each of the times; ignores rows of `ends` without a time.
 
     Columns: time, topic, partition, log_start_offset, log_end_offset, end_timestamp.
     """
@@ -257,12 +258,12 @@ def _none_like(table: DataFrame, name: str) -> Column:
 
 
 def lag_over_time(records: DataFrame, ends: DataFrame, times: DataFrame) -> DataFrame:
-    """Returns `lag` at each of the times, with `time` as the first column.
+    """Returns the lag as of each of the times: the columns of `lag`, after the column `time`.
 
     Args:
         records: rows of the view "records" of whole log partitions.
-        ends: samples with their `timestamp`; at each time the last sample up to it counts.
-        times: the column `time`, as `moments` makes it.
+        ends: samples with their `timestamp`.  For each time, the last sample taken at or before it is used.
+        times: a DataFrame with the column `time`, as `moments` returns it.
     """
     joined = committed_at(records, times).join(ends_at(ends, times), ["time", *_TOPIC_PARTITION], "left")
     return _told(
@@ -295,16 +296,16 @@ def run(
     Args:
         spark: the session.
         path: a log directory.
-        ends: the ends of the logs, as `lag_ends` gives them.
+        ends: the ends of the logs, as the functions of `lag_ends` return them.
         partitions: log partitions, such as "0,3-5"; None for all.
-        times: the times of lag over time, in ms since 1970.
-        step_ms: adds a time every `step_ms` milliseconds, from the first sample to the last.
-        permissive: continues if something is missing or damaged; `problems` says what.
-        reported: the result of `problems`; anything else that is missing or damaged is then an error.
+        times: the times at which to compute the lag, in ms since 1970; None for the present lag.
+        step_ms: adds a time every `step_ms` milliseconds, from the first sample of the ends to the last.
+        permissive: whether to continue if a part of the log is missing or damaged; `problems` returns these parts.
+        reported: the result of `problems`.  If the query then finds another missing or damaged part, it fails.
 
     Raises:
-        InvalidArgumentError: lag over time is requested, and no sample has a timestamp; or a time is in the future
-            according to both this machine's clock and the samples.
+        InvalidArgumentError: `times` or `step_ms` is given, and no sample has a timestamp; or a time is later than the
+            clock of this machine and later than every sample.
     """
     if times is None and step_ms is None:
         offsets = read_view(spark, path, "offsets", permissive=permissive, reported=reported, partitions=partitions)

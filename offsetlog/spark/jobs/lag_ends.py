@@ -1,4 +1,4 @@
-"""The ends of the logs that groups read: from a file of samples, from a broker, or from the logs' own directories.
+"""The ends of the logs that groups read: from a file of samples, from a cluster, or from brokers' log directories.
 
 Each function returns rows of topic, partition, log_start_offset, log_end_offset, timestamp.
 """
@@ -63,10 +63,10 @@ def _frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
 
 
 def of_samples(spark: SparkSession, path: str) -> DataFrame:
-    """Returns samples from .csv (with a header), .json (one object per line) or Parquet, by the ending of the path.
+    """Returns samples from files: .csv (with a header), .json (one object per line), or otherwise Parquet.
 
-    `timestamp` may be a number (ms since 1970) or a timestamp.  The columns `timestamp` and `log_start_offset` may be
-    missing.
+    The ending of the path decides the format.  `timestamp` may be a number (ms since 1970) or a timestamp.  The columns
+    `timestamp` and `log_start_offset` are optional.
 
     Raises:
         InvalidArgumentError: the column topic, partition or log_end_offset is missing, or a partition or an offset is
@@ -95,7 +95,7 @@ def of_samples(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _check_numbers(found: DataFrame, name: str, path: str) -> None:
-    """Raises InvalidArgumentError, which shows the row, if a text is not a number; ignores `timestamp`."""
+    """Raises InvalidArgumentError that shows the row if a text in a column is not a number.  Ignores `timestamp`."""
     if dict(found.dtypes)[name] != "string" or name == "timestamp":
         return
     kind = "int" if name == "partition" else "bigint"
@@ -123,13 +123,13 @@ def of_broker(
     *,
     timeout: float = 30.0,
 ) -> DataFrame:
-    """Asks a cluster for the present ends of topic partitions; partitions that it does not know are left out.
+    """Asks a cluster for the present ends of topic partitions.  Leaves out partitions that the cluster does not know.
 
     Args:
         spark: the session.
         keys: topics and partitions.
-        config: settings of confluent-kafka's clients, with bootstrap.servers.
-        timeout: the limit of each of the two requests, in seconds.
+        config: the settings of confluent-kafka's client, with bootstrap.servers.
+        timeout: how long the cluster may take for each of the two requests, in seconds.
 
     Raises:
         ConfigError: confluent-kafka is not installed.
@@ -159,7 +159,7 @@ def of_broker(
                     "_NOENT",
                 ):
                     raise StorageError(
-                        f"the cluster at {config.get('bootstrap.servers')} did not answer for the log ends: "
+                        f"the cluster at {config.get('bootstrap.servers')} did not return the log ends: "
                         f"{error.str()}; check that a broker listens there"
                     ) from None
         return found
@@ -184,7 +184,7 @@ def of_broker(
 
 
 def _end_of(segment: Path) -> tuple[LogEnd, OffsetLogError | None]:
-    """Returns the end of a log from its newest segment, and the first damage in it that is not an unfinished tail."""
+    """Returns the end of a log, read from its newest segment, and the first damage that is not an unfinished tail."""
     position, offset, damage = 0, segment_base(segment), None
     while True:
         found = skim(segment, position=position, next_offset=offset)
@@ -203,14 +203,14 @@ def _end_of(segment: Path) -> tuple[LogEnd, OffsetLogError | None]:
 
 
 def _length_at(segment: Path, position: int) -> bytes:
-    """Returns the length of a batch; writers write this field last."""
+    """Returns the bytes of a batch's length, which is the last field that a writer fills in."""
     with segment.open("rb") as file:
         file.seek(position + 8)
         return file.read(4)
 
 
 class _Directory:
-    """A log directory of a broker.  Its checkpoints are read before its logs are listed."""
+    """A log directory of a broker.  Its checkpoints are read when the object is made, before the logs are listed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -235,7 +235,7 @@ class _Directory:
         return found
 
     def ends(self, topic: str, partition: int, directory: Path) -> tuple[tuple[int, int] | None, OffsetLogError | None]:
-        """Returns a log's first offset and end, or None without a segment; and an error if the end may be wrong."""
+        """Returns a log's first offset and end (None without a segment), and an error if the end may be wrong."""
         segments = segments_of(directory)
         if not segments:
             return None, None
@@ -253,7 +253,7 @@ class _Directory:
 
 
 def _ends_in(path: Path) -> list[tuple[str, int, int, int, OffsetLogError | None]]:
-    """Returns for each log of a directory: topic, partition, first offset, end, an error if the end may be wrong."""
+    """Returns for each log its topic, partition, first offset and end, and an error if the end may be wrong."""
     found: list[tuple[str, int, int, int, OffsetLogError | None]] = []
     for _ in range(LOOKS):
         # A running broker may change a log after its checkpoint was read; only a real loss is seen at every attempt.
@@ -274,23 +274,25 @@ def of_directories(
     permissive: bool = False,
     problems: list[str] | None = None,
 ) -> DataFrame:
-    """Returns the ends of all partitions in brokers' log directories, from the headers of the newest segments.
+    """Returns the ends of all partitions in brokers' log directories, from the batch headers of the newest segments.
 
-    The driver reads the directories and must see them; brokers may be writing to them.  If several directories hold a
-    partition, e.g. those of replicas, the highest end counts for `lag`.
+    The driver reads the directories, so they must be on its machine.  Brokers may write to them meanwhile.  If several
+    directories hold the same partition, as those of replicas do, the result has a row for each, and `lag` uses the
+    highest end.
 
     Args:
         spark: the session.
         directories: log directories of brokers, on this machine.
-        permissive: whether to accept the end of a log that is damaged, or that ends below a checkpoint.
-        problems: gets a line for each of these logs.
+        permissive: whether to accept the end of a log that is damaged or that ends below a checkpoint.
+        problems: a list to which a line is added for each log that was accepted in this way.
 
     Raises:
         MissingFileError: a directory does not exist.
-        DataLossError: a log ends below its recovery point or high watermark, and `permissive` is not set.
-        StorageError, CorruptionError: a log cannot be read.
+        DataLossError: a log ends below its recovery point or high watermark, and `permissive` is False.
+        StorageError, CorruptionError: a log cannot be read; or it is damaged, and `permissive` is False.
     """
-    # All ends get the same time, so that the highest end of the replicas counts, and not the one that was read last.
+    # All ends get the same time, so that `lag` uses the highest end of the replicas, and not the end that was read
+    # last.
     rows, now = [], time.time_ns() // 1_000_000
     for directory in (local_path(each, "log directory of a broker") for each in directories):
         if not directory.is_dir():

@@ -1,6 +1,7 @@
 """Imports the offsets that consumers kept in ZooKeeper, or that a file lists, into a log directory.
 
-The rules of the import are those of offsetlog/migration/rules.py, written for columns; one table of cases tests both.
+The rules of the import are those of offsetlog/migration/rules.py.  This module expresses them for columns.  One table
+of test cases tests both modules.
 """
 
 from __future__ import annotations
@@ -42,18 +43,19 @@ Agree = Callable[[dict[str, int], list[dict[str, str | int]]], None]
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The result of a migration, or with a dry run its plan.
+    """The result of a migration.  After a dry run, it is the plan of the migration.
 
     Attributes:
-        committed: the number of rows by action: "new", "forward", and, only with `overwrite`, "back".
-        kept: the number of rows that were not committed, by reason: "same" as in the directory, "lower" than there, or
-            "lost" if records of the group's log partition are missing, so that nothing can be committed to it.
+        committed: the number of committed rows by action: "new", "forward", and, with `overwrite`, "back".
+        kept: the number of rows that were not committed, by reason.  "same": the directory has the same offset.
+            "lower": the offset of the row is lower than that in the directory.  "lost": records of the group's log
+            partition are missing, so nothing can be committed to it.
         refused: the number of refused rows.
-        examples: some of the refused rows, each with group, topic, partition and offset as they were given, and a
-            reason; for a dump also with the file and the line.
+        examples: some of the refused rows, each with group, topic, partition and offset as in the source, and with the
+            reason.  Rows of a dump also have the file and the line.
         dry_run: whether nothing was written.
-        incomplete: losses and damage in the directory; only with `permissive`.
-        unknown: the groups of `run` that no row names.
+        incomplete: the missing and damaged parts of the directory; always empty without `permissive`.
+        unknown: those of the groups given to `run` that have no row.
     """
 
     committed: dict[str, int] = field(default_factory=dict)
@@ -74,15 +76,15 @@ def from_zookeeper(
     tasks: int = 4,
     in_flight: int = 64,
 ) -> DataFrame:
-    """Returns the offsets in ZooKeeper, as text: group, topic, partition, offset, moment.
+    """Returns the offsets in ZooKeeper as rows of text: group, topic, partition, offset, moment.
 
     Args:
         spark: the session.
         hosts: the servers, in the form of ZooKeeper's clients: "host:port,host:port".
         root: the root of the Kafka cluster in ZooKeeper, such as "/kafka"; "" for none.
         groups: the groups to read; None for all.
-        tasks: the number of tasks that read at once, each through one connection.
-        in_flight: roughly how many requests each task has in flight.
+        tasks: the number of tasks; each reads through one connection.
+        in_flight: the approximate number of requests that each task has in flight.
     """
     spark.dataSource.register(ZooKeeperOffsets)
     reader = spark.read.format(FORMAT).option("hosts", hosts).option("root", root)
@@ -92,16 +94,17 @@ def from_zookeeper(
 
 
 def from_dump(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:
-    """Returns the offsets in a dump like `from_zookeeper`, with two more columns, `file` and `line`.
+    """Returns the offsets in a dump, in the form of `from_zookeeper`, with two more columns, `file` and `line`.
 
-    A dump is JSON lines, or CSV with a heading.  A line has group, topic, partition and offset; or path and value,
-    where path ends with "/consumers/GROUP/offsets/TOPIC/PARTITION".  Other columns are ignored, and so are paths of
-    other nodes.  A file is CSV if its name ends in .csv (or .csv.gz and the like); quotes within quotes are doubled
-    there.  `file` is written as in a URI.
+    A dump is a file of JSON lines, or a CSV file with a heading.  A line has the fields group, topic, partition and
+    offset; or it has the fields path and value, and path ends with "/consumers/GROUP/offsets/TOPIC/PARTITION".  Lines
+    with another path are ignored, and so are other fields.  A file is a CSV file if its name ends in .csv (or in
+    .csv.gz and the like).  In a CSV file, quotes within quotes are doubled.  `file` contains the name of the file as in
+    a URI.
 
     Raises:
-        InvalidArgumentError: the heading of a CSV file has none of these columns, or has one of them more than once.
-        MissingFileError: there is no such file.
+        InvalidArgumentError: the heading of a CSV file has none of these fields, or has one of them more than once.
+        MissingFileError: the file does not exist.
     """
     check_file(path)
     text = os.fspath(path)
@@ -120,7 +123,8 @@ def from_dump(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:
 
 
 def _numbered(spark: SparkSession, path: str) -> DataFrame:
-    # A large file is read in blocks: lines are numbered in a block, and the lines of the blocks before it are added.
+    # A large file is read in blocks.  The number of a line is its number in its block, plus the number of lines in the
+    # blocks before it.
     found = spark.read.text(path).select(
         fn.col("value").alias("text"),
         fn.col("_metadata.file_path").alias("address"),
@@ -162,10 +166,10 @@ def _of_csv(lines: DataFrame, path: str) -> DataFrame:
 
 
 def checked(rows: DataFrame) -> DataFrame:
-    """Adds `number` (the partition), `committed` (the offset) and `reason` to rows of text.
+    """Adds the columns `number` (the partition), `committed` (the offset) and `reason` to rows of text.
 
-    `reason` says why a row is refused; it is null for a valid row.  The rules are those of `rules.sort_rows`: if a
-    position appears more than once with different offsets, all of its rows are refused.
+    `reason` is null for a valid row; otherwise it says why the row is refused.  The rules are those of
+    `rules.sort_rows`.  If a position appears in several rows with different offsets, all of these rows are refused.
     """
     names = ("group", "topic", "partition", "offset")
     reason = (
@@ -183,7 +187,7 @@ def checked(rows: DataFrame) -> DataFrame:
         .withColumn("reason", reason)
     )
     same = Window.partitionBy("group", "topic", "number")
-    # A refused row contradicts no other row.
+    # A row that is refused for another reason does not contradict other rows.
     sound = fn.when(fn.col("reason").isNull(), fn.col("committed"))
     twice = fn.col("reason").isNull() & (fn.min(sound).over(same) != fn.max(sound).over(same))
     return numbered.withColumn("reason", fn.when(twice, rules.CONTRADICTED).otherwise(fn.col("reason")))
@@ -195,10 +199,12 @@ def _number(name: str, form: str, kind: str) -> Column:
 
 
 def compared(rows: DataFrame, offsets: DataFrame | None, *, overwrite: bool = False) -> DataFrame:
-    """Returns each valid row of `checked` once, with the offset committed now and an `action` (`rules.action_of`).
+    """Returns one row for each valid position of `checked`, with the directory's offset and an `action`.
+
+    The rules for the action are those of `rules.action_of`.
 
     Args:
-        rows: the rows whose `reason` is null.
+        rows: the rows of `checked` whose `reason` is null.
         offsets: the view "offsets" of the directory; None for a new one.
         overwrite: whether positions may be moved back.
     """
@@ -217,9 +223,9 @@ def compared(rows: DataFrame, offsets: DataFrame | None, *, overwrite: bool = Fa
 
 
 def marked_lost(chosen: DataFrame, lost_groups: Sequence[str]) -> DataFrame:
-    """Sets the action "lost" in rows of `compared` whose group cannot be written, since its log partition has losses.
+    """Sets the action of a row to "lost" if its group cannot be written because its log partition has losses.
 
-    A single group that cannot be written would make the commit of all groups fail.
+    If a commit of several groups contained such a group, the whole commit would fail.
     """
     if not lost_groups:
         return chosen
@@ -229,9 +235,9 @@ def marked_lost(chosen: DataFrame, lost_groups: Sequence[str]) -> DataFrame:
     return marked.withColumn("action", fn.when(is_lost, rules.LOST).otherwise(fn.col("action"))).drop("_lost")
 
 
-#: The most rows of one task: with names of 100 bytes some 15 MB.
+#: The most rows that one task gets; with names of 100 bytes, these are about 15 MB.
 _ROWS_OF_A_TASK = 65_536
-#: The columns of a directory's positions that decide what is done with a row.
+#: The columns of a directory's positions from which the action for a row is decided.
 _OFFSETS = pa.schema(
     [("group", pa.string()), ("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())]
 )
@@ -253,28 +259,29 @@ def run(
 ) -> Migration:
     """Commits rows of `from_zookeeper` or `from_dump` into a log directory, each group completely or not at all.
 
-    A position in the directory moves back only with `overwrite`.  Each position gets the present time as its commit
-    time, so that no retention deletes it at once.  The directory's lock is held while positions are compared and
-    committed.
+    A position in the directory moves back only with `overwrite`.  The commit time of each position is the present time,
+    so that no retention deletes it at once.  The job holds the lock of the directory while it compares and commits
+    positions.
 
     Args:
         spark: the session.
         rows: the rows to commit.
-        target: a log directory on this machine; created if it does not exist.
-        partitions: the number of partitions of the offsets topic, for a new directory (4 by default) or one written by
-            Kafka.
+        target: a log directory on this machine.  If it does not exist, it is created.
+        partitions: the number of partitions of the offsets topic, for a directory that is new (4 by default) or that
+            was written by Kafka.
         overwrite: whether positions may be moved back.
-        dry_run: only reports; takes no lock, and writes nothing.
-        examples: how many refused rows are reported, and how many rows that move back.
-        agree: is called before positions are moved back, and may raise to refuse; None moves them without asking.
-        permissive: continues if something is missing in the directory.  Nothing is committed to a log partition with
-            losses, since its lost positions would count as new.
+        dry_run: whether to only report the plan, without taking the lock or writing anything.
+        examples: the most refused rows to report, and the most rows that move back to pass to `agree`.
+        agree: a function that is called before positions are moved back, and raises if they must not be.  None moves
+            them without asking.
+        permissive: whether to continue if a part of the directory is missing.  Nothing is committed to a log partition
+            with losses, since its lost positions would look like new ones.
         lock_timeout: how many seconds to wait for a process that has the directory open for writing.
-        groups: the groups that were asked for; the result names those that have no rows.
+        groups: the groups that were requested.  `unknown` of the result lists those without rows.
 
     Raises:
-        DataLossError, PossibleLossError: something is missing in the directory; not with `permissive`.
-        LockedError, PartitionCountError, StorageError, CorruptionError: as `offsetlog.open` and `commit_arrow`.
+        DataLossError, PossibleLossError: a part of the directory is missing, and `permissive` is False.
+        LockedError, PartitionCountError, StorageError, CorruptionError: raised by `offsetlog.open` or `commit_arrow`.
     """
     path = store_path(target)
     incomplete: tuple[str, ...] = ()
@@ -293,7 +300,8 @@ def run(
         if dry_run:
             store = offsetlog.open(path, partitions, read_only=True) if _is_log(path) else None
         else:
-            # Without maintenance, since the log must not be cleaned by settings other than its owner's.
+            # The store is opened without maintenance, since the log must only be cleaned with the settings of its
+            # owner.
             quiet = MaintenanceConfig(enabled=False)
             store = offsetlog.open(path, partitions, maintenance=quiet, lock_timeout=lock_timeout, create="anywhere")
         if store is None:
@@ -367,6 +375,6 @@ def _moving_back(chosen: DataFrame, most: int) -> list[dict[str, str | int]]:
 
 def _commit(chosen: DataFrame, store: offsetlog.OffsetStore) -> None:
     rows = chosen.where(fn.col("action").isin(*rules.WRITTEN))
-    # One call: every value is checked before the first row is written.
+    # All rows are committed in one call, which checks every value before it writes the first row.
     table = rows.select("group", "topic", "partition", "offset").orderBy("group", "topic", "partition").toArrow()
     store.commit_arrow(table, durability="disk")

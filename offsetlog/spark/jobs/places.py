@@ -1,4 +1,4 @@
-"""Checks of the paths of a job: a wrong path is reported before Spark starts."""
+"""Checks the paths of a job before Spark starts, so that a wrong path is reported at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from offsetlog.directory.reading import find_partitions
 from offsetlog.errors import ConfigError, InvalidArgumentError, MissingFileError
 from offsetlog.spark.location import AnyPath, Location
 
-#: Names in the directory of a Spark table, complete or not: notes, checksums, files, folders of a column's values.
+#: The names that the directory of a Spark table can contain, even if the table is incomplete: notes, checksums, files,
+#: and a folder for each value of a column.
 _OF_A_TABLE = re.compile(r"_.*|\..*\.crc|part-.*|[^=]+=.*")
 
 #: The formats of a snapshot.
@@ -42,7 +43,7 @@ def check_table_format(table_format: str) -> None:
 
 
 def check_log(path: AnyPath) -> None:
-    """Raises as `find_partitions` if a path is not a log; a URI is checked only when it is read."""
+    """Raises the errors of `find_partitions` if a local path is not a log.  A URI is only checked when it is read."""
     found = Location.of(path).here
     if found is not None:
         find_partitions(found)
@@ -64,7 +65,7 @@ def log_directory(path: AnyPath, what: str) -> LogDirectory:
 
 
 def store_path(path: AnyPath) -> Path:
-    """Returns the path of a store, which may be created later.
+    """Returns the path of a store that exists or can be created.
 
     Raises:
         InvalidArgumentError: the path is a file, a part of a log directory, or a URI of another file system.
@@ -77,17 +78,17 @@ def store_path(path: AnyPath) -> Path:
 
 
 def check_file(path: AnyPath) -> None:
-    """Raises MissingFileError if a path on this machine does not exist; a pattern is left to Spark."""
+    """Raises MissingFileError if a path on this machine does not exist; does not check a path with a pattern."""
     found = Location.of(path).here
     if found is not None and not found.exists() and not re.search(r"[*?\[{]", str(found)):
         raise MissingFileError("the file or directory does not exist", path=path)
 
 
 def check_apart(target: AnyPath, *logs: AnyPath) -> None:
-    """Refuses a target whose writing would change or replace a log.
+    """Refuses a target if writing to it would change or replace a log.
 
     Raises:
-        InvalidArgumentError: the target is one of the logs, is inside one, or contains one.
+        InvalidArgumentError: the target is one of the logs, is inside a log, or contains a log.
     """
     new = Location.of(target).parts
     for log in logs:
@@ -99,14 +100,14 @@ def check_apart(target: AnyPath, *logs: AnyPath) -> None:
 
 
 def check_new(target: AnyPath, way_on: str = "") -> None:
-    """Raises ConfigError if a path on this machine exists; `way_on` ends the sentence of the error."""
+    """Raises ConfigError if a path on this machine exists; `way_on` is appended to the message."""
     found = Location.of(target).here
     if found is not None and os.path.lexists(found):
         raise ConfigError(f"a file or directory of this name exists already{way_on}", path=target)
 
 
 def check_replaceable(target: AnyPath) -> None:
-    """Raises ConfigError if a path on this machine exists and is no table: Spark would remove everything in it."""
+    """Raises ConfigError if a path on this machine exists and is no table, since Spark would remove all files in it."""
     found = Location.of(target).here
     if found is None or not os.path.lexists(found):
         return
@@ -120,7 +121,7 @@ def check_replaceable(target: AnyPath) -> None:
 
 
 def check_target(target: AnyPath, *logs: AnyPath, overwrite: bool) -> None:
-    """Refuses a target like `check_apart`, and like `check_new` or, with `overwrite`, like `check_replaceable`."""
+    """Calls `check_apart`, and then `check_replaceable` if `overwrite` is set, and `check_new` otherwise."""
     check_apart(target, *logs)
     if overwrite:
         check_replaceable(target)
@@ -129,7 +130,7 @@ def check_target(target: AnyPath, *logs: AnyPath, overwrite: bool) -> None:
 
 
 def check_vacant(directory: AnyPath, overwrite: bool) -> None:
-    """Raises ConfigError if a directory on this machine, to which tables will be written, is not empty.
+    """Raises ConfigError if the directory for tables is on this machine and is not empty.
 
     With `overwrite` the directory need not be empty, but it must be a directory.
     """
@@ -143,12 +144,12 @@ def check_vacant(directory: AnyPath, overwrite: bool) -> None:
 
 
 def check_paths(log: AnyPath, tables: AnyPath | None, overwrite: bool, *others: AnyPath) -> None:
-    """Checks the log that a job reads, and the directory that it writes tables to, if any.
+    """Checks the log that a job reads, and the directory, if any, to which it writes tables.
 
     Raises:
         MissingFileError, StorageError: there is no log, or it cannot be read.
-        InvalidArgumentError: the tables would be written into the log, or into another directory that is read.
-        ConfigError: as `check_vacant`.
+        InvalidArgumentError: the tables would be written into the log, or into another directory that the job reads.
+        ConfigError: raised by `check_vacant`.
     """
     check_log(log)
     if tables is not None:
@@ -157,9 +158,9 @@ def check_paths(log: AnyPath, tables: AnyPath | None, overwrite: bool, *others: 
 
 
 def check_rewrite(source: AnyPath, target: AnyPath) -> LogDirectory:
-    """Checks the paths of a repartition; returns the source as a log directory.
+    """Checks the paths of a repartition, and returns the source as a log directory.
 
-    Raises as `log_directory`, `check_new` and `check_apart`.
+    Raises the errors of `log_directory`, `check_new` and `check_apart`.
     """
     directory = log_directory(source, "source")
     check_new(local_path(target, "target"))

@@ -1,8 +1,8 @@
-"""Copies a log directory into one with another number of partitions of the offsets topic; Kafka itself cannot do that.
+"""Copies a log directory to one with another number of partitions of the offsets topic, which Kafka itself cannot do.
 
-Every record goes to the partition of its group, in the order of its old partition.  If a new partition gets records of
-several old ones, these are merged by time, so that the state at every past moment stays the same.  docs/spark.md says
-what is kept and what cannot be kept.
+Every record goes to the partition of its group, in the order of its old partition.  If a new partition gets records
+from several old partitions, they are merged by time, so that the state at every past moment stays the same.
+docs/spark.md describes which properties of the log are kept.
 """
 
 from __future__ import annotations
@@ -69,9 +69,10 @@ Keep = Literal["history", "state"]
 OWN_HEADER = "ol.transaction"
 _FLUSHED_HEADER = "ol.flushed"
 
-#: The file that marks a directory being built, so that a leftover one is recognized; it is locked meanwhile.
+#: The file that marks a directory as being built, by which a leftover directory is recognized.  It is locked while a
+#: job writes the directory.
 BUILDING = "repartition.building"
-#: The file that says what was missing in the log that a directory was made from.
+#: The file that lists the missing and damaged parts of the log from which a directory was made.
 INCOMPLETE = "repartition.incomplete"
 
 #: The columns of the view "records" that are needed.
@@ -91,11 +92,13 @@ class Repartition:
         before: the number of partition directories that were read.
         after: the number of partition directories that were written.
         records: how many records were written, including the markers of transactions.
-        batches: how many batches hold them.
-        markers: how many markers of transactions: one in every new partition that has records of the transaction.
-        renamed: how many transactions got a new producer id, since they would overlap another of the same producer.
-        digest: the digest of the state, equal before and after.
-        incomplete: losses and damage in the source; only with `permissive`.
+        batches: the number of batches that contain these records.
+        markers: the number of markers of transactions.  A transaction has one in every new partition that has records
+            of it.
+        renamed: how many transactions got a new producer id, since they would overlap another transaction of the
+            producer.
+        digest: the digest of the state, which is the same in the source and in the target.
+        incomplete: the missing and damaged parts of the source; always empty without `permissive`.
     """
 
     target: str
@@ -120,7 +123,7 @@ def _ordered(records: DataFrame) -> DataFrame:
 
 
 def _shaped(rows: DataFrame) -> DataFrame:
-    """Converts rows of the view "records", with `target` and `order_time`, to the columns that the writer takes."""
+    """Converts rows of the view "records", with `target` and `order_time`, to the columns that the writer needs."""
     standing = (
         fn.when(fn.col("control").isNotNull(), MARKER)
         .when(~fn.col("transactional"), PLAIN)
@@ -145,8 +148,9 @@ def _shaped(rows: DataFrame) -> DataFrame:
 def history_rows(records: DataFrame, partitions: int) -> DataFrame:
     """Returns every record of the view "records" with its new partition, `target`.
 
-    A transaction's marker goes to every new partition that has records of the transaction.  A record of an unknown kind
-    names no group: its new partition is the number of its old partition modulo the new count.
+    The marker of a transaction goes to every new partition that has records of the transaction.  The group of a record
+    of an unknown kind is not known.  Its new partition is the number of its old partition modulo the new number of
+    partitions.
     """
     ordered = _ordered(records.select(*RECORD_COLUMNS))
     elsewhere = fn.col("log_partition") % partitions
@@ -163,9 +167,9 @@ def history_rows(records: DataFrame, partitions: int) -> DataFrame:
 
 
 def state_rows(records: DataFrame, offsets: DataFrame, commits: DataFrame, partitions: int) -> DataFrame:
-    """Returns only the records that count now: committed and pending positions, groups, and records of unknown kinds.
+    """Returns the records of the present state: committed and pending positions, groups, and records of unknown kinds.
 
-    Committed positions become records outside of transactions.  The arguments are the views of these names.
+    The records of committed positions are written outside of transactions.  The arguments are the views of these names.
     """
     place = ["log_partition", "log_offset"]
     committed = offsets.select(*place).withColumn("counts", fn.lit("committed"))
@@ -184,7 +188,7 @@ def state_rows(records: DataFrame, offsets: DataFrame, commits: DataFrame, parti
 
 
 def sorted_rows(rows: DataFrame, partitions: int) -> DataFrame:
-    """Distributes the rows so that those of a new partition are in one task, in order."""
+    """Distributes the rows among tasks, so that one task gets all rows of a new partition, in order."""
     by_id = getattr(rows, "repartitionById", None)
     spread = by_id(partitions, fn.col("target")) if by_id else rows.repartition(partitions, "target")
     ordered: DataFrame = spread.sortWithinPartitions("target", "order_time", "log_partition", "log_offset")
@@ -195,7 +199,9 @@ def sorted_rows(rows: DataFrame, partitions: int) -> DataFrame:
 
 
 def survey(spark: SparkSession, directory: LogDirectory, numbers: Iterable[int]) -> tuple[list[Survey], list[Finding]]:
-    """Returns the engine's survey of each log partition, made by one task, and the findings of the witnesses.
+    """Returns the engine's survey of each log partition, and the findings of the checks of the witnesses.
+
+    One task makes the survey of a log partition.
 
     Args:
         spark: the session.
@@ -218,7 +224,7 @@ def survey(spark: SparkSession, directory: LogDirectory, numbers: Iterable[int])
 
 
 def _add_losses(directory: LogDirectory, findings: list[Finding]) -> None:
-    """Adds the losses that other witnesses show, except in log partitions in which the checkpoints showed a loss."""
+    """Adds the losses that other witnesses show, except for log partitions for which the checkpoints show a loss."""
     known = {each.log_partition for each in findings if each.severity == "problem"}
     read = parse({"path": str(directory.path), "view": "records"})
     for loss in find_losses(open_source(read), read):
@@ -229,11 +235,11 @@ def _add_losses(directory: LogDirectory, findings: list[Finding]) -> None:
 def check_surveys(
     surveys: Iterable[Survey], partitions: int, *, permissive: bool = False
 ) -> dict[int, list[int]]:
-    """Returns the producer ids of open transactions, each with the old partitions in which it is open.
+    """Returns the producer ids of the open transactions, each with the old partitions where it has an open transaction.
 
     Raises:
-        CorruptionError: a log is damaged; not with `permissive`.
-        TransactionError: open transactions of one producer with different epochs would meet in one new partition.
+        CorruptionError: a log is damaged, and `permissive` is False.
+        TransactionError: open transactions of one producer with different epochs would be merged in one new partition.
     """
     holders: dict[int, list[int]] = {}
     epochs: dict[tuple[int, int], tuple[int, int]] = {}
@@ -241,7 +247,7 @@ def check_surveys(
         if each.damages and not permissive:
             raise CorruptionError(
                 f"log partition {each.number} is damaged and nothing was written: {each.damages[0]}; repair it, or use "
-                "--permissive to go on without what cannot be read"
+                "--permissive to continue without the damaged parts"
             )
         for producer_id, epoch, groups in each.open:
             holders.setdefault(producer_id, []).append(each.number)
@@ -250,14 +256,14 @@ def check_surveys(
                 if other_epoch != epoch:
                     raise TransactionError(
                         f"producer {producer_id} has two open transactions: of epoch {other_epoch} in log partition "
-                        f"{other}, and of epoch {epoch} in log partition {each.number}; the rewrite would merge them "
-                        f"in log partition {target}. End both first, by their coordinator or with offsetlog abort"
+                        f"{other}, and of epoch {epoch} in log partition {each.number}; the copy would merge them "
+                        f"in log partition {target}. End both first, through their coordinator or with offsetlog abort"
                     )
     return holders
 
 
 def check_ends(findings: Iterable[Finding]) -> None:
-    """Raises CorruptionError if a witness shows a loss, such as the missing end of a log in an incomplete copy."""
+    """Raises CorruptionError if a witness shows a loss, for example the missing end of a log in an incomplete copy."""
     for each in findings:
         if each.severity == "problem":
             place = "" if each.log_partition is None else f"log partition {each.log_partition}: "
@@ -265,11 +271,11 @@ def check_ends(findings: Iterable[Finding]) -> None:
 
 
 def check_records(records: DataFrame) -> None:
-    """Refuses records that a repartition would lose or mix up.
+    """Refuses records that a repartition would lose or put into a wrong partition.
 
     Raises:
-        PartitionCountError: a group has records in two log partitions, of which only one can be right.
-        UnsupportedVersionError: a record has a header of unknown meaning, neither offsetlog's nor a broker's.
+        PartitionCountError: a group has records in two log partitions.  Only one of these can be the right one.
+        UnsupportedVersionError: a record has a header that neither offsetlog nor a broker writes.
     """
     known = fn.array(fn.lit(OWN_HEADER), fn.lit(_FLUSHED_HEADER))
     foreign = fn.size(fn.array_except(fn.coalesce("header_keys", known), known)) > 0
@@ -289,7 +295,7 @@ def check_records(records: DataFrame) -> None:
         if row.foreign is not None:
             raise UnsupportedVersionError(
                 f"a record of log partition {row.foreign.log_partition} has a header that neither offsetlog nor a "
-                "broker writes; the copy would lose it",
+                "broker writes; the copy would not have this header",
                 log_offset=row.foreign.log_offset,
             )
         raise PartitionCountError(
@@ -313,7 +319,7 @@ def floors_of(directory: LogDirectory, surveys: Iterable[Survey]) -> dict[int, i
 
 
 def check(source: AnyPath, target: AnyPath, partitions: int, segment_bytes: int | None = None) -> LogDirectory:
-    """Checks the arguments of `run` as far as possible without Spark; returns the source.  Raises as `run`."""
+    """Checks the arguments of `run` without starting Spark, and returns the source.  Raises the errors of `run`."""
     if not 1 <= partitions <= PARTITIONS_MAX:
         raise InvalidArgumentError(f"partitions must be from 1 to {PARTITIONS_MAX}, not {partitions}")
     _segment_bytes(segment_bytes)
@@ -336,26 +342,28 @@ def run(
 ) -> Repartition:
     """Copies the directory `source` to `target` with another number of partitions; `source` is only read.
 
-    `target` is complete when the call returns, and absent when it fails.  `source` may be written to meanwhile, but
-    later records are not in `target`.
+    When the call returns, `target` is complete.  If the call fails, there is no `target`.  Another process may write to
+    `source` meanwhile, but `target` does not contain these later records.
 
     Args:
         spark: the session.
         source: a log directory, of offsetlog or of a broker, on a file system that driver and executors share.
-        target: the new directory, on such a file system; it must not exist.
+        target: the new directory, which must not exist, on a file system that driver and executors share.
         partitions: the number of partitions of `target`.
-        keep: "history" keeps every record; "state" only those that count now, as after a complete cleaning.
+        keep: "history" keeps every record.  "state" keeps only the records of the present state, as a complete clean
+            does.
         segment_bytes: the largest size of a new segment, in bytes; 100 MiB by default.
-        permissive: continues if something is missing or damaged, and notes it in the target (INCOMPLETE).
+        permissive: whether to continue if a part of the source is missing or damaged.  The file INCOMPLETE of the
+            target then lists these parts.
 
     Raises:
         ConfigError: `target` exists, or a segment cannot have this size.
         LockedError: another run is building the same target.
-        CorruptionError: the source is damaged, or parts of it are missing; not with `permissive`.
+        CorruptionError: the source is damaged, or parts of it are missing, and `permissive` is False.
         CorruptionError: the state that was written differs from the state that was read.
-        TransactionError, PartitionCountError, UnsupportedVersionError: as `check_surveys` and `check_records`.
+        TransactionError, PartitionCountError, UnsupportedVersionError: raised by `check_surveys` and `check_records`.
         InvalidArgumentError: `partitions` is out of range.
-        InvalidArgumentError, MissingFileError, StorageError: as `places.check_rewrite`.
+        InvalidArgumentError, MissingFileError, StorageError: raised by `places.check_rewrite`.
     """
     old = check(source, target, partitions, segment_bytes)
     new = local_path(target, "target")
@@ -425,7 +433,8 @@ def _write(
     permissive: bool,
 ) -> None:
     def view(name: str) -> DataFrame:
-        # Reads up to a moment, not a range: a transaction that ends meanwhile counts as open, as in the survey.
+        # The read is limited by a moment, and not by a range of log offsets.  A transaction that ends meanwhile
+        # therefore counts as open, as in the survey.
         given = {"partitions": ",".join(ends), "at": json.dumps(ends)}
         return read_view(spark, directory.path, name, permissive=permissive, **given)
 
@@ -498,6 +507,6 @@ def _publish(building: Path, target: Path) -> None:
     fs.flush_directory(building)
     building.rename(target)
     fs.flush_directory(target.parent)
-    # The last step: a run that is killed before it leaves a directory that the next run recognizes as a leftover.
+    # This is the last step.  If a run is killed before it, the next run recognizes the directory as a leftover.
     (target / BUILDING).unlink()
     fs.flush_directory(target)

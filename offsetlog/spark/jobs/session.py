@@ -24,7 +24,7 @@ from offsetlog.spark.source import register
 #: Silences the messages of the JVM at its start; failures are raised as exceptions.
 QUIET = Path(__file__).with_name("log4j2.properties")
 
-#: How many problems are named; a log that is damaged everywhere has as many as it has batches.
+#: The most problems that are listed.  A log that is damaged everywhere has as many problems as batches.
 PROBLEMS_MAX = 1000
 
 #: The module of the daemon that forks the Python workers of a local session.
@@ -32,13 +32,14 @@ WORKER_DAEMON = "offsetlog.spark.jobs.worker_daemon"
 
 _WORKER_PYTHON = "spark.pyspark.python"
 
-#: How long to wait for executors, in seconds; a job that still has none after that reports it itself.
+#: How often to look for executors, and the pause in between, in seconds.  If there are none after that, the job itself
+#: reports this.
 _EXECUTOR_LOOKS_MAX = 60
 _EXECUTOR_PAUSE_SECONDS = 0.5
 
 
 def is_submitted() -> bool:
-    """Returns whether spark-submit started this program and thus decides the master and the settings."""
+    """Returns whether spark-submit started this program, in which case it decides the master and the settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
@@ -49,21 +50,21 @@ def session_for(
     driver_memory: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Returns the running SparkSession, or creates one, and registers the format "offsetlog" in it.
+    """Returns the active SparkSession, or a new one, and registers the format "offsetlog" in it.
 
     Args:
         job: the name of the application.
-        master: Spark's master; None for `local[*]`, or under spark-submit for the master that it was given.
+        master: Spark's master.  None means `local[*]`, or, under spark-submit, the master that spark-submit was given.
         driver_memory: the memory of the JVM, such as "1g".
-        settings: more settings of Spark; they override those of this function.
+        settings: more settings of Spark; they override the settings that this function makes.
 
-    A local session listens only on the loopback address, shows neither progress nor web pages, and its workers run this
-    interpreter.  The workers of a cluster run the interpreter that the setting `spark.pyspark.python` names, or
-    otherwise `PYSPARK_PYTHON`.
+    A local session listens only on the loopback address, and shows neither progress nor web pages.  Its workers run
+    this interpreter.  The workers of a cluster run the interpreter that the setting `spark.pyspark.python` names, or
+    else the one that `PYSPARK_PYTHON` names.
 
     Raises:
-        ConfigError: Spark does not start, nothing names the Python of a cluster's workers, or `master` is given under
-            spark-submit.
+        ConfigError: Spark does not start; or no setting names the Python of a cluster's workers; or `master` is given
+            under spark-submit.
     """
     builder = SparkSession.builder.appName(f"offsetlog {job}")
     submitted = is_submitted()
@@ -83,7 +84,7 @@ def session_for(
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",
-            # A task that fails in this process fails the job; its error is then reported once, not by every thread.
+            # If a task fails in this process, the job fails.  The error is then reported once, and not by every thread.
             "spark.log.level": "FATAL",
             "spark.python.daemon.module": WORKER_DAEMON,
             # Spark's default of 200 is only overhead on two cores; for a large shuffle, raise it with --conf.
@@ -111,11 +112,11 @@ def session_for(
 
 
 def _wait_for_executors(spark: SparkSession) -> None:
-    """Waits until the session of a cluster knows its cores; reads are planned by their number.
+    """Waits until the session of a cluster knows the number of its cores, by which reads are planned.
 
     A session starts before its executors have registered, and then reports two cores.  Executors register one after
-    another, so the wait ends when their number has not changed for a second.  With dynamic allocation executors appear
-    with the tasks: there is nothing to wait for, and each read is planned for the executors present.
+    another, so the wait ends when their number has not changed for a second.  With dynamic allocation, executors start
+    only when there are tasks, so this function does not wait.  Each read is then planned for the executors that exist.
     """
     context: Any = spark.sparkContext
     is_dynamic = context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"
@@ -131,10 +132,11 @@ def _wait_for_executors(spark: SparkSession) -> None:
 
 
 def _set_worker_python(master: str, settings: Mapping[str, str]) -> None:
-    """Sets the Python of a cluster's workers in the environment, the only place from which PySpark takes it.
+    """Sets the Python of a cluster's workers in the environment, since PySpark takes it only from there.
 
-    `spark.pyspark.python` in `settings` comes first, then the environment, then `spark-defaults.conf`.  If none names a
-    Python, raises ConfigError: the workers would run their `python3`, most likely without offsetlog.
+    The setting `spark.pyspark.python` in `settings` comes first, then the environment, and then `spark-defaults.conf`.
+    If none of them names a Python, this function raises ConfigError.  The workers would otherwise run their `python3`,
+    which most likely has no offsetlog.
     """
     if master.startswith("local"):
         return
@@ -173,10 +175,10 @@ def read_view(
         spark: the session.
         path: the directory, as the executors reach it.
         view: "commits", "history", "offsets", "groups", "records" or "batches".
-        permissive: whether to skip missing and damaged parts (`completeness.problems_of` returns them).
-        reported: with `permissive`, the problems that the caller reports; any other problem ends the query.  None
-            accepts all problems.
-        options: options of the source; None leaves an option out.
+        permissive: whether to leave out missing and damaged parts (`completeness.problems_of` returns them).
+        reported: with `permissive`, the problems that the caller reports.  If the query meets another problem, it
+            fails.  None accepts all problems.
+        options: the options of the source.  An option whose value is None is left out.
     """
     if not permissive:
         return view_of(spark, path, view, **options)
@@ -190,7 +192,7 @@ def read_view(
 def _is_among(reported: Sequence[str]) -> Column:
     if not reported:
         return fn.lit(False)
-    # A reported problem names the log partition first.
+    # The text of a reported problem begins with the log partition.
     texts = fn.array(*[fn.lit(each) for each in reported])
     return fn.exists(texts, lambda text: text.endswith(fn.col("problem")))
 
@@ -208,7 +210,7 @@ def _unreported() -> Column:
 
 
 def view_of(spark: SparkSession, path: str | os.PathLike[str], view: str, **options: object) -> DataFrame:
-    """Returns a view with the rows of the source: with mode="permissive" each problem is a row of its own."""
+    """Returns a view as the source returns it.  With mode="permissive", each problem is a row of its own."""
     if not str(spark.sparkContext.master).startswith("local"):
         register(spark)  # executors come and go: plans for the present number of cores
     reader = spark.read.format("offsetlog").option("view", view)
@@ -219,15 +221,15 @@ def view_of(spark: SparkSession, path: str | os.PathLike[str], view: str, **opti
 
 
 def write_tables(tables: Mapping[str, DataFrame], directory: str, *, overwrite: bool = False) -> None:
-    """Writes tables to Parquet, each to a directory of its name.
+    """Writes tables as Parquet, each to a directory that has the name of the table.
 
     Args:
         tables: the tables by name.
-        directory: the directory, at an address that Spark can write to.
-        overwrite: replaces existing tables; without it Spark refuses.
+        directory: the directory, as a path or URI that Spark can write to.
+        overwrite: whether existing tables are replaced.  If not, Spark refuses to write a table that exists.
 
     Raises:
-        ConfigError: a directory to be replaced is not that of a table; nothing was written.
+        ConfigError: a directory that would be replaced is not that of a table.  Nothing was written.
     """
     if overwrite:
         for name in tables:

@@ -1,4 +1,4 @@
-"""Writes the committed positions as of a moment to a table in Parquet, Delta or Iceberg."""
+"""Writes the committed positions as of a moment to a table in the format Parquet, Delta or Iceberg."""
 
 from __future__ import annotations
 
@@ -47,14 +47,15 @@ class Snapshot:
 
     Attributes:
         source: the log directory.
-        at: the requested moment; None for the end of the log.
+        at: the moment that was requested; None for the end of the log.
         taken_at: the time when the table was made, in UTC.
         format: the format of the table.
         rows: the number of positions.
-        positions: the logical digest of all positions (docs/digest.md), read back from the table, 32 digits.
+        positions: the logical digest of all positions (docs/digest.md), computed from the written table, as 32 digits.
         log_partitions: the digest of each log partition.
-        incomplete: losses and damage in the log, and so in the table; only with `permissive`.
-        doubts: the missing and damaged witnesses of the log; without them, losses may stay undetected.
+        incomplete: the missing and damaged parts of the log, whose positions the table lacks; always empty without
+            `permissive`.
+        doubts: the missing and damaged witnesses of the log, without which losses may stay undetected.
     """
 
     source: str
@@ -69,7 +70,7 @@ class Snapshot:
 
 
 def check_format(spark: SparkSession, table_format: str) -> None:
-    """Raises ConfigError if Spark lacks the package of a format, InvalidArgumentError if there is no such format."""
+    """Raises ConfigError if Spark lacks the package of a format, InvalidArgumentError if the format is unknown."""
     check_table_format(table_format)
     if table_format not in _PACKAGES:
         return
@@ -98,12 +99,14 @@ def noted(table: DataFrame) -> tuple[int, str, dict[str, str]]:
 
 
 def _arranged(offsets: DataFrame) -> DataFrame:
-    # A group is in one log partition, so a reader of one group opens one folder, which is sorted by group.
+    # A group is in one log partition.  To read one group, a reader therefore opens one folder, which is sorted by
+    # group.
     return offsets.repartition("log_partition").sortWithinPartitions("log_partition", "group", "topic", "partition")
 
 
 def _write_parquet(offsets: DataFrame, target: str, mode: str) -> None:
-    # The whole table is replaced, whatever the session's setting: leftover log partitions would seem part of it.
+    # The whole table is replaced, whatever the setting of the session is.  Otherwise, log partitions that are left from
+    # the old table would seem to be part of the new one.
     writer = offsets.write.mode(mode).partitionBy("log_partition").option("partitionOverwriteMode", "static")
     writer.parquet(target)
 
@@ -135,7 +138,7 @@ def _whole(target: str) -> str:
 
 
 def _write_note(spark: SparkSession, target: str, snapshot: Snapshot) -> None:
-    """Stores a snapshot's description with its table; in a Parquet directory it also marks the table as complete."""
+    """Stores the description of a snapshot with its table.  In a Parquet directory, it marks the table as complete."""
     text = json.dumps(asdict(snapshot), indent=2)
     if snapshot.format == "parquet":
         write_text(spark, target, NOTE, text + "\n")
@@ -160,20 +163,21 @@ def run(
     Args:
         spark: the session.
         path: a log directory.
-        target: a directory that Spark can write to; for Iceberg the name of a table with its catalog.
+        target: a directory that Spark can write to; for Iceberg, the name of a table, with its catalog.
         at: the moment, as for the source's option `at`; None for the end of the log.
         table_format: "parquet", "delta" or "iceberg"; the last two need their Spark package.
         overwrite: whether an existing table is replaced.
-        permissive: continues if something is missing or damaged, and notes it with the table.
+        permissive: whether to continue if a part of the log is missing or damaged.  The description of the snapshot
+            then lists these parts.
 
     Raises:
         ConfigError: the package of the format or of the target's file system is missing, or `target` exists on this
-            machine (with `overwrite`: and is not a table).  For other file systems, and for Iceberg's tables, Spark
-            itself reports a target that exists.
-        InvalidArgumentError: `target` is in the log, or replacing it would remove the log.
+            machine (with `overwrite`, only if it is not a table).  On other file systems, and for Iceberg's tables,
+            Spark itself reports that the target exists.
+        InvalidArgumentError: `target` is the log, is inside the log, or contains the log.
         MissingFileError: there is no log at `path`.
-        CorruptionError: the log is damaged, or parts are missing (DataLossError, PossibleLossError); not with
-            `permissive`.
+        CorruptionError: the log is damaged, or a part is missing (DataLossError, PossibleLossError), and `permissive`
+            is False.
     """
     check_format(spark, table_format)
     check_log(path)

@@ -1,4 +1,4 @@
-"""The digest of each log partition, computed on Spark from the views and by the engine (docs/digest.md)."""
+"""The digest of each log partition (docs/digest.md), computed twice: on Spark from the views, and by the engine."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ RECORD_COLUMNS = ("log_partition", "log_offset", "timestamp", "kind", "key", "va
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The two digests of one log partition, over the records below `end`.
+    """The two digests of one log partition, computed from the records below the log offset `end`.
 
     Attributes:
         log_partition: the number of the log partition.
         end: the log offset after the last record.
         spark: the digest computed from the views.
-        engine: the digest computed by a replay of the files.
+        engine: the digest that the engine computed when it replayed the files.
         damages: the places in the files that the engine could not read.
-        findings: the contradictions between the witnesses in the directory and the log.
+        findings: contradictions between the log and the files in the directory that show what the log should hold.
     """
 
     log_partition: int
@@ -49,7 +49,7 @@ class Compared:
 
     @property
     def is_equal(self) -> bool:
-        """Whether both digests are equal, everything could be read, and no finding is a problem."""
+        """Whether both digests are equal, the engine could read all files, and no finding is a problem."""
         problems = any(each.severity == "problem" for each in self.findings)
         return self.spark == self.engine and not self.damages and not problems
 
@@ -60,12 +60,15 @@ def _summed(hashed: DataFrame, part: str) -> DataFrame:
 
 
 def sums(offsets: DataFrame, commits: DataFrame, records: DataFrame, *, physical: bool = True) -> DataFrame:
-    """Returns the sums of a digest: log_partition, part (one of PARTS) and four sums (LIMBS); an empty part has no row.
+    """Returns the sums of the hashes from which a digest is made.
+
+    Columns: log_partition, part (one of PARTS), and the four 32-bit parts of the sum (LIMBS).  If a log partition has
+    nothing in a part of the digest, there is no row for that part.
 
     Args:
         offsets: the view "offsets".
         commits: the view "commits".
-        records: the columns RECORD_COLUMNS of the view "records".
+        records: the view "records", with the columns RECORD_COLUMNS.
         physical: whether the digest includes log offsets.
     """
     positions = offsets.withColumn("hash", position_hash(pending=False, physical=physical))
@@ -79,7 +82,7 @@ def sums(offsets: DataFrame, commits: DataFrame, records: DataFrame, *, physical
 
 
 def digests(found: DataFrame) -> dict[int, Digest]:
-    """Returns the digests by log partition from the result of `sums`."""
+    """Returns the digest of each log partition from the result of `sums`."""
     parts: dict[int, dict[str, int]] = {}
     for row in found.collect():
         limbs = (row["a"], row["b"], row["c"], row["d"])
@@ -88,9 +91,10 @@ def digests(found: DataFrame) -> dict[int, Digest]:
 
 
 def summed(parts: Iterable[Digest]) -> Digest:
-    """Returns the sum of digests of log partitions; sums without log offsets can be compared between clusters.
+    """Returns the sum of the digests of log partitions.
 
-    Safe in any thread; no Spark is needed.
+    If the digests do not include log offsets, the sums of two clusters can be compared.  This function can be called
+    from any thread, and does not need Spark.
     """
     whole = [0] * len(PARTS)
     for each in parts:
@@ -101,19 +105,19 @@ def summed(parts: Iterable[Digest]) -> Digest:
 def run(
     spark: SparkSession, path: str | os.PathLike[str], *, physical: bool = True, partitions: Iterable[int] | None = None
 ) -> list[Compared]:
-    """Returns the digests of each log partition of a directory.
+    """Returns both digests of each log partition of a directory.
 
-    The directory may be written to meanwhile: both digests cover the same prefix of each log.  Damaged batches are
-    skipped and reported.
+    Other processes may write to the directory meanwhile: both digests cover the same prefix of each log.  Damaged
+    batches are skipped and reported.
 
     Args:
         spark: the session.
         path: a log directory, on a file system that driver and executors share.
         physical: whether the digests include log offsets.
-        partitions: only these log partitions.
+        partitions: the numbers of the log partitions to verify; None for all.
 
     Raises:
-        MissingFileError, StorageError, InvalidArgumentError.
+        MissingFileError, StorageError, InvalidArgumentError: raised by `places.log_directory`.
     """
     directory = log_directory(path, "directory")
     numbers = directory.partition_numbers()
@@ -146,7 +150,7 @@ def run(
 
 
 def _gone(findings: Iterable[Finding], there: Collection[int]) -> list[Compared]:
-    """Returns the results for log partitions whose directories are missing: digests of an empty state."""
+    """Returns results for log partitions whose directories are missing; both digests are those of an empty state."""
     nothing = Digest(0, 0, 0)
     return [
         Compared(each.log_partition, 0, nothing, nothing, findings=(each,))

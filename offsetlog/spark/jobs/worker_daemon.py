@@ -1,11 +1,11 @@
-"""PySpark's daemon of Python workers, changed so that a worker that is no longer needed ends silently.
+"""PySpark's daemon of Python workers, changed so that a worker that is no longer needed ends without a message.
 
 Spark starts this daemon (`spark.python.daemon.module`) for the local sessions of offsetlog's commands.  When a task
-fails, Spark cancels the other tasks and closes the connections of their workers, some of which are still starting.
-PySpark's own daemon would print a traceback for each of these, before the one line that says what failed.  The error of
-a task itself is sent over the connection and does not come here.
+fails, Spark cancels the other tasks and closes the connections of their workers.  Some of these workers are still
+starting.  PySpark's own daemon would print a traceback for each of them, before the line that reports the failure.  The
+error of the task itself is not lost, because it is sent over the connection.
 
-The daemon forks its workers: nothing that starts threads may be imported here.
+The daemon forks its workers.  Therefore nothing that starts threads may be imported here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _worker = daemon.worker
 
 
 def _connected_worker(sock: socket.socket, authenticated: bool) -> int:
-    """Serves one connection; returns 1, which ends the process, if Spark has closed it."""
+    """Serves one connection.  Returns 1, which ends the process, if Spark has closed the connection."""
     try:
         return _worker(sock, authenticated)
     except (EOFError, ConnectionError):

@@ -1,1 +1,1 @@
-"""The reader that runs on Spark's executors: it loads only the files and the engine's scanner, no store or server."""
+"""The reader that runs on Spark's executors.  It imports no store and no server."""

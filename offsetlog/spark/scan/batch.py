@@ -1,4 +1,4 @@
-"""The batch reader: plans on the driver, and in the tasks yields Arrow batches with exactly the requested columns."""
+"""The batch reader.  The driver plans a read; the tasks yield Arrow batches with exactly the requested columns."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from offsetlog.spark.scan.views import PROBLEM, asked_schema, problem_batch, sha
 
 
 class BatchReader(DataSourceReader):
-    """Reads one view of a log.  Sent to executors by pickle."""
+    """Reads one view of a log.  Spark pickles it and sends it to the executors."""
 
     def __init__(self, read: ReadOptions, schema: Any, files: Files | None = None) -> None:
-        """Takes the options, the columns as a pyarrow.Schema, and a file system to use instead of the path's."""
+        """Takes the options, the columns as a pyarrow.Schema, and a file system to use in place of the path's own."""
         self._read = read
         self._schema = schema
         self._files = files
 
     def partitions(self) -> list[InputPartition]:
-        """Returns the tasks; raises as `open_on_driver`, `plan` and `completeness.ask`."""
+        """Returns the tasks; raises the errors of `open_on_driver`, `plan` and `completeness.ask`."""
         tasks = _tasks_for(lambda read: open_on_driver(read, self._files), self._read)
         return [replace(task, read=self._read) for task in tasks]
 
@@ -53,7 +53,8 @@ class BatchReader(DataSourceReader):
             MissingFileError, StorageError: files were removed while they were read, or cannot be read.
             HistoryError: the state at the moment `at` was cleaned away.
 
-        With mode=permissive, damage, missing or unreadable files, and lost states become rows instead of errors.
+        With mode=permissive, each problem becomes a row and not an error: damage, a file that is missing or cannot be
+        read, or a state that was cleaned away.
         """
         if isinstance(partition, Task):
             for number, text in partition.problems:
@@ -64,10 +65,10 @@ class BatchReader(DataSourceReader):
 
 
 class PlannedReader(BatchReader):
-    """Reads tasks that an executor has planned.  The reader is sent to executors without its tasks."""
+    """Reads tasks that an executor has planned.  Spark sends the reader to the executors without its tasks."""
 
     def __init__(self, read: ReadOptions, schema: Any, tasks: Sequence[Task]) -> None:
-        """Takes the arguments of `BatchReader`, and the tasks."""
+        """Takes the options and the columns, as `BatchReader` does, and the tasks."""
         super().__init__(read, schema)
         self._tasks = tasks
 
@@ -81,7 +82,7 @@ class PlannedReader(BatchReader):
 
 @dataclass(frozen=True)
 class PlanOnExecutor:
-    """A function for one task of Spark that plans a read on an executor, where the log can be read.
+    """A function that plans a read.  One task of Spark calls it on an executor, where the log can be read.
 
     Attributes:
         read: the options of the read.
@@ -105,8 +106,8 @@ class Planned:
     """A read that an executor has planned.
 
     Attributes:
-        tasks: its tasks, or the error that ended the planning.
-        doubts: the missing and damaged witnesses of the log.
+        tasks: the tasks of the read, or the error that ended the planning.
+        doubts: the missing and damaged witnesses of the log, as texts.
     """
 
     tasks: list[Task] | OffsetLogError
@@ -116,7 +117,7 @@ class Planned:
 def _tasks_for(
     opened: Callable[[ReadOptions], Source], read: ReadOptions, doubts: list[OffsetLogError] | None = None
 ) -> list[Task]:
-    """Returns the tasks of a read, with missing parts as problems; raises as `plan` and `completeness.ask`."""
+    """Returns the tasks of a read, with missing parts as `problems`.  Raises the errors of `plan` and `ask`."""
     # Executors import this module to read; they must not import modules that know the files of a store.
     from offsetlog.spark.scan.completeness import ask
 
@@ -139,7 +140,7 @@ def _tasks_for(
 
 
 def read_split(files: Files, split: Split, read: ReadOptions, schema: Any) -> Iterator[Any]:
-    """Yields the batches of a split, with exactly the columns of a pyarrow.Schema; raises as `BatchReader.read`."""
+    """Yields the batches of a split, with the columns of a pyarrow.Schema; raises the errors of `BatchReader.read`."""
     for each in _found_in(files, split, read, [name for name in schema.names if name != PROBLEM]):
         if isinstance(each, OffsetLogError):
             yield problem_batch(schema, split.number, problem_of(each))
@@ -154,7 +155,7 @@ def _found_in(files: Files, split: Split, read: ReadOptions, columns: list[str])
     try:
         yield from BucketReader(files, split, read, columns).found()
     finally:
-        # All records of a share of the keys were in memory; releases their pages before the next share.
+        # All records of a share of the keys were in memory.  Their pages are released before the next share is read.
         release_unused()
 
 
@@ -163,8 +164,8 @@ def _number_of(loss: CorruptionError) -> int:
 
 
 def make_reader(read: ReadOptions, asked: Any) -> BatchReader:
-    """Returns the reader for options and the pyspark StructType that Spark requests; raises ConfigError."""
-    # A reader with the method pushFilters fails if Spark's setting is off, and Spark 4.0 has no filters at all.
+    """Returns the reader for options and for Spark's StructType of the requested columns; raises ConfigError."""
+    # If Spark's setting is off, a reader that has the method pushFilters fails.  Spark 4.0 has no filters at all.
     kind = import_module("offsetlog.spark.scan.pushdown").FilteringReader if read.pushdown else BatchReader
     made: BatchReader = kind(read, asked_schema(read, asked))
     return made

@@ -1,20 +1,23 @@
-"""The process that reads tasks for the JVM reader: `python -m offsetlog.spark.scan.block_worker SOCKET`.
+"""The process that reads tasks for the reader in the JVM: `python -m offsetlog.spark.scan.block_worker SOCKET`.
 
 The reader in `offsetlog/spark/jvm` starts this process on an executor, and sends it one task after another.  The
-process has no rules of its own: it reads and refuses the same data as the Python source, by the same functions.
+process has no rules of its own: it calls the functions of the Python source, so it reads and refuses the same data.
 
-The protocol; numbers have 32 bits, in the machine's byte order:
+The protocol consists of these messages.  Numbers have 32 bits, in the machine's byte order:
 
-* Hello, from this process: MAGIC and PROTOCOL, which a jar of another version refuses; its process id; its file
-  descriptor of the memory that both map (`blocks`); the number of slots; the bytes of a slot.
-* Request, from the JVM: its size, the number of strings, and each string after its size.  The strings are the columns
-  as Spark's JSON, a pickled `plan.Task`, and, for each column that the query's filters restrict, its name and the
-  values that they admit: a text, or numbers separated by commas.
-* Answer, for each block and at the end: its kind (BLOCK, END, FAILURE), the number of rows, of buffers and of bytes,
-  and the slot that holds the bytes, or -1 if the bytes follow.  A traceback follows a failure.
-* Free slots, from the JVM: one byte for each slot that is free again.
+* Hello, from this process.  It contains MAGIC and PROTOCOL, which the jar compares with its own; the process id; the
+  file descriptor of the memory that both processes map (`blocks`); the number of slots; and the size of a slot in
+  bytes.
+* Request, from the JVM.  It contains its own size, the number of strings, and then each string, preceded by its size.
+  The first string is the list of columns as Spark's JSON, and the second is a pickled `plan.Task`.  For each column
+  that the query's filters restrict, two strings follow: the name of the column, and the values that the filters admit.
+  These are one text, or numbers separated by commas.
+* Answer, from this process, for each block and at the end.  It contains its kind (BLOCK, END, FAILURE), the number of
+  rows, the number of buffers, the number of bytes, and the slot that contains the bytes.  If the slot is -1, the bytes
+  follow the answer.  The bytes of a FAILURE are a traceback.
+* Free slots, from the JVM.  It sends one byte for each slot that this process may use again.
 
-A change of this protocol or of the layout in `blocks` needs a new PROTOCOL, here and in `Slots.java`.
+If this protocol or the layout in `blocks` changes, PROTOCOL must change, here and in `Slots.java`.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ from offsetlog.spark.scan.narrowing import with_values
 from offsetlog.spark.scan.plan import Task
 from offsetlog.spark.scan.views import asked_schema
 
-#: Cannot be a process id: before the protocol had a version, the hello began with the process id.
+#: This number cannot be a process id.  Before the protocol had a version, the hello began with the process id.
 MAGIC = int.from_bytes(b"OLBW", "big")
 PROTOCOL = 1
 
@@ -68,11 +71,11 @@ _HEAD = struct.Struct("=iiiii")
 
 
 class GoneError(ConnectionError):
-    """The JVM closed the connection: the task is no longer needed."""
+    """The JVM closed the connection, because it no longer needs the task."""
 
 
 class BlockWorker:
-    """Answers requests, one at a time.  For one thread only."""
+    """Answers requests, one after another.  Use it from one thread only."""
 
     def __init__(self, connection: socket.socket) -> None:
         """Takes a connection to the JVM reader, and creates the memory that both map."""
@@ -85,7 +88,7 @@ class BlockWorker:
         connection.sendall(_HELLO.pack(MAGIC, PROTOCOL, os.getpid(), self._file, SLOTS, SLOT_BYTES))
 
     def serve(self) -> None:
-        """Serves until the other side closes the connection; raises GoneError if that happens within a task."""
+        """Serves requests until the JVM closes the connection; raises GoneError if it does so during a task."""
         while (request := self._request()) is not None:
             try:
                 for batch in _batches(request):
@@ -175,10 +178,10 @@ def _parsed(request: bytes) -> tuple[StructType, Task, list[tuple[str, str]]]:
 
 
 def end_with(connection: socket.socket) -> None:
-    """Ends this process as soon as the other side closes the connection, whatever it is doing.  Returns at once.
+    """Makes this process end as soon as the JVM closes the connection, whatever the process is doing.  Returns at once.
 
-    The JVM kills the process that it started, but that may be a wrapper around this one; and a task that finds no rows
-    writes nothing, so it would not notice the closed connection.
+    The JVM kills the process that it started, but that process may be a wrapper around this one.  A task that finds no
+    rows writes nothing to the connection, so it would not notice that the connection was closed.
     """
     watched = select.poll()
     watched.register(connection, select.POLLRDHUP)
@@ -192,7 +195,7 @@ def end_with(connection: socket.socket) -> None:
 
 
 def main(path: str) -> None:
-    """Connects to a socket and serves it, until the other side closes it."""
+    """Connects to a socket, and serves requests until the JVM closes the connection."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(path)
         end_with(connection)

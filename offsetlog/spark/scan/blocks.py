@@ -1,13 +1,19 @@
-"""Record batches in the form of the JVM reader: the buffers of their columns, in Arrow's layout, one after another.
+"""Record batches in the form that the JVM reader needs: the buffers of their columns, in Arrow's layout, in a row.
 
-Both ends are on one machine: numbers are in its byte order, and a block is in memory that both have mapped, in one of
-SLOTS slots.  A block that is too large for a slot is sent over the connection (`block_worker`).
+Both processes are on one machine, so numbers are in its byte order.  A block is written to one of SLOTS slots in the
+memory that both processes have mapped.  If a block is too large for a slot, it is sent over the connection
+(`block_worker`).
 
-A block begins with the sizes of its buffers, 64 bits each; each buffer begins at a multiple of 8 bytes.  The first
-buffer of a column is a bitmap of the values that are not null; it is empty if no value is null.  The other buffers
-depend on the type.  Numbers: the values; booleans: a bitmap.  Strings and binary values: the ends (32 bits each, one
-more than rows) and the bytes.  Lists: the ends, and the column of the elements.  Structs: their columns.  Ends need not
-begin at 0.
+A block begins with the sizes of its buffers, as numbers of 64 bits.  Each buffer begins at a multiple of 8 bytes.  The
+first buffer of a column is a bitmap of the values that are not null; it is empty if no value is null.  The other
+buffers of the column depend on its type:
+
+* Numbers: the values.
+* Booleans: a bitmap of the values.
+* Strings and binary values: the ends of the values, and then their bytes.  The ends are numbers of 32 bits.  There is
+  one more of them than rows, and the first need not be 0.
+* Lists: the ends of the lists, in the same form, and then the column of the elements.
+* Structs: the columns of the fields.
 """
 
 from __future__ import annotations
@@ -25,7 +31,7 @@ SLOT_BYTES = 8 * 2**20
 
 
 def pieces_of(batch: Any, limit: int = SLOT_BYTES) -> Iterator[Any]:
-    """Divides a batch into pieces whose blocks take at most about `limit` bytes, or have one row; none without rows."""
+    """Divides a batch into pieces whose blocks have at most about `limit` bytes; a piece has at least one row."""
     rows = batch.num_rows
     if rows == 0:
         return
@@ -33,14 +39,17 @@ def pieces_of(batch: Any, limit: int = SLOT_BYTES) -> Iterator[Any]:
     if rows == 1 or batch.nbytes <= limit - limit // 4:
         yield batch
         return
-    # Bitmaps are divided between bytes, unless a piece would be smaller than a byte.
+    # A batch is divided where a byte of its bitmaps ends, unless a piece would have fewer rows than a byte has bits.
     half = -(-rows // 16) * 8 if rows > 8 else rows // 2
     yield from pieces_of(batch.slice(0, half), limit)
     yield from pieces_of(batch.slice(half), limit)
 
 
 def buffers_of(batch: Any) -> list[Any]:
-    """Returns the buffers of all columns of a batch; no copy if its first row is at a byte boundary of bitmaps."""
+    """Returns the buffers of all columns of a batch.
+
+    A column is copied only if its first row is not at the beginning of a byte of its bitmap.
+    """
     found: list[Any] = []
     for column in batch.columns:
         _add(column, found)
@@ -53,12 +62,12 @@ def sizes_of(buffers: list[Any]) -> bytes:
 
 
 def block_bytes(buffers: list[Any]) -> int:
-    """Returns the size of the block of these buffers, in bytes."""
+    """Returns the size of a block that consists of these buffers, in bytes."""
     return 8 * len(buffers) + sum(padded(len(each)) for each in buffers)
 
 
 def padded(size: int) -> int:
-    """Returns a size rounded up to where the next buffer can begin."""
+    """Returns a size rounded up to the next multiple of 8, where the next buffer can begin."""
     return -(-size // 8) * 8
 
 
@@ -72,7 +81,7 @@ def write_block(target: memoryview, buffers: list[Any]) -> None:
 
 
 def _add(column: Any, buffers: list[Any]) -> None:
-    """Adds the buffers of a column and of its inner columns."""
+    """Adds the buffers of a column, and of the columns inside it."""
     if column.offset % 8:
         column = pa.concat_arrays([column, column.slice(0, 0)])
     rows, first = len(column), column.offset

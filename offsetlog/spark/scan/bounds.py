@@ -1,8 +1,9 @@
-"""Finds positions in a log that another program may be writing to: that of its end, of a log offset, of a time.
+"""Finds positions in a log that another program may be writing to: those of its end, of a log offset, and of a time.
 
-Indexes only shorten the search.  An entry is trusted if the batch at its position is whole and begins at or below its
-offset, and if the batches from there on reach that offset.  An entry of the time index also needs a batch with its
-time.  If no entry can be trusted, the segment is walked from its start.
+Indexes are only used to shorten the search.  An index entry is trusted only if the batch at its position is whole and
+begins at or below the entry's offset, and if the batches from this one on reach that offset.  An entry of the time
+index is trusted only if, in addition, a batch has its time.  If no entry can be trusted, the search reads the headers
+of all batches from the start of the segment.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Entries = npt.NDArray[np.int64]
 
 #: How many entries of an index are tried before the segment is walked from its start.
 _ENTRY_TRIES = 4
-#: A batch within this distance of a position, in bytes, is near it.
+#: A batch counts as near a position if its distance from it, in bytes, is at most this.
 _NEAR_BYTES = 2**16
 #: The first bytes of a batch, in any format: its base offset and its length.
 _HEAD_SIZE = 12
@@ -38,9 +39,11 @@ _NO_ENTRIES: Entries = np.empty((0, 2), np.int64)
 
 
 class _Walked(NamedTuple):
-    """The end of a walk over headers: its position in bytes, its log offset, and the position of the batch before it.
+    """The end of a walk over the headers of batches.
 
-    `offset` and `last` are -1 if no batch was walked, `last` also if there is damage after that batch.
+    Its fields are the position in bytes, the log offset there, and the position of the last batch before it.
+
+    `offset` and `last` are -1 if the walk passed no batch.  `last` is also -1 if there is damage after that batch.
     """
 
     position: int
@@ -50,13 +53,13 @@ class _Walked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """The end of a partition for a reader, which ignores everything after it.
+    """The end of a partition for a reader.  The reader ignores everything after it.
 
     Attributes:
-        offset: the first log offset that is not read.
-        base_offset: the base offset of the segment to which `offset` belongs.
-        position: the position up to which that segment is read.
-        is_cut: whether the end is that of a requested moment rather than of the log.
+        offset: the log offset of the end; it is the first one that is not read.
+        base_offset: the base offset of the segment in which the end is.
+        position: the position in bytes up to which that segment is read.
+        is_cut: whether this is the end for a requested moment, and not the end of the log.
     """
 
     offset: int
@@ -65,7 +68,7 @@ class Horizon:
     is_cut: bool = False
 
     def limit_of(self, segment: Segment) -> int:
-        """Returns the position up to which a segment is read; -1 for its end."""
+        """Returns the position up to which a segment is read; -1 if it is read to its end."""
         return self.position if segment.base_offset == self.base_offset else -1
 
 
@@ -73,7 +76,7 @@ class Horizon:
 
 
 def _growing(entries: Entries) -> Entries:
-    """Returns the entries before the first that does not increase: after that come zeros or damage."""
+    """Returns the entries before the first one that is not above its predecessor; zeros or damage begin there."""
     if len(entries) < 2:
         return entries
     fits = (np.diff(entries, axis=0) > 0).all(axis=1)
@@ -81,7 +84,7 @@ def _growing(entries: Entries) -> Entries:
 
 
 def index_entries(files: Files, segment: Segment) -> Entries:
-    """Returns (log offset, file position) of the entries of a segment's index; none if it is missing or damaged."""
+    """Returns (log offset, file position) for each entry of a segment's index; none if it is missing or damaged."""
     content = files.read_aid(segment.index_path) if segment.index_path != segment.path else b""
     raw = np.frombuffer(content, ">u4", len(content) // 8 * 2).reshape(-1, 2).astype(np.int64)
     found = _growing(raw + np.array([segment.base_offset, 0]))
@@ -90,7 +93,7 @@ def index_entries(files: Files, segment: Segment) -> Entries:
 
 
 def _time_entries(files: Files, segment: Segment) -> Entries:
-    """Returns (timestamp, log offset) of the entries of a segment's time index."""
+    """Returns (timestamp, log offset) for each entry of a segment's time index."""
     content = files.read_aid(segment.time_index_path) if segment.time_index_path != segment.path else b""
     raw = np.frombuffer(content, np.dtype([("time", ">i8"), ("offset", ">u4")]), len(content) // 12)
     entries = np.stack([raw["time"].astype(np.int64), raw["offset"].astype(np.int64) + segment.base_offset], axis=1)
@@ -98,10 +101,10 @@ def _time_entries(files: Files, segment: Segment) -> Entries:
 
 
 def find_start(files: Files, segment: Segment, offset: int) -> tuple[int, int]:
-    """Returns where a walk to a log offset begins: a position, and a lower bound of the log offsets from there on.
+    """Returns where a search for a log offset can begin: a position, and a lower bound of the log offsets after it.
 
-    The position is taken from the index.  The batch at the position holds the offset, or is an earlier one; in the
-    worst case, it is the first batch of the segment.
+    The position comes from the index.  The batch at the position contains the log offset, or is an earlier batch.  If
+    the index does not help, it is the first batch of the segment.
 
     Raises:
         StorageError: the file cannot be read.
@@ -116,16 +119,16 @@ def find_start(files: Files, segment: Segment, offset: int) -> tuple[int, int]:
 
 
 def seek(files: Files, segment: Segment, offset: int) -> int:
-    """Returns the position of a batch at or before the one that holds a log offset, as `find_start`."""
+    """Returns the position of a batch at or before the one that contains a log offset; see `find_start`."""
     return find_start(files, segment, offset)[0]
 
 
 def entered(files: Files, segment: Segment, named: int, position: int) -> tuple[int, int] | None:
     """Returns the first and last offset of the batch at an index entry's position; None if the entry is not trusted.
 
-    An entry names the last offset, or from old brokers the first, of the records appended at its position.  A batch
-    whose base offset was changed does not match its entry; a walk that began with that batch could not notice the
-    change.
+    An index entry contains the last offset of the records that were appended at its position; in the index of an old
+    broker, it contains the first.  If the base offset of the batch was changed, it does not match the entry.  Without
+    this check, a walk that began with that batch could not detect the change.
 
     Raises:
         StorageError: the file cannot be read.
@@ -141,10 +144,10 @@ def entered(files: Files, segment: Segment, named: int, position: int) -> tuple[
 
 
 def batch_near(files: Files, segment: Segment, position: int) -> tuple[int, int] | None:
-    """Returns (file position, base offset) of a batch near a position of a segment, None if no whole batch is found.
+    """Returns (file position, base offset) of a batch near a position of a segment; None if no whole batch is found.
 
-    The batch is at or before the position.  It is found by the index if that is dense enough, otherwise by a walk over
-    headers.
+    The batch is at or before the position.  It is found through the index if an entry is close enough, and otherwise by
+    reading headers.
 
     Raises:
         StorageError: the file cannot be read.
@@ -166,10 +169,11 @@ def batch_near(files: Files, segment: Segment, position: int) -> tuple[int, int]
 
 
 def end_of(files: Files, segment: Segment) -> tuple[int, int]:
-    """Returns the present end of the whole batches of the last segment, as file position and log offset.
+    """Returns the position and the log offset after the last whole batch of the newest segment, as it is now.
 
-    An incomplete batch and space allocated ahead are not part of the log: the batch is torn, or its length is zero, and
-    no whole batch follows.  Any other damage is part of the log, and an error for its reader.
+    An incomplete batch at the end, and space that was allocated ahead, are not part of the log.  They are recognized by
+    a batch that is torn or has the length zero, and that no whole batch follows.  Any other damage counts as part of
+    the log, and a reader reports it.
 
     Raises:
         StorageError: the file cannot be read.
@@ -203,7 +207,8 @@ def end_of(files: Files, segment: Segment) -> tuple[int, int]:
         # The length is written last: a batch without one is still being written, and may be of any size.
         if isinstance(found.damage, TornTailError) or place[1] == _NO_LENGTH:
             return position, offset
-        # The batch takes at least one log offset, so it is below the end.
+        # The damaged batch takes at least one log offset.  The end is put above that log offset, so that a reader meets
+        # the batch.
         return max(files.entry(segment.path).size, position), offset + 1
 
 
@@ -224,7 +229,7 @@ def horizon_now(files: Files, listing: PartitionListing) -> Horizon:
 
 
 def _refuse_other_file(files: Files, segment: Segment) -> None:
-    """Raises CorruptionError for a file, such as an index, that has neither a segment's name nor a first batch."""
+    """Raises CorruptionError if a file, such as an index, has neither a segment's name nor a batch at its start."""
     try:
         is_other = _timestamp_at(files, segment, 0) is None
     except StorageError:
@@ -238,11 +243,11 @@ def _refuse_other_file(files: Files, segment: Segment) -> None:
 
 
 def horizon_at_offset(files: Files, listing: PartitionListing, now: Horizon, offset: int) -> Horizon:
-    """Returns the horizon, the end for a reader, at a log offset.
+    """Returns the horizon for a read that ends at a log offset.
 
     Raises:
         OffsetOutOfRangeError: the log ends below the offset.
-        InsideCommitError: the offset is inside a commit, which is never split.
+        InsideCommitError: the log offset is inside a commit, and a commit is never split.
     """
     if offset > now.offset:
         raise OffsetOutOfRangeError(
@@ -274,7 +279,7 @@ def horizon_at_offset(files: Files, listing: PartitionListing, now: Horizon, off
 def _commit_around(
     files: Files, segment: Segment, walked: _Walked, limit: int, offset: int
 ) -> tuple[int, int] | None:
-    """Returns the log offsets before and after the commit that a log offset lies inside; None if it lies in none."""
+    """Returns the log offsets before and after the commit that contains a log offset; None if no commit contains it."""
     if walked.last >= 0 and offset < walked.offset:
         around = batch_at(segment.path, walked.last, file_system=files.native)
         return None if around is None else (around[0], around[1] + 1)  # the task reports a damaged one
@@ -293,7 +298,7 @@ def _commit_around(
 
 
 def horizon_at_time(files: Files, listing: PartitionListing, now: Horizon, timestamp: int) -> Horizon:
-    """Returns the end of the longest prefix of whole batches without a batch younger than a time (in ms)."""
+    """Returns the horizon for a read up to a time (in ms): before the first batch with a later timestamp."""
     offset = listing.segments[0].base_offset if listing.segments else 0
     for segment in listing.segments:
         limit = now.limit_of(segment)
@@ -310,7 +315,7 @@ def horizon_at_time(files: Files, listing: PartitionListing, now: Horizon, times
 
 
 def _old_enough(files: Files, segment: Segment, timestamp: int) -> tuple[int, int]:
-    """Returns where a walk may begin: by the time index, every batch before it is old enough."""
+    """Returns where a walk to a time may begin; the time index shows that no batch before it is too young."""
     entries = _time_entries(files, segment)
     entries = entries[entries[:, 0] <= timestamp]
     for newest, offset in entries[-_ENTRY_TRIES:][::-1].tolist():
@@ -323,7 +328,7 @@ def _old_enough(files: Files, segment: Segment, timestamp: int) -> tuple[int, in
             next_offset=begins,
             file_system=files.native,
         )
-        # An entry names the newest timestamp so far and its batch; no earlier batch may contradict it.
+        # An entry contains the newest timestamp up to its batch, so no earlier batch may have a newer one.
         if found.damage is None and found.next_offset > offset and found.max_timestamp == newest:
             return position, begins
     return 0, segment.base_offset
@@ -338,7 +343,7 @@ def _walk(
     until: int = OFFSET_MAX,
     until_timestamp: int = OFFSET_MAX,
 ) -> _Walked:
-    """Walks over headers and skips damage."""
+    """Walks over the headers of batches, and skips damaged ones."""
     (position, begins), offset, last = start, -1, -1
     fs = files.native
     while True:
@@ -358,13 +363,14 @@ def _walk(
         if position >= size:
             return _Walked(position, offset, last)
         timestamp = _timestamp_at(files, segment, position)
-        # A header may seem too young because it is damaged.
+        # A header may only seem to be too young because it is damaged.
         if timestamp is not None and (found.damage is None or timestamp > until_timestamp):
             return _Walked(position, offset, last)
         last = -1
         follows = next_batch(segment.path, position, max(offset, 0), limit=limit, file_system=fs)
         if timestamp is not None:
-            # Only the base offset is damaged, and the batch is old enough: its records are below those that follow.
+            # Only the base offset of this batch is damaged, and the batch is old enough.  Its records are therefore
+            # below the records that follow.
             following = None if follows is None else batch_at(segment.path, follows, file_system=fs)
             offset = max(offset, begins) + 1 if following is None else max(offset, following[0])
         if follows is None:
@@ -373,7 +379,7 @@ def _walk(
 
 
 def _timestamp_at(files: Files, segment: Segment, position: int) -> int | None:
-    """Returns the greatest timestamp of the batch at a position, None if there is no whole batch."""
+    """Returns the greatest timestamp of the batch at a position; None if there is no whole batch."""
     columns = ["crc_ok", "max_timestamp"]
     with SegmentScan(segment.path, "batches", columns, file_system=files.native, position=position) as scan:
         try:

@@ -1,8 +1,8 @@
-"""Finds missing parts of a log directory; the driver does so at each planning and at each start of a stream.
+"""Finds missing parts of a log directory.  The driver does so whenever it plans a batch read or starts a stream.
 
-A log that lost its end, a segment or a directory looks like one that never had it, since a cleaner leaves gaps in the
-log offsets, too.  `offsetlog.directory.completeness` reads the witnesses, the files that show what the log should hold;
-this module decides which losses concern a reader.
+A log that lost its end, a segment or a directory looks like a log that never had them, since cleaners also leave gaps
+in the log offsets.  `offsetlog.directory.completeness` reads the witnesses, which are files that show what the log
+should hold.  This module decides which losses matter to a reader.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from offsetlog.spark.scan.files import PartitionListing, list_partitions
 from offsetlog.spark.scan.options import OFFSET_MAX, RANGED, ReadOptions, bound_of, moment_of
 from offsetlog.spark.scan.plan import Source
 
-#: How often to check: beside a running writer, files and witnesses may be of different moments, and only a real loss
-#: is found at every check.
+#: How often to check.  While a process writes to the log, the files and the witnesses may be read at different moments.
+#: Only a real loss is found at every check.
 LOOKS = 3
 _PAUSE_SECONDS = 0.02
 _log = logging.getLogger(__name__)
@@ -33,13 +33,14 @@ def find_losses(
 ) -> list[CorruptionError]:
     """Returns the losses in the requested part of a log that a reader would not notice by itself.
 
-    The losses are errors that were not raised, each with its `log_partition`.  A segment that is read by itself has no
-    witnesses.
+    Each loss is an error that was not raised, with its `log_partition`.  A segment that is read by itself has no
+    witnesses, so no loss of it is found.
 
     Args:
         source: the source that is read.
         read: the options.
-        doubts: gets the missing and damaged witnesses, which are not losses themselves; None logs them as warnings.
+        doubts: a list to which the missing and damaged witnesses are added, which are not losses themselves.  With
+            None, they are logged as warnings.
 
     Raises:
         StorageError: the directory cannot be listed.
@@ -73,7 +74,7 @@ def warn_of(doubts: Iterable[str]) -> None:
 
 
 def refusal(losses: Sequence[CorruptionError], way_out: str) -> CorruptionError:
-    """Returns the error for losses: the first of them, how many more there are, and how to go on."""
+    """Returns the error for losses.  It names the first loss, the number of further losses, and a way to continue."""
     first = losses[0]
     more = f", and {len(losses) - 1} more like it" if len(losses) > 1 else ""
     return type(first)(
@@ -86,10 +87,10 @@ def refusal(losses: Sequence[CorruptionError], way_out: str) -> CorruptionError:
 
 
 def ask(source: Source, read: ReadOptions, doubts: list[OffsetLogError] | None = None) -> list[CorruptionError]:
-    """Returns the losses with mode=permissive, and raises them otherwise; arguments as for `find_losses`.
+    """Raises if there are losses; with mode=permissive, returns them.  The arguments are those of `find_losses`.
 
     Raises:
-        DataLossError, PossibleLossError, CorruptionError: something is missing, and mode=failfast.
+        DataLossError, PossibleLossError, CorruptionError: a part is missing, with mode=failfast.
         StorageError: the directory cannot be listed.
     """
     found = find_losses(source, read, doubts)
@@ -103,7 +104,7 @@ def _is_whole_directory(source: Source) -> bool:
 
 
 def _directory_of(source: Source) -> tuple[str, int | None]:
-    """Returns the log directory of a partition; if the partition is a link, also the number in its target's name."""
+    """Returns the log directory of a partition, and, if the partition is a link, the number in its target's name."""
     above = str(PurePosixPath(source.path).parent)
     elsewhere = link_target(source.path) if source.files.arrow is None else None
     if elsewhere is None:
@@ -115,9 +116,11 @@ def _directory_of(source: Source) -> tuple[str, int | None]:
 def _look(
     source: Source, listings: Sequence[PartitionListing], read: ReadOptions, doubts: list[OffsetLogError]
 ) -> list[CorruptionError]:
-    """Compares the listing with the witnesses; an empty listing is first read again, after the witnesses.
+    """Returns the losses that a comparison of the listed partitions with the witnesses shows.
 
-    Problems of the witnesses themselves go into `doubts`.
+    If `listings` is empty, the partitions are listed again, after the witnesses were read.
+
+    Problems of the witnesses themselves are added to `doubts`.
     """
     is_whole = _is_whole_directory(source)
     above, elsewhere = (source.path, None) if is_whole else _directory_of(source)

@@ -1,7 +1,7 @@
-"""Files that executors share, local or at a URI, and the segments of the log among them.
+"""Files that executors can read, local or at a URI, and the segments of a log among them.
 
-Local files are read without pyarrow, by the engine itself; files at `s3://`, `hdfs://` and the like are read through
-pyarrow's file systems.  Nothing is ever written.
+The engine itself reads local files.  Files at `s3://`, `hdfs://` and other URIs are read through pyarrow's file
+systems.  Nothing is ever written.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Entry:
         path: the path on its file system.
         is_file: whether it is a file.
         size: the size in bytes.
-        identity: changes if another file replaces it: inode (0 if there is none), time of modification in ns.
+        identity: a pair that changes if another file replaces this one: the inode (0 if there is none), and the time of
+            the last modification, in ns.
     """
 
     path: str
@@ -56,10 +57,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One .log file as it was listed.
+    """One .log file, as it was when it was listed.
 
     Attributes:
-        base_offset: the base offset in its name; 0 if the file has another name.
+        base_offset: the base offset in the file's name; 0 if the name has another form.
         path: the path on its file system.
         size: the size in bytes.
         identity: as in `Entry`.
@@ -72,22 +73,22 @@ class Segment:
 
     @property
     def name(self) -> str:
-        """The final name of the file, which a file that is being swapped in gets at the end of the swap."""
+        """The final name of the file.  A file that is being swapped in gets this name at the end of the swap."""
         return _name(self.path).removesuffix(_SWAP)
 
     @property
     def index_path(self) -> str:
-        """The path of the segment's offset index, which may not exist."""
+        """The path of the segment's offset index; the file may not exist."""
         return self._beside(".index")
 
     @property
     def time_index_path(self) -> str:
-        """The path of the segment's time index, which may not exist."""
+        """The path of the segment's time index; the file may not exist."""
         return self._beside(".timeindex")
 
     @property
     def offset_limit(self) -> int:
-        """The log offset that no batch of the segment can reach, since offsets relative to its base have 31 bits."""
+        """The log offset below which all batches of the segment end; offsets relative to its base have 31 bits."""
         return min(self.base_offset + 2**31, OFFSET_MAX) if SEGMENT.fullmatch(self.name) else OFFSET_MAX
 
     def _beside(self, suffix: str) -> str:
@@ -97,12 +98,12 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class PartitionListing:
-    """The segments of one partition, by base offset.
+    """The segments of one partition, in the order of their base offsets.
 
     Attributes:
-        number: the number of the partition; -1 for files outside of a partition directory.
-        directory: the partition directory, None for a single segment file.
-        segments: the .log files, and `.log.swap` files that a crash left.
+        number: the number of the partition; -1 for a file that is not in the directory of a partition.
+        directory: the directory of the partition; None if a single segment file is read.
+        segments: the .log files, and the `.log.swap` files that a crash left.
     """
 
     number: int
@@ -121,12 +122,13 @@ class PartitionListing:
 
 
 class Files:
-    """A file system that is only read.  Can be sent to executors; safe from any thread.
+    """A file system for reading only.  It can be sent to executors, and used from any thread.
 
     Attributes:
-        arrow: pyarrow's file system, None for local files.
-        uri: the URI of the file system, for messages; otherwise empty.
-        left_behind: swaps of segments that made no progress for some time; later listings do not wait for them.
+        arrow: pyarrow's file system; None for local files.
+        uri: the URI of the file system, for messages; empty for local files.
+        left_behind: the files of swaps that have made no progress for some time.  Later listings do not wait for these
+            swaps.
     """
 
     def __init__(self, arrow: Any | None = None, uri: str = "") -> None:
@@ -161,8 +163,8 @@ class Files:
         """Returns the file or directory at a path.
 
         Raises:
-            MissingFileError: nothing is there.
-            StorageError: the path cannot be examined.
+            MissingFileError: there is no file or directory at the path.
+            StorageError: the file system cannot return the entry.
         """
         try:
             if self.arrow is None:
@@ -175,7 +177,7 @@ class Files:
         return _arrow_entry(info)
 
     def list(self, path: str) -> list[Entry]:
-        """Returns the entries of a directory, by name; raises as `entry`."""
+        """Returns the entries of a directory, by name; raises the errors of `entry`."""
         try:
             if self.arrow is not None:
                 infos = self.arrow.get_file_info(pyarrow.fs.FileSelector(path))
@@ -192,7 +194,7 @@ class Files:
             self._failed(failure, path)
 
     def read_at(self, path: str, position: int, size: int) -> bytes:
-        """Returns bytes of a file, fewer if the file ends first; raises as `entry`."""
+        """Returns `size` bytes of a file, or fewer if the file ends first; raises the errors of `entry`."""
         try:
             if self.arrow is None:
                 with open(path, "rb", buffering=0) as file:
@@ -206,7 +208,7 @@ class Files:
             self._failed(failure, path)
 
     def read_aid(self, path: str) -> bytes:
-        """Returns the bytes of a file that only speeds up reading (an index); b"" if it cannot be read."""
+        """Returns the content of a file that only makes reading faster, such as an index; b"" if it cannot be read."""
         try:
             if self.arrow is None:
                 with open(path, "rb") as file:
@@ -227,10 +229,10 @@ def _arrow_entry(info: Any) -> Entry:
 
 
 def resolve(path: str, settings: Mapping[str, str] = NO_SETTINGS) -> tuple[Files, str]:
-    """Returns the file system of a path or URI, according to Hadoop's settings, and the path on it.
+    """Returns the file system of a path or URI, opened with Hadoop's settings, and the path on that file system.
 
     Raises:
-        ConfigError, StorageError: as `Location.of` and `open_uri`.
+        ConfigError, StorageError: raised by `Location.of` and `open_uri`.
     """
     location = Location.of(path)
     if location.path is not None:
@@ -240,7 +242,7 @@ def resolve(path: str, settings: Mapping[str, str] = NO_SETTINGS) -> tuple[Files
 
 
 def attempts() -> Iterator[int]:
-    """Counts down the attempts to read files that are cleaned, rolled and removed meanwhile, with growing pauses."""
+    """Counts down attempts to read files that are cleaned, rolled or removed meanwhile.  Each pause is longer."""
     for left in reversed(range(ATTEMPTS)):
         yield left
         # Even a cleaner that works without a pause is soon done with these files.
@@ -251,11 +253,11 @@ def attempts() -> Iterator[int]:
 
 
 def list_segments(files: Files, directory: str) -> tuple[Segment, ...]:
-    """Returns the .log files of a partition directory by base offset, without `.log.deleted` and the like.
+    """Returns the .log files of a partition directory by base offset, without files such as `.log.deleted`.
 
-    While a cleaner swaps segments, the old ones are removed before the new one has its name.  If a swap makes no
-    progress for a short time, a crash may have interrupted it: the list is then that of the directory after recovery
-    (docs/format/recovery.md §9.1).
+    When a cleaner swaps segments, it removes the old segments before it gives the new one its name.  The listing
+    therefore waits for a swap to end.  If a swap makes no progress for a short time, a crash may have interrupted it.
+    The result is then the list of segments that a recovery of the directory would leave (docs/format/recovery.md §9.1).
 
     Raises:
         StorageError: the directory cannot be read, or segments are swapped faster than they can be listed.
@@ -270,12 +272,12 @@ def list_segments(files: Files, directory: str) -> tuple[Segment, ...]:
 
 
 def _recovered(files: Files, entries: list[Entry]) -> tuple[Segment, ...]:
-    """Returns the segments that a recovery would leave in a directory: each swap is finished or undone.
+    """Returns the segments that a recovery would leave in a directory: it finishes or undoes each swap.
 
     The rules for swaps are those of the engine: csrc/log/swap_plan.h.
     """
     found = [(_name(entry.path), entry) for entry in entries if entry.is_file and _NUMBERED.match(_name(entry.path))]
-    # A .cleaned file is incomplete, and so is any swap from its base offset on.
+    # A .cleaned file is incomplete.  Swaps whose base offset is at or above that of the file are incomplete, too.
     undone = min((int(name[:20]) for name, _ in found if name.endswith(".cleaned")), default=OFFSET_MAX)
     segments = [_segment(entry) for name, entry in found if SEGMENT.fullmatch(name.removesuffix(_SWAP))]
     swaps = [each for each in segments if each.path.endswith(_SWAP) and each.base_offset < undone]
@@ -293,17 +295,17 @@ def _end_of_swap(files: Files, swap: Segment) -> int:
 
 
 def list_again(files: Files, listing: PartitionListing) -> PartitionListing:
-    """Returns a partition as it is now; raises as `Files.entry`."""
+    """Returns a partition with its present segments; raises the errors of `Files.entry`."""
     if listing.directory is None:
         return PartitionListing(listing.number, None, (_segment(files.entry(listing.place)),))
     return PartitionListing(listing.number, listing.directory, list_segments(files, listing.directory))
 
 
 def is_replaced(files: Files, segment: Segment) -> bool:
-    """Returns whether another file has replaced a listed segment: bytes read there may be of either file.
+    """Returns whether another file has replaced a listed segment.  Bytes read before may then be of either file.
 
     Raises:
-        MissingFileError, StorageError: as `Files.entry`.
+        MissingFileError, StorageError: raised by `Files.entry`.
     """
     now = files.entry(segment.path)
     inode = segment.identity[0]
@@ -327,14 +329,15 @@ def _number(directory: str) -> int:
 
 
 def list_partitions(files: Files, path: str) -> list[PartitionListing]:
-    """Returns the partitions at a path, by number.
+    """Returns the partitions at a path, in the order of their numbers.
 
     Args:
         files: the file system of the path.
         path: a log directory, a partition directory or a segment file.
 
     Raises:
-        MissingFileError: the path does not exist, or holds no partition of the offsets topic and is no store.
+        MissingFileError: the path does not exist; or it holds no partition of the offsets topic and is not the
+            directory of a store.
         InvalidArgumentError: the path is a partition of another topic.
         StorageError: the path cannot be read.
     """
@@ -365,7 +368,7 @@ def list_partitions(files: Files, path: str) -> list[PartitionListing]:
 
 
 def choose(listings: list[PartitionListing], partitions: frozenset[int] | None, path: str) -> list[PartitionListing]:
-    """Returns the requested partitions among the listed ones.
+    """Returns those of the listed partitions that were requested.
 
     Raises:
         MissingFileError: none of the requested partitions exists.

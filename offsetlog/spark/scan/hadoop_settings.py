@@ -1,7 +1,7 @@
-"""Spark's Hadoop settings for `s3a://` and `abfss://`, as the arguments of pyarrow's file systems.
+"""Converts Spark's Hadoop settings for `s3a://` and `abfss://` to the arguments of pyarrow's file systems.
 
-Pure: nothing is opened here, and the environment is not read.  A setting that pyarrow does not support and that changes
-what is read is refused, so that a log is never read differently than by Spark.
+This module opens nothing, and does not read the environment.  If a setting changes what is read and pyarrow does not
+support it, the setting is refused.  A log is therefore never read differently than Spark would read it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _AZURE_NAMES = (
     "fs.azure.sas.",
 )  # fmt: skip
 
-#: Providers of credentials, by the name of their class, grouped by how pyarrow gets the same credentials.
+#: The class names of credential providers.  They are grouped by the way in which pyarrow gets the same credentials.
 _KEYS = frozenset({"SimpleAWSCredentialsProvider", "BasicAWSCredentialsProvider"})
 _KEYS_OF_A_SESSION = frozenset({"TemporaryAWSCredentialsProvider"})
 _NO_KEYS = frozenset({"AnonymousAWSCredentialsProvider", "AnonymousCredentialsProvider"})
@@ -48,7 +48,7 @@ _ABFS = re.compile(r"abfss?://[^/@:]+@[^/@]+(?:/|$)")
 
 
 class HadoopSettings(dict[str, str]):
-    """Settings of Hadoop by lower-case name.  Its repr shows only names, since values may be secrets.
+    """Hadoop's settings, by lower-case name.  Its repr shows only the names, since values may be secrets.
 
     The settings do not change after creation, so any thread may use them.
     """
@@ -58,13 +58,13 @@ class HadoopSettings(dict[str, str]):
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> HadoopSettings:
-        """Selects the settings that this module uses."""
+        """Returns those of the given settings that this module uses."""
         lower = {name.lower(): value for name, value in settings.items()}
         return cls({name: value for name, value in lower.items() if _counts(name)})
 
 
 def is_setting(name: str) -> bool:
-    """Returns whether an option, in upper or lower case, is a setting of a file system."""
+    """Returns whether the name of an option, in upper or lower case, is that of a file system's setting."""
     return name.lower().startswith(PREFIXES)
 
 
@@ -78,7 +78,7 @@ def _counts(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStore:
-    """The store that a URI names, for one of pyarrow's file systems.
+    """The object store of a URI, as the arguments of one of pyarrow's file systems.
 
     Attributes:
         kind: "S3FileSystem" or "AzureFileSystem", of pyarrow.fs.
@@ -133,18 +133,18 @@ def _s3_location(parts: SplitResult, settings: Mapping[str, str]) -> ObjectStore
 
 
 class _S3Settings:
-    """The settings of one bucket: settings for this bucket override those for all buckets."""
+    """The settings for one bucket.  A setting for this bucket overrides the same setting for all buckets."""
 
     def __init__(self, settings: Mapping[str, str], bucket: str) -> None:
         self._settings = settings
         self._prefixes = (f"fs.s3a.bucket.{bucket.lower()}.", "fs.s3a.")
 
     def text(self, name: str) -> str:
-        """Returns the value of a setting, "" if it is not set."""
+        """Returns the value of a setting; "" if it is not set."""
         return self._settings.get(self.full_name(name), "").strip()
 
     def full_name(self, name: str) -> str:
-        """Returns the full name of a setting as it was given, for a message."""
+        """Returns the full name under which a setting was given, for a message."""
         names = [prefix + name for prefix in self._prefixes]
         return next((each for each in names if self._settings.get(each, "").strip()), names[-1])
 
@@ -186,7 +186,7 @@ def _s3_endpoint(settings: _S3Settings) -> dict[str, Any]:
 
 
 def _is_address(host: str) -> bool:
-    """Returns whether a host is an IP address, to which a bucket cannot be prefixed as a subdomain."""
+    """Returns whether a host is an IP address, which cannot have the name of a bucket as a subdomain."""
     name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
     try:
         ipaddress.ip_address(name.strip("[]"))
@@ -213,7 +213,7 @@ def _s3_credentials(settings: _S3Settings) -> dict[str, Any]:
 
 
 def _providers(settings: _S3Settings) -> frozenset[str]:
-    """Returns the class names, without packages, of the credential providers; none for Hadoop's default."""
+    """Returns the class names of the credential providers, without packages; empty for Hadoop's default."""
     named = [each for each in re.split(r"[,\s]+", settings.text("aws.credentials.provider")) if each]
     found = {each.rpartition(".")[2] for each in named}
     unknown = sorted(each for each in named if each.rpartition(".")[2] not in _PROVIDERS)

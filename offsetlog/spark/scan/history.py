@@ -1,4 +1,4 @@
-"""The log offsets at which the records of positions took effect, computed for columns of records."""
+"""Computes the log offsets at which the records of positions took effect, for columns of records."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ NEEDED = ("group", "topic", "partition", "log_offset", "kind", "outcome", "marke
 
 
 def effective_offsets(table: Any) -> Any:
-    """Returns the column effective_at: the log offset from which on a record was the value of its position, or null.
+    """Returns for each record the log offset from which on it was the value of its position; null if it never was.
 
     The rule is in `offsetlog.spark.in_effect`.
 
     Args:
-        table: pyarrow.Table with the columns NEEDED and all records of each of its keys, in log order.
+        table: a pyarrow.Table with the columns NEEDED, in log order.  It must contain all records of each of its keys.
     """
     count = table.num_rows
     if count == 0:
@@ -43,12 +43,12 @@ def _integers(column: Any) -> npt.NDArray[np.int64]:
 
 
 def equals(column: Any, text: str) -> npt.NDArray[np.bool_]:
-    """Returns for each row of an Arrow column of strings whether it equals `text`; False for null."""
+    """Returns for each row of an Arrow column of strings whether it equals `text`; False if it is null."""
     return np.asarray(pc.fill_null(pc.equal(column, text), False), dtype=np.bool_)
 
 
 def _key_numbers(table: Any) -> npt.NDArray[np.int64]:
-    """Returns for each row a number for its key: equal for equal group, topic and partition."""
+    """Returns a number for each row, which is equal for rows with the same group, topic and partition."""
     numbers = np.zeros(table.num_rows, np.int64)
     for name in ("group", "topic", "partition"):
         codes = table.column(name).combine_chunks().dictionary_encode()
@@ -59,13 +59,14 @@ def _key_numbers(table: Any) -> npt.NDArray[np.int64]:
 
 
 def _least_of_later(keys: npt.NDArray[np.int64], values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Returns for each row the smallest value of the later rows with the same key, or NEVER."""
+    """Returns for each row the smallest value of the later rows with the same key; NEVER if there is no later row."""
     count = len(keys)
     order = np.argsort(keys, kind="stable")
     grouped = keys[order]
     known, ranks = np.unique(np.append(values, NEVER), return_inverse=True)
     ranks = ranks.reshape(-1)[:count][order]
-    # Backwards, each key is shifted below the one before it, so that a running minimum restarts at each key.
+    # The rows are read backwards.  The values of each key are shifted below those of the key read before it, so that
+    # the running minimum restarts at each key.
     fall = (int(grouped[-1]) - grouped) * (len(known) + 1)
     running = np.minimum.accumulate((ranks - fall)[::-1])[::-1] + fall
     behind = np.full(count, len(known) - 1, np.int64)

@@ -1,8 +1,8 @@
-"""Reads a partition in runs, on several threads, and joins their states, so that each byte is read only once.
+"""Reads a partition in several runs, on several threads, so that each byte is read only once; combines their states.
 
-The engine releases the interpreter lock while it applies a run and while it joins two states.  Any deviation from the
-plan, damage above all, ends the attempt: a reader that reads the partition from start to end then reports the problem
-and its position.
+The engine releases the interpreter lock while it applies a run and while it combines two states.  If a run does not end
+as planned, in most cases because of damage, the whole attempt ends.  Another reader then reads the partition from start
+to end, and reports the problem and its position.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Start:
 
 @dataclass(slots=True)
 class JoinedRuns:
-    """The joined state of all runs.
+    """The combined state of all runs.
 
     Attributes:
-        replay: the replay, as if it had applied the runs in order.
-        refused: the records that a broker would not load, in log order.
+        replay: a replay with the state that it would have if it had applied all runs in order.
+        refused: the records that a broker would not load, in the order of the log.
         count: the number of runs.
     """
 
@@ -55,16 +55,17 @@ class JoinedRuns:
     count: int = 1
 
 
-#: The property of a task that holds its executor's cores; set if `spark.executor.cores` or a resource profile is.
+#: The property of a task that contains the number of its executor's cores.  It is set if `spark.executor.cores` or a
+#: resource profile is set.
 _EXECUTOR_CORES = "resource.executor.cores"
 
 
 class _NotAsPlannedError(Exception):
-    """A run did not end where the next one begins."""
+    """A run is damaged, or does not end where the next one begins."""
 
 
 def _cpu_count() -> int:
-    """Returns the number of cores; in a task at most those of its executor (`spark.executor.cores`)."""
+    """Returns the number of cores; in a task, at most the cores of its executor (`spark.executor.cores`)."""
     there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     task = TaskContext.get()
     named = None if task is None else task.getLocalProperty(_EXECUTOR_CORES)
@@ -73,9 +74,9 @@ def _cpu_count() -> int:
 
 
 def cut(files: Files, listing: PartitionListing, until: int, count: int) -> list[Start]:
-    """Divides a log into `count` runs of about the same size, fewer for a small log; returns their starts.
+    """Divides a log into `count` runs of about the same size, or fewer for a small log.  Returns their starts.
 
-    The first run begins with the log.
+    The first run begins at the start of the log.
 
     Raises:
         StorageError: a file cannot be read.
@@ -103,19 +104,19 @@ def replay_joined(
     begin: Callable[[bool, StopFlag, MemoryAccount], Replay],
     bytes_max: int,
 ) -> JoinedRuns | None:
-    """Returns the state of a partition below a log offset; None if it has to be read in one run.
+    """Returns the state of a partition below a log offset; None if the partition must be read in one run.
 
-    A key that is written again and again is in the states of many runs.  If the states take too much memory together,
+    A key that is written again and again is in the states of many runs.  If the states together take too much memory,
     half as many runs are tried.
 
     Args:
         files: the file system of the partition.
-        listing: its segments.
-        until: records at or above this log offset do not count.
-        threads: how many runs are read at once, at most RUNS_MAX.
-        begin: makes the replay of a run; its arguments: whether the run is not the first, the stop signal, and the
-            account of its memory.
-        bytes_max: the most memory that the states of all runs may take together, in bytes.
+        listing: the segments of the partition.
+        until: the log offset at which the state ends.  Records at or above it are ignored.
+        threads: the number of runs to read at once, at most RUNS_MAX.
+        begin: a function that makes the replay of a run.  Its arguments are whether the run is another than the first,
+            the stop signal, and the account of the memory.
+        bytes_max: the memory that the states of all runs together may take, in bytes.
 
     Raises:
         MissingFileError, StorageError: a file was removed, or cannot be read.
@@ -141,11 +142,11 @@ def _read_runs(
     begin: Callable[[bool, StopFlag, MemoryAccount], Replay],
     account: MemoryAccount,
 ) -> JoinedRuns:
-    """Reads the runs that begin at `starts`, and joins them.
+    """Reads the runs that begin at `starts`, and combines their states.
 
     Raises:
         CapacityError: the states take too much memory together.
-        _NotAsPlannedError: as `_apply`.
+        _NotAsPlannedError: raised by `_apply`.
     """
     stop = StopFlag()
     runs = [JoinedRuns(begin(number > 0, stop, account)) for number in range(len(starts))]
@@ -173,7 +174,7 @@ def _read_runs(
 
 
 def _wait_for_all(pool: ThreadPoolExecutor, work: Callable[[int], None], numbers: range) -> None:
-    """Waits until every run has ended; raises the first failure that was not caused by stopping the run."""
+    """Waits until every run has ended.  Raises the most important failure, and ignores runs that were only stopped."""
     futures = [pool.submit(work, number) for number in numbers]
     failures = [future.exception() for future in futures]
     futures.clear()
@@ -187,13 +188,14 @@ def _wait_for_all(pool: ThreadPoolExecutor, work: Callable[[int], None], numbers
         if first is not None:
             raise first
     finally:
-        # A failure and a frame that holds it would keep each other, and the states of the runs, alive.
+        # A failure and the frame that holds it would refer to each other, and would keep the states of the runs in
+        # memory.
         failures.clear()
         del first
 
 
 def _join(earlier: JoinedRuns, later: list[JoinedRuns]) -> None:
-    """Joins the run in `later`, if any, to `earlier`, and releases its memory."""
+    """Combines the state of the run in `later`, if there is one, with that of `earlier`; releases its memory."""
     while later:
         following = later.pop()
         earlier.replay.join(following.replay)
@@ -201,7 +203,7 @@ def _join(earlier: JoinedRuns, later: list[JoinedRuns]) -> None:
 
 
 def _apply(run: JoinedRuns, listing: PartitionListing, start: Start, following: Start | None, until: int) -> None:
-    """Applies the batches from `start` up to the next run, or to the end of the partition.
+    """Applies the batches from `start` up to the next run, or up to the end of the partition.
 
     Raises:
         _NotAsPlannedError: the run is damaged, or does not end where the next one begins.
@@ -228,5 +230,5 @@ def _apply(run: JoinedRuns, listing: PartitionListing, start: Start, following: 
 
 
 def _end(following: Start, index: int, size: int) -> int:
-    """Returns the position at which a run ends in a segment of `size` bytes."""
+    """Returns the position in a segment of `size` bytes at which the run before `following` ends."""
     return following.position if index == following.index else size

@@ -1,4 +1,4 @@
-"""The memory of a worker between two tasks."""
+"""Returns memory of a worker to the system between two tasks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import pyarrow as pa
 
 
 def release_unused() -> None:
-    """Returns unused memory to the system.  Safe from any thread.
+    """Returns unused memory to the system.  Can be called from any thread.
 
-    A worker of Spark reads one share of the keys of a log after another.  The C library keeps the free pages between
-    the allocations of a share, so that the worker would grow with every share: by 20 to 80 MiB for a million records.
-    If another allocator replaces that of the C library (jemalloc by LD_PRELOAD), it decides which pages it returns.
+    A worker of Spark reads one share of the keys of a log after another.  After each share, the C library would keep
+    the free pages for later allocations, and the worker would grow with every share, by 20 to 80 MiB for a million
+    records.  If another allocator (such as jemalloc, by LD_PRELOAD) replaces that of the C library, it decides which
+    pages it returns.
     """
     pa.default_memory_pool().release_unused()
     # glibc has malloc_trim; musl returns memory by itself.

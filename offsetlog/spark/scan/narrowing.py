@@ -1,4 +1,4 @@
-"""Options narrowed by a query's conditions on single columns.  Spark applies the conditions again to every row."""
+"""Narrows the options of a read by a query's conditions on single columns.  Spark checks every row again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MALFORMED = "\ufffd"
 
 
 def with_values(read: ReadOptions, name: str, values: tuple[Any, ...]) -> ReadOptions:
-    """Narrows the options; every row whose column `name` has one of the values is still read."""
+    """Returns narrower options for rows whose column `name` has one of the values; all of these rows are still read."""
     numbers = frozenset(value for value in values if type(value) is int)
     if name == "log_partition" and len(numbers) == len(values):
         chosen = numbers if read.filtered_partitions is None else read.filtered_partitions & numbers
@@ -35,16 +35,16 @@ def with_values(read: ReadOptions, name: str, values: tuple[Any, ...]) -> ReadOp
 
 
 def bounded(bound: Bound | None, value: int, choose: Any, default: int) -> Bound:
-    """Combines a bound of log offsets with another value; `choose` (min or max) takes the narrower one.
+    """Returns the narrower of a bound of log offsets and another value, for each log partition.
 
     Args:
-        bound: the bound from an option.
-        value: the other value, for every log partition.
-        choose: min or max.
-        default: the bound if the option is not given.
+        bound: the bound from an option; None if the option was not given.
+        value: the other value, which applies to every log partition.
+        choose: the function that returns the narrower of two values: min or max.
+        default: the bound to use if the option was not given.
     """
     value = min(max(value, 0), OFFSET_MAX)
     if isinstance(bound, dict):
-        # Log partitions that are not named stay without a bound; Spark filters their rows itself.
+        # Log partitions that the option does not name stay without a bound.  Spark filters their rows.
         return {number: choose(offset, value) for number, offset in bound.items()}
     return int(choose(default if bound is None else bound, value))

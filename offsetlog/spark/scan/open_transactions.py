@@ -1,4 +1,4 @@
-"""The start of the oldest open transaction of a partition; a stream of committed records waits there."""
+"""Finds the start of the oldest open transaction of a partition, beyond which a stream of committed records waits."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _COLUMNS = ("base_offset", "last_offset", "producer_id", "transactional", "contr
 
 
 class OpenTransactions:
-    """Finds the open transactions of one partition in the headers of its batches.  For one thread only."""
+    """Finds the open transactions of one partition from the headers of its batches.  Use it from one thread only."""
 
     def __init__(self) -> None:
         self._began: dict[int, int] = {}
         self._next_offset = 0
 
     def stable_offset(self, files: Files, listing: PartitionListing, horizon: Horizon) -> int:
-        """Returns the log offset below which every transaction has ended, at most the end in `horizon`.
+        """Returns the log offset below which all transactions have ended; it is at most the end in `horizon`.
 
-        Each call reads only the headers of the batches since the last call.
+        Each call reads only the headers of the batches that were written since the last call.
 
         Raises:
             StorageError: a file cannot be read, or files were replaced faster than they could be read.
@@ -72,8 +72,8 @@ class OpenTransactions:
     def _take(self, batch: Any) -> None:
         for row in batch.filter(pc.or_(batch.column("transactional"), pc.invert(batch.column("crc_ok")))).to_pylist():
             if not row["crc_ok"]:
-                # An unreadable marker may have ended any transaction, and no other marker will: forgets them all.  The
-                # reader of the records reports the error.
+                # A marker that cannot be read may have ended any of the transactions, and no other marker will end that
+                # one.  Therefore all of them are treated as ended.  The reader of the records reports the error.
                 self._began.clear()
             elif row["producer_id"] >= 0 and row["control"]:
                 self._began.pop(row["producer_id"], None)

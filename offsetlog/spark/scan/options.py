@@ -1,4 +1,4 @@
-"""The options of a reader as typed values; wrong options are refused, by name, before a file is opened."""
+"""The options of a reader as typed values.  A wrong option is refused, and named, before a file is opened."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ SPLIT_BYTES = 128 * 2**20
 PIECES_MAX = 1_000_000
 OFFSET_MAX = 2**63 - 1
 PARTITION_MAX = 2**31 - 1
-#: Options that Spark adds if a table is created with the source; the statement's own options come as `option.NAME`.
+#: Options that Spark adds if a table is created with the source.  Spark passes the options of the statement itself as
+#: `option.NAME`.
 _OF_A_TABLE = frozenset({"location", "owner"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGER = r"\s*-?\d{1,19}\s*"
@@ -55,8 +56,8 @@ class Moment:
     """The moment that `at` names.
 
     Attributes:
-        timestamp: milliseconds since 1970, None if log offsets are given.
-        offsets: log offsets by log partition; the key None means the only partition.
+        timestamp: the time in milliseconds since 1970; None if `at` gives log offsets.
+        offsets: pairs of a log partition and its log offset.  If the log partition is None, the log must have only one.
     """
 
     timestamp: int | None = None
@@ -65,32 +66,35 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The options of a batch or a stream.
+    """The options of a batch read or a stream.
 
     Attributes:
         path: the path or URI of a log directory, a partition directory or a segment.
         view: one of VIEWS.
-        at: the moment whose state is read, None for now.
-        partitions: the log partitions to read, None for all.
-        filtered_partitions: the log partitions that pass Spark's filters; they need not exist.
-        starting_offset: the first log offset to read, for all log partitions or for some.
-        ending_offset: the log offset after the last one to read, for all log partitions or for some.
-        columns: the columns of the view to read, None for all.
-        group: the only group to read, None for all.
-        topic: the only topic to read, None for all.
-        partition: the only partition of topics to read, -1 for all.
-        split_bytes: roughly how many bytes of the log a task reads.
-        partitions_min: the least number of pieces of the log; 0: chosen by the source.
-        default_parallelism: the default parallelism of the cluster, 0 if it is unknown.
-        buckets: the number of buckets of a partition's keys, for the history; 0: chosen by the source.
-        permissive: whether damage becomes rows instead of a failure.
+        at: the moment whose state is read; None for the present state.
+        partitions: the log partitions to read; None for all.
+        filtered_partitions: the log partitions that pass Spark's filters, which may include some that do not exist;
+            None if no filter restricts them.
+        starting_offset: the first log offset to read: one number for all log partitions, or a number for each of some.
+        ending_offset: the log offset after the last one to read, in the same form.
+        columns: the columns of the view to read; None for all.
+        group: the only group to read; None for all.
+        topic: the only topic to read; None for all.
+        partition: the only partition of topics to read; -1 for all.
+        split_bytes: the approximate number of bytes of the log that one split has.
+        partitions_min: the least number of pieces into which the read is divided; with 0, the source chooses it.
+        default_parallelism: the default parallelism of the cluster; 0 if it is not known.
+        buckets: for the view `history`, the number of buckets of the keys of a partition; with 0, the source chooses
+            it.
+        permissive: whether each problem, such as damage, becomes a row.  If not, it is an error.
         pushdown: whether Spark's filters are used.
-        starting_offsets: for a stream: "earliest", "latest", or log offsets, which may be EARLIEST or LATEST.
-        offsets_per_trigger: for a stream: the most log offsets in a batch; 0 for no limit.
-        fail_on_data_loss: for a stream: whether it fails if records are gone.
-        committed_only: for a stream: whether it waits for the end of transactions and omits aborted records other than
-            tombstones.
-        hadoop: Hadoop's settings for the file system of the path; they may hold secrets and are not shown.
+        starting_offsets: for a stream: "earliest", "latest", or the log offset for each log partition, which may be
+            EARLIEST or LATEST.
+        offsets_per_trigger: for a stream: the largest number of log offsets in a batch; 0 for no limit.
+        fail_on_data_loss: for a stream: whether it fails if records have been removed before it read them.
+        committed_only: for a stream: whether it waits until transactions have ended, and leaves out aborted records
+            except tombstones.
+        hadoop: Hadoop's settings for the file system of the path; they may be secrets and are not shown.
     """
 
     path: str
@@ -121,12 +125,13 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Read
     """Parses the options of a reader.
 
     Args:
-        options: the options from Spark, including Hadoop's settings of file systems (`fs.s3a.*`, `fs.azure.*`); names
-            are case-insensitive.
-        streaming: whether the options are for a stream; None if only the columns are requested, for either.
+        options: the options from Spark, which include Hadoop's settings of file systems (`fs.s3a.*`, `fs.azure.*`).
+            Their names are case-insensitive.
+        streaming: whether the options are for a stream.  None accepts the options of batch reads and of streams, if
+            only the columns are needed.
 
     Raises:
-        ConfigError: an option is unknown, has a wrong value, or contradicts another one.
+        ConfigError: an option is unknown, has an invalid value, or contradicts another option.
     """
     names = {True: STREAM_NAMES, False: BATCH_NAMES, None: tuple(dict.fromkeys((*BATCH_NAMES, *STREAM_NAMES)))}
     given = _known({name: value for name, value in options.items() if not is_setting(name)}, names[streaming])
@@ -188,7 +193,7 @@ def _meant(lower: str, by_lower: Mapping[str, str]) -> str:
 
 
 def _elsewhere(lower: str, names: tuple[str, ...]) -> str:
-    """Returns, for an option that is wrong here, the part of a sentence that says where it can be used."""
+    """Returns the end of a message's clause, which says that an option is only for a stream or only for a batch."""
     if names is BATCH_NAMES and lower in (name.lower() for name in STREAM_NAMES):
         return " for a batch, only for a stream"
     if names is STREAM_NAMES and lower in (name.lower() for name in BATCH_NAMES):
@@ -200,15 +205,18 @@ def _check_fits_view(read: ReadOptions, given: Mapping[str, str]) -> None:
     for name in ("startingOffset", "endingOffset"):
         if name in given and read.view not in RANGED:
             raise ConfigError(
-                f"{name}={given[name]!r} is for {_list(RANGED)}, not for view={read.view}; use the option 'at' there"
+                f"{name}={given[name]!r} is only for {_list(RANGED)}, not for view={read.view}; use the option 'at' "
+                "there"
             )
     for name in ("topic", "partition"):
         if name in given and read.view not in KEYED:
-            raise ConfigError(f"{name}={given[name]!r} is for {_list(KEYED)}, not for view={read.view}")
+            raise ConfigError(f"{name}={given[name]!r} is only for {_list(KEYED)}, not for view={read.view}")
     if "group" in given and read.view == "batches":
-        raise ConfigError(f"group={given['group']!r}: view=batches reads headers, which name no group")
+        raise ConfigError(f"group={given['group']!r}: view=batches reads only batch headers, which name no group")
     if "buckets" in given and read.view not in ("offsets", "groups", "history"):
-        raise ConfigError(f"buckets={given['buckets']!r} is for offsets, groups, history, not for view={read.view}")
+        raise ConfigError(
+            f"buckets={given['buckets']!r} is only for view=offsets|groups|history, not for view={read.view}"
+        )
 
 
 def _check_range(read: ReadOptions, given: Mapping[str, str]) -> None:
@@ -230,10 +238,10 @@ def _list(views: frozenset[str]) -> str:
 
 
 def parse_moment(text: str) -> Moment | None:
-    """Parses `at`: a moment as in a command, any number of milliseconds, or JSON; returns None for "now".
+    """Parses `at`: a moment as in a command, any number of milliseconds, or JSON.  Returns None for "now".
 
     Raises:
-        ConfigError: the text is none of these.
+        ConfigError: the text has none of these forms.
     """
     if text.lstrip().startswith("{"):
         return Moment(offsets=tuple(_offsets_by_partition("at", text).items()))
@@ -251,15 +259,15 @@ def parse_moment(text: str) -> Moment | None:
 
 
 def _is_number_of_ms(text: str) -> bool:
-    # -5 is a time before 1970; -0 is now, as everywhere.
+    # -5 is a time before 1970, but -0 means now, as in every other place.
     return re.fullmatch(_INTEGER, text) is not None and text.strip() != "-0"
 
 
 def fixed_moment(text: str | None) -> str | None:
-    """Returns a value of `at` that always means the same moment, so that a job can read that state twice.
+    """Returns a value of `at` that means the same moment whenever it is evaluated, so that a job can read it twice.
 
     Raises:
-        ConfigError: as `parse_moment`.
+        ConfigError: raised by `parse_moment`.
     """
     if text is None or parse_moment(text) is None:
         return None
@@ -370,22 +378,23 @@ def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def bound_of(bound: Bound | None, number: int, default: int) -> int:
-    """Returns the log offset of a bound for a log partition."""
+    """Returns the log offset that a bound has for a log partition."""
     if bound is None or (isinstance(bound, dict) and number not in bound):
         return default
     return bound[number] if isinstance(bound, dict) else bound
 
 
 def moment_of(moment: Moment, number: int, partitions: int) -> int | None:
-    """Returns the log offset of a moment for a log partition, None if the moment names none for it.
+    """Returns the log offset that a moment has for a log partition; None if the moment has none for it.
 
     Raises:
-        ConfigError: the moment is a single log offset, and there are several log partitions.
+        ConfigError: the moment is a single log offset, but there are several log partitions.
     """
     for named, offset in moment.offsets:
         if named is None and partitions != 1:
             raise ConfigError(
-                f'at="offset:{offset}" needs a log with one log partition, not {partitions}; give JSON'
+                f'at="offset:{offset}" needs a log with one log partition, but this log has {partitions}; give the log '
+                "offsets as JSON by log partition"
             )
         if named is None or named == number:
             return offset
@@ -393,10 +402,10 @@ def moment_of(moment: Moment, number: int, partitions: int) -> int | None:
 
 
 def parallelism(read: ReadOptions) -> int:
-    """Returns how many tasks the cluster runs at once: its default parallelism, if that is known.
+    """Returns the number of tasks that the cluster runs at once: its default parallelism, if that is known.
 
-    Spark plans a Python source in a process without a SparkContext, so `offsetlog.spark.register` passes the number to
-    the source.  Without it, this is the number of cores of the machine that plans.
+    Spark plans a Python source in a process without a SparkContext, so `offsetlog.spark.register` passes this number to
+    the source.  If it was not called, the result is the number of cores of the machine that plans.
     """
     if read.default_parallelism:
         return read.default_parallelism

@@ -1,7 +1,7 @@
-"""The division of a read into tasks: the log of each partition into runs of whole batches, or its keys into buckets.
+"""Divides a read into tasks: the log of each partition into runs of whole batches, or its keys into buckets.
 
-The driver plans from listings, indexes and the last few batches of each partition.  Each task notices by itself what
-has changed since then: see `batch`.
+The driver plans from the listed files, their indexes, and the last few batches of each partition.  Each task checks by
+itself what has changed since the read was planned; see `batch`.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ from offsetlog.spark.scan.reach import not_on_driver
 KEYED_BY_TASK = frozenset({"offsets", "groups", "history"})
 #: How many splits of a log become one bucket of its keys, if all records of the keys are kept in memory.
 _SPLITS_A_BUCKET = 2
-#: The most bytes of a log per bucket: 64 MiB are a million small records, which take 300 MiB of a worker's 512.
+#: The most bytes of a log in a bucket.  64 MiB contain a million small records, which take 300 MiB of the 512 MiB of a
+#: worker.
 _BUCKET_BYTES_MAX = 2**26
-#: The most buckets, unless `buckets` asks for more: each of them reads the whole partition.
+#: The most buckets, unless the option `buckets` requests more, since each bucket reads the whole partition.
 _BUCKETS_MAX = 64
 #: A read smaller than this, in bytes, is not divided into tasks, unless smaller splits are requested.
 _TASK_BYTES = 2**20
-#: A piece smaller than this, in bytes, is not worth a split of its own to give another core work.
+#: A piece that is smaller than this, in bytes, does not become a split of its own just to give another core work.
 _SPLIT_BYTES_MIN = 2**22
 #: The smallest size of a batch, in bytes.
 _BATCH_BYTES_MIN = 26
@@ -58,16 +59,17 @@ _BATCH_BYTES_MIN = 26
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A run of whole batches of one segment.
+    """Several whole batches in a row, in one segment.
 
     Attributes:
         segment: the segment as it was listed; another file may have replaced it.
         position: the position of the first batch.
-        limit: the position after the last batch; -1: the segment could not be read at planning.
-        first: the log offset at or above which records are read.
-        until: the log offset below which records are read.
-        ceiling: a log offset that no batch reaches: the next segment begins there, or relative offsets end there.
-        is_inner: whether the batch at `limit` begins at `until`, so that every batch before it is read.
+        limit: the position after the last batch; -1 if the segment could not be read when the read was planned.
+        first: the log offset from which on records are read.
+        until: the log offset before which reading ends.
+        ceiling: a log offset that no batch of the segment can reach: the base offset of the next segment, or the limit
+            of relative offsets.
+        is_inner: whether the batch at `limit` begins at the log offset `until`, so that all batches before it are read.
         begins: a lower bound of the log offsets of the batches from `position` on.
     """
 
@@ -83,19 +85,19 @@ class Span:
 
 @dataclass(frozen=True)
 class Split:
-    """A piece of one partition that is read by itself.
+    """A piece of one partition, which a task reads as a unit.
 
     Attributes:
         number: the number of the partition.
-        place: the directory of the partition, or the single segment.
-        horizon: the end of the partition.
-        spans: runs of batches in log order; none if the task reads all records of a bucket of keys.
-        before: the segment before that of the first span, or None.
+        place: the path of the partition's directory, or of the single segment file.
+        horizon: the end of the partition for this read.
+        spans: the spans to read, in log order; empty if the task reads a bucket of the keys.
+        before: the segment before that of the first span; None if there is none.
         bucket: the number of the bucket to read, below `buckets`.
         buckets: the number of buckets of the keys.
-        segments: the listed segments, if a bucket is read.
-        threads: how many runs of the log are read at once, if the state is read.
-        is_single_file: whether a segment is read by itself.
+        segments: the segments of the partition, if a bucket of the keys is read.
+        threads: the number of runs of the log to read at once, if a state is read.
+        is_single_file: whether a single segment file is read.
     """
 
     number: int
@@ -118,12 +120,13 @@ class Split:
 
 @dataclass(frozen=True)
 class Task(InputPartition):
-    """The splits that one task of Spark reads: a large piece, or small ones of several partitions.
+    """The splits that one task of Spark reads: one large split, or several small ones of several partitions.
 
     Attributes:
-        splits: the pieces.
-        problems: problems that the driver found, as (log partition, text): one row each, with mode=permissive.
-        read: the options, for the JVM reader, to which only the tasks are sent.
+        splits: the splits.
+        problems: the problems that the driver found, with mode=permissive, as (log partition, text); each becomes a
+            row.
+        read: the options of the read.  The JVM reader needs them, since it sends only the tasks to its processes.
     """
 
     splits: tuple[Split, ...]
@@ -133,14 +136,14 @@ class Task(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of a read: a path, listed once.
+    """The log that is read: a path, and its partitions as they were listed once.
 
     Attributes:
         files: the file system.
-        path: the path on it.
+        path: the path on that file system.
         listings: the partitions to read.
-        count: the number of partitions before Spark's filters left some out.
-        numbers: the numbers of all existing log partitions, including those that are not read.
+        count: the number of requested partitions, including those that Spark's filters exclude.
+        numbers: the numbers of all log partitions that exist, including those that are not read.
     """
 
     files: Files
@@ -151,10 +154,10 @@ class Source:
 
 
 def open_source(read: ReadOptions, files: Files | None = None) -> Source:
-    """Lists the path in the options; `files`, if given, is the file system that the path is on.
+    """Lists the partitions at the path of a read.  If `files` is given, the path is on that file system.
 
     Raises:
-        ConfigError, MissingFileError, InvalidArgumentError, StorageError: as `resolve` and `list_partitions`.
+        ConfigError, MissingFileError, InvalidArgumentError, StorageError: raised by `resolve` and `list_partitions`.
     """
     files, path = resolve(read.path, read.hadoop) if files is None else (files, read.path)
     there = list_partitions(files, path)
@@ -170,10 +173,10 @@ def open_source(read: ReadOptions, files: Files | None = None) -> Source:
 
 
 def open_on_driver(read: ReadOptions, files: Files | None = None) -> Source:
-    """Lists the path as `open_source`, on the driver; the error for a missing log says how to read it elsewhere.
+    """Lists the path as `open_source` does, on the driver.  If no log is there, the error says how to read it.
 
     Raises:
-        ConfigError, MissingFileError, InvalidArgumentError, StorageError: as `open_source`.
+        ConfigError, MissingFileError, InvalidArgumentError, StorageError: raised by `open_source`.
     """
     try:
         return open_source(read, files)
@@ -184,7 +187,7 @@ def open_on_driver(read: ReadOptions, files: Files | None = None) -> Source:
 
 
 def _is_seen(read: ReadOptions) -> bool:
-    """Returns whether the log exists, and only the requested log partitions do not."""
+    """Returns whether the log exists on the driver, and only the requested log partitions do not exist."""
     if read.partitions is None:
         return False
     try:
@@ -194,12 +197,14 @@ def _is_seen(read: ReadOptions) -> bool:
 
 
 def check_named(source: Source, read: ReadOptions, lost: Collection[int] = ()) -> None:
-    """Refuses log offsets for log partitions that do not exist: a typing error would read all records, or the present.
+    """Refuses a log offset that is given for a log partition that does not exist.
+
+    Without this check, a typing error would make the read cover all records, or the present state.
 
     Args:
         source: the source that is read.
         read: the options.
-        lost: missing log partitions, which are reported elsewhere.
+        lost: the numbers of missing log partitions, which are reported elsewhere.
 
     Raises:
         ConfigError: `at`, `startingOffset` or `endingOffset` names a log partition that does not exist.
@@ -217,11 +222,12 @@ def check_named(source: Source, read: ReadOptions, lost: Collection[int] = ()) -
 
 
 def plan(source: Source, read: ReadOptions) -> list[Split]:
-    """Returns the splits of the requested read; none if there is no byte to read.
+    """Returns the splits of a read; none if there is no byte to read.
 
     Raises:
         StorageError: a file cannot be read, and mode=failfast.
-        OffsetOutOfRangeError, InvalidArgumentError: the requested moment is after the end of the log, or in the future.
+        OffsetOutOfRangeError, InvalidArgumentError: the requested log offset is above the end of the log, or the
+            requested time is in the future.
     """
     _refuse_future(source, read)
     if read.view not in KEYED_BY_TASK:
@@ -230,8 +236,8 @@ def plan(source: Source, read: ReadOptions) -> list[Split]:
         if read.partitions_min:
             read = replace(read, split_bytes=min(read.split_bytes, max(total // read.partitions_min, 1)))
         splits = _plan_all(source, read)
-        # A split ends at the first batch above its share that is in an index.  If this gives too few splits, smaller
-        # shares are tried.
+        # A split ends at the first batch beyond its share that has an index entry.  If this gives too few splits,
+        # smaller shares are tried.
         while len(tasks_of(splits, read)) < read.partitions_min and read.split_bytes > _BATCH_BYTES_MIN:
             read = replace(read, split_bytes=read.split_bytes // 2)
             splits = _plan_all(source, read)
@@ -240,7 +246,7 @@ def plan(source: Source, read: ReadOptions) -> list[Split]:
 
 
 def divided(read: ReadOptions, total: int) -> ReadOptions:
-    """Returns the options with splits so small that each core gets a part of the `total` bytes."""
+    """Returns options with a smaller `split_bytes`, if needed, so that each core gets a part of the `total` bytes."""
     # An idle core is worse than a small split, but more splits than cores gain nothing: a task costs a worker some 50
     # ms.
     fair = max(total // parallelism(read), _SPLIT_BYTES_MIN)
@@ -252,9 +258,9 @@ def _plan_all(source: Source, read: ReadOptions) -> list[Split]:
 
 
 def tasks_of(splits: list[Split], read: ReadOptions) -> list[Task]:
-    """Returns the tasks for splits, in order; small splits are put together, but not all into one task.
+    """Returns the tasks for splits, in order.  A task gets several small splits, but no task gets all splits.
 
-    A log of fifty small partitions is not worth fifty tasks.
+    A log of fifty small partitions should not need fifty tasks.
     """
     total = sum(split.size for split in splits)
     enough = max(total // (4 * parallelism(read)), _TASK_BYTES)
@@ -286,14 +292,14 @@ def _plan_partition(source: Source, listing: PartitionListing, read: ReadOptions
 
 
 def _refuse_future(source: Source, read: ReadOptions) -> None:
-    """Raises InvalidArgumentError for a time in the future, as OffsetStore.fetch(at=) does.
+    """Raises InvalidArgumentError if `at` is a time in the future, as OffsetStore.fetch(at=) does.
 
-    A time at or before that of a record in the log is not in the future.
+    If the log has a record at or after the time, the time is not in the future.
     """
     timestamp = None if read.at is None else read.at.timestamp
     if timestamp is None or not is_ahead(timestamp):
         return
-    # Records at or after this time exist if a horizon one millisecond earlier would exclude any.
+    # If a horizon one millisecond earlier excludes records, the log has records at or after this time.
     before, everything = replace(read, at=Moment(timestamp=timestamp - 1)), replace(read, at=None)
     for listing in source.listings:
         if find_horizon(source, listing, before).offset < find_horizon(source, listing, everything).offset:
@@ -302,7 +308,7 @@ def _refuse_future(source: Source, read: ReadOptions) -> None:
 
 
 def find_horizon(source: Source, listing: PartitionListing, read: ReadOptions) -> Horizon:
-    """Returns the end of a partition for these options."""
+    """Returns the horizon of a partition for these options."""
     try:
         now = horizon_now(source.files, listing)
     except StorageError as failure:
@@ -323,9 +329,10 @@ def find_horizon(source: Source, listing: PartitionListing, read: ReadOptions) -
 
 
 def _state(source: Source, listing: PartitionListing, horizon: Horizon, read: ReadOptions) -> list[Split]:
-    """Returns one split, whose task reads the partition once, on as many threads as there are cores for it.
+    """Returns one split.  Its task reads the partition once, on as many threads as there are cores for the partition.
 
-    A source cannot add a shuffle in Spark, and without one a second task would have to read everything again.
+    Spark does not let a source add a shuffle.  Without a shuffle, a second task would have to read the whole partition
+    again.
     """
     if not listing.segments:
         return []
@@ -341,7 +348,10 @@ def _state(source: Source, listing: PartitionListing, horizon: Horizon, read: Re
 
 
 def _thread_count(size: int, total: int, read: ReadOptions) -> int:
-    """Returns how many threads read the partition: its share, by bytes, of `minPartitions` or else of the cores."""
+    """Returns the number of threads that read the partition.
+
+    If `minPartitions` is set, it is divided among the partitions in proportion to their bytes; otherwise the cores are.
+    """
     if read.partitions_min:
         return max(1, -(-read.partitions_min * size // max(total, 1)))
     part = -(-parallelism(read) * size // max(total, 1))
@@ -384,7 +394,7 @@ def _runs(source: Source, listing: PartitionListing, horizon: Horizon, read: Rea
 
 
 def bytes_between(files: Files, listing: PartitionListing, first: int, until: int) -> int:
-    """Estimates from the indexes how many bytes the records of a partition in [first, until) take.
+    """Returns an estimate, from the indexes, of the bytes of a partition's records in [first, until).
 
     Raises:
         MissingFileError: a segment was removed after it was listed.
@@ -402,7 +412,7 @@ def bytes_between(files: Files, listing: PartitionListing, first: int, until: in
 def split_range(
     files: Files, listing: PartitionListing, horizon: Horizon, first: int, until: int, read: ReadOptions
 ) -> list[Split]:
-    """Splits the records of a partition in [first, until), in log order, into pieces of about `read.split_bytes`.
+    """Divides the records of a partition in [first, until), in log order, into splits of about `read.split_bytes`.
 
     Raises:
         StorageError: a file cannot be read, and mode=failfast.
@@ -465,8 +475,8 @@ def _spans(
 def boundaries(files: Files, segment: Segment, start: tuple[int, int], stop: int, every: int) -> list[tuple[int, int]]:
     """Returns (file position, base offset) of batches that divide a segment into pieces of about `every` bytes.
 
-    If the index is dense enough, it gives the batches, which are checked; otherwise a walk over headers finds them.
-    `start` is a result of `find_start`.
+    The batches come from the index, and are checked.  Where the index has too few entries, they are found by reading
+    headers.  `start` is a result of `find_start`.
     """
     found = [start]
     last, low = start
@@ -490,7 +500,7 @@ def boundaries(files: Files, segment: Segment, start: tuple[int, int], stop: int
 
 
 def problem_of(failure: OffsetLogError) -> str:
-    """Returns the text for the column `problem`: the kind of failure, the message, file and position."""
+    """Returns the text for the column `problem`: the type of the error, its message, and its file and position."""
     return f"{type(failure).__name__}: {failure}"
 
 

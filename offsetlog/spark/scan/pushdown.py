@@ -1,4 +1,4 @@
-"""A batch reader that uses Spark's filters, available from Spark 4.1 on."""
+"""A batch reader that uses Spark's filters.  It needs Spark 4.1 or later."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from offsetlog.spark.scan.options import OFFSET_MAX, RANGED, ReadOptions
 class FilteringReader(BatchReader):
     """A batch reader that also uses Spark's filters, if `spark.sql.python.filterPushdown.enabled` is set.
 
-    The filters only reduce what is read: Spark applies them again to every row.
+    The filters only reduce the amount that is read.  Spark applies them again to every row.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (PySpark's name)
-        """Narrows the options by the filters; returns all filters, so that Spark applies them, too."""
+        """Narrows the options by the filters.  Returns all filters, so that Spark applies them again."""
         for each in filters:
             self._read = narrowed(self._read, each)
         return filters
 
 
 def narrowed(read: ReadOptions, asked: Filter) -> ReadOptions:
-    """Narrows the options by a filter; every row that passes the filter is still read."""
+    """Returns narrower options for rows that pass a filter; all of these rows are still read."""
     name = ".".join(getattr(asked, "attribute", ()))
     if isinstance(asked, EqualTo):
         return with_values(read, name, (asked.value,))

@@ -1,4 +1,4 @@
-"""The error for a log that the driver does not find at its path, although the executors may see it."""
+"""The error for a log that the driver does not find at its path, although the executors may see it there."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ DRIVER_PLANS = (
 
 
 def not_on_driver(failure: MissingFileError) -> MissingFileError:
-    """Returns the error for a log that the driver does not find on its machine; it says how to read the log."""
+    """Returns the error for a log that the driver does not find on its machine.  It says how to read such a log."""
     return MissingFileError(f"{failure.message}; {DRIVER_PLANS}", errno=failure.errno, path=failure.path)

@@ -1,4 +1,4 @@
-"""Reads the spans of a split: whole batches of segments as they were planned, or of files that replaced them since."""
+"""Reads the spans of a split, from the planned segments or from the files that have replaced them since."""
 
 from __future__ import annotations
 
@@ -21,24 +21,26 @@ Found = Any | OffsetLogError
 
 
 class _ReplacedError(Exception):
-    """The planned file was replaced or removed, and none of its rows were returned yet."""
+    """The planned file was replaced or removed before any of its rows were returned."""
 
 
 def is_rolled_space(scan: SegmentScan, segment: Segment, until: int) -> bool:
-    """Returns whether a scan failed at zeros that a roll in progress has not truncated yet, or that a crash left.
+    """Returns whether a scan failed at space that was allocated ahead, after the last batch, which is not damage.
+
+    A roll that is in progress has not truncated this space yet, or a crash interrupted the roll.
 
     Args:
         scan: the scan that failed.
-        segment: the segment that it reads.
-        until: the log offset below which batches are missing if the scan has not reached it.
+        segment: the segment that the scan reads.
+        until: the log offset that the scan must have reached.  Otherwise batches are missing.
     """
     return scan.next_offset >= until and scan.limit >= segment.size and scan.is_at_unused()
 
 
 class RunReader:
-    """The records of one split.  For one thread only.
+    """The records of one split.  Use it from one thread only.
 
-    Yields batches, and in mode=permissive failures among them; otherwise these are raised.
+    It yields batches.  With mode=permissive, it also yields failures, in between; otherwise it raises them.
     """
 
     def __init__(
@@ -112,9 +114,10 @@ class RunReader:
             raise _ReplacedError from None
 
     def _is_same(self, segment: Segment) -> bool:
-        """Returns whether a planned segment is still the same file.
+        """Returns whether the file of a planned segment was not replaced.
 
-        A segment that is written to grows; when it is closed, it loses only space that was allocated ahead.
+        While a segment is written to, it grows.  When it is closed, it may become shorter, but only by space that was
+        allocated ahead.
         """
         try:
             now = self._files.entry(segment.path)
@@ -127,8 +130,8 @@ class RunReader:
         return grows and now.identity[0] == segment.identity[0] and now.size >= horizon.position
 
     def _drain(self, scan: SegmentScan, segment: Segment, until: int, span: Span | None = None) -> Iterator[Found]:
-        # Memory for all rows of a batch is allocated at once, which is too much for a few records, so the number of
-        # rows is estimated; compressed records may then take more batches.
+        # The memory for all rows of a batch is allocated at once, which would be too much for a few records.  Therefore
+        # the number of rows is estimated.  Compressed records may then need more batches.
         rows = min(ROWS, max(256, (scan.limit - scan.position) // 16))
         while True:
             try:
@@ -159,7 +162,7 @@ class RunReader:
         self._next_offset = max(self._next_offset, scan.next_offset)
 
     def _refuse_false_boundary(self, scan: SegmentScan, span: Span, failure: CorruptionError) -> None:
-        """Raises if a batch seems torn only because an index entry points into its middle."""
+        """Raises if a batch only seems to be torn, because an index entry, the span's end, points into its middle."""
         if isinstance(failure, TornTailError) and scan.position < span.limit < span.segment.size:
             batch = batch_at(span.segment.path, scan.position, file_system=self._files.native)
             if batch is not None and scan.position + batch[2] > span.limit:
@@ -168,8 +171,8 @@ class RunReader:
     def _check_end(self, scan: SegmentScan, span: Span) -> Iterator[Found]:
         is_beyond = span.is_inner and self._view != "batches" and scan.next_offset > span.until
         if is_beyond and self._is_same(span.segment):
-            # The next span begins after the records at or above its first log offset and cannot notice them, and this
-            # span has left them out.
+            # This span has left out the records at or above the first log offset of the next span.  The next span
+            # begins after these records, so it cannot notice them.
             failure = CorruptionError(
                 f"a batch begins at log offset {span.until}, but the batch before it ends at {scan.next_offset - 1}",
                 path=span.segment.path,
@@ -186,11 +189,12 @@ class RunReader:
             return
         if batch[0] < span.until:
             self._fail_at_boundary(span)
-        # In the last span, a batch that begins after the requested range ends the walk before the limit; that is
+        # In the last span, a batch that begins above the requested range may end the scan before the limit, which is
         # correct.
         if span.is_inner:
             failure = CorruptionError(
-                f"base offset {batch[0]} is not below {span.until}, that of the next batch, at byte {span.limit}",
+                f"the batch has base offset {batch[0]}, but the next batch, at byte {span.limit} of the segment, "
+                f"begins at log offset {span.until}",
                 path=span.segment.path,
                 position=scan.position,
             )
@@ -235,7 +239,7 @@ class RunReader:
                     ) from None
 
     def _check_is_covered(self, span: Span, listing: PartitionListing) -> None:
-        """Raises if a segment was removed and nothing replaced it."""
+        """Raises if a segment was removed and no other segment replaced it."""
         holding = [segment for segment in listing.segments if segment.base_offset <= span.segment.base_offset]
         if not holding or holding[-1] == self._neighbour(span):
             raise MissingFileError(
@@ -270,7 +274,7 @@ class RunReader:
     # ------------------------------------------------------------------------------------------------ transactions
 
     def _all_outcomes(self) -> Outcomes:
-        """Returns how the transactions of the split ended, up to the end of the partition (`horizon`)."""
+        """Returns the outcomes of the split's transactions, as far as they are decided below the horizon."""
         if self._outcomes is None:
             first, until = self._split.spans[0].first, self._split.spans[-1].until
             self._outcomes = outcomes_within(self._files, self._split, self._listing, first, until, self._decompressor)
@@ -278,7 +282,7 @@ class RunReader:
 
 
 def _holding(listing: PartitionListing, first: int, until: int) -> list[tuple[Segment, int]]:
-    """Returns the segments that may hold records in [first, until), each with the base offset of the next one."""
+    """Returns the segments that may contain records in [first, until), each with the next segment's base offset."""
     bases = [segment.base_offset for segment in listing.segments]
     ends = [*bases, until][1:]
     return [
@@ -298,10 +302,10 @@ def outcomes_within(
     *,
     horizon: int | None = None,
 ) -> Outcomes:
-    """Returns how the transactions with records in [first, until) ended, as far as the log shows it below a limit.
+    """Returns the outcomes of the transactions with records in [first, until), as the log shows them below a limit.
 
-    The limit is the split's horizon unless another log offset is given: all splits of a partition read up to the same
-    limit, so that they agree about a transaction.
+    The limit is `horizon`; if it is None, the limit is the horizon of the split.  All splits of a partition use the
+    same limit, so that they agree on the outcome of a transaction.
 
     Raises:
         StorageError: a file cannot be read, or files were replaced faster than they could be read.

@@ -1,4 +1,4 @@
-"""Reads a whole partition: its committed positions, its groups, or the history of a bucket of its keys."""
+"""Reads a whole partition for the views `offsets`, `groups` and `history`."""
 
 from __future__ import annotations
 
@@ -35,17 +35,20 @@ from offsetlog.spark.scan.views import columns_of
 
 #: How many times a state is updated with records that were written while it was read.
 CATCH_UPS = 5
-#: The most memory, in bytes, for the states of a task; a join of two takes more while it runs.  A worker has 512 MiB.
+#: The most memory, in bytes, for the states of a task.  While two states are combined, they take more.  A worker has
+#: 512 MiB.
 STATE_BYTES_MAX = 192 * 2**20
 #: The most shares into which the keys of a partition are divided if its state takes more memory.
 SHARES_MAX = 1024
 
 
 def _is_as_it_was(segments: Sequence[Segment], now: PartitionListing, size: int) -> bool:
-    """Returns whether no listed segment was replaced; new ones may have come.  The newest must have >= `size` bytes.
+    """Returns whether all listed segments are unchanged, except that the newest one may have grown.
 
-    When the newest listed segment is no longer the newest of the log, it may be cleaned; only its inode distinguishes a
-    clean from growth.
+    New segments may have been added.  The newest listed segment must still have at least `size` bytes.
+
+    If the log now has a newer segment, a cleaner may have replaced the newest listed segment.  Only the inode shows
+    whether the segment was replaced or has grown.
     """
     present = {segment.base_offset: segment for segment in now.segments}
     *closed, newest = segments
@@ -59,9 +62,10 @@ def _is_as_it_was(segments: Sequence[Segment], now: PartitionListing, size: int)
 
 
 def _lost(planned: Sequence[Segment], now: PartitionListing) -> list[Segment]:
-    """Returns the segments that were removed after planning without a replacement.
+    """Returns the segments that were removed since the read was planned, and whose records are in no other segment.
 
-    A cleaner may move the records of a segment to an earlier one; the earlier file then differs from the planned one.
+    A cleaner may move the records of a segment to an earlier one.  The file of the earlier segment is then another one
+    than planned.
     """
     present = {segment.base_offset for segment in now.segments}
     known = {(segment.base_offset, segment.identity, segment.size) for segment in planned}
@@ -76,7 +80,7 @@ def _lost(planned: Sequence[Segment], now: PartitionListing) -> list[Segment]:
 
 @dataclass(slots=True)
 class ReplayedBucket:
-    """A replayed bucket of one partition; `listing.group_rows` converts it to rows."""
+    """The replayed state of one bucket of a partition.  `listing.group_rows` converts it to rows."""
 
     number: int
     place: str
@@ -86,7 +90,7 @@ class ReplayedBucket:
 
 
 def _has_one_group(replay: Replay) -> bool:
-    """Returns whether a state is that of a single group, which a smaller share of the keys cannot reduce."""
+    """Returns whether a state is that of a single group, which a division of the keys into shares does not reduce."""
     if replay.group_record_count > 1:
         return False
     groups = {*replay.groups(), *replay.pending_groups()}
@@ -95,11 +99,11 @@ def _has_one_group(replay: Replay) -> bool:
 
 
 class BucketReader:
-    """The rows of one bucket of one partition.  For one thread only.
+    """The rows of one bucket of one partition.  Use it from one thread only.
 
-    Yields batches, and in mode=permissive failures among them; otherwise failures are raised.  Every bucket, and each
-    share of it, meets the same damage, so only the first bucket of a partition reports it, once.  A file that cannot be
-    read or was removed may affect only one bucket, so each bucket reports it.
+    It yields batches.  With mode=permissive, it also yields failures, in between; otherwise it raises them.  All
+    buckets of a partition, and all shares of a bucket, meet the same damage, so only the first bucket reports damage,
+    and only once.  If a file cannot be read or was removed, this may affect only one bucket, so each bucket reports it.
     """
 
     def __init__(self, files: Files, split: Split, read: ReadOptions, columns: list[str]) -> None:
@@ -130,7 +134,7 @@ class BucketReader:
         return listing
 
     def _whole_listing(self, problems: list[OffsetLogError]) -> PartitionListing:
-        """Returns the partition as it is now; adds segments lost since planning to the problems."""
+        """Returns the partition with its present segments.  Adds to `problems` the segments lost since the planning."""
         listing = self._listing()
         for segment in _lost(self._split.segments, listing):
             failure = MissingFileError(
@@ -142,7 +146,11 @@ class BucketReader:
         return listing
 
     def _tell(self, problems: Sequence[OffsetLogError], refused: Sequence[OffsetLogError] = ()) -> Iterator[Found]:
-        """Reports damage once, since every bucket and share meets it, and a refused record in its key's bucket."""
+        """Yields the failures that this bucket reports.
+
+        Only the first bucket of a partition reports damage, and only once.  A refused record is reported by the bucket
+        that contains its key.
+        """
         if not self._read.permissive:
             for failure in (*problems, *refused):
                 raise failure
@@ -154,24 +162,25 @@ class BucketReader:
         yield from refused
 
     def _until(self, listing: PartitionListing) -> int:
-        """Returns the log offset below which records count: the end of the partition at planning.
+        """Returns the log offset below which records are read: the end that the partition had when it was planned.
 
-        If the partition was cleaned since, returns the present end: the cleaner may have dropped a record below the old
-        end because of a record after that end, so that only the present state is complete.
+        If the partition was cleaned since then, all present records are read.  The cleaner may have removed a record
+        below the planned end because of a newer record above it, so that the state at the planned end would be
+        incomplete.
         """
         horizon = self._split.horizon
         if horizon.is_cut:
             return horizon.offset
-        # When a segment is closed, space allocated ahead is truncated: only the bytes that were read must still be
-        # there.
+        # When a segment is closed, space that was allocated ahead is truncated.  Therefore only the bytes that were
+        # read must still exist.
         if not _is_as_it_was(self._split.segments, listing, horizon.position):
             return OFFSET_MAX
         return horizon.offset if self._went_on() else OFFSET_MAX
 
     def _went_on(self) -> bool:
-        """Returns whether the planned end is still the end of a batch: another file may have the same inode by now.
+        """Returns whether the planned end is still the end of a batch.  If not, another file has reused the inode.
 
-        The next batch, if any, must begin there with the planned log offset; otherwise nothing may follow.
+        It is the end of a batch if the next batch begins there with the planned log offset, or if no bytes follow.
         """
         horizon, path, native = self._split.horizon, self._split.segments[-1].path, self._files.native
         try:
@@ -183,9 +192,9 @@ class BucketReader:
             return False
 
     def _refuse_replaced(self, segment: Segment) -> None:
-        """Raises if a cleaner has replaced a listed segment, so that bytes of two files are not taken for damage.
+        """Raises if another file has replaced a listed segment; otherwise its bytes could be mistaken for damage.
 
-        Between two reads, a new segment can be written, closed and cleaned.
+        Between two reads of a segment, another process can write a new segment, close it, and clean both.
         """
         if is_replaced(self._files, segment):
             raise ChangedFileError("the file was replaced while it was read", path=segment.path)
@@ -193,7 +202,7 @@ class BucketReader:
     # ------------------------------------------------------------------------------------------------ the state
 
     def _states(self, *, by_group: bool) -> Iterator[ReplayedBucket]:
-        """Yields the state of the partition: in one piece, or by shares of its keys if that takes too much memory."""
+        """Yields the state of the partition: as a whole, or in shares of its keys if it takes too much memory."""
         shares, threads = [(self._split.bucket, self._split.buckets)], self._split.threads
         while shares:
             number, count = shares.pop()
@@ -265,7 +274,7 @@ class BucketReader:
         return state
 
     def _catch_up(self, state: ReplayedBucket, listing: PartitionListing) -> bool:
-        """Updates a state whose log was cleaned while it was read; returns False if it has to be read again."""
+        """Updates a state whose log was cleaned while it was read.  Returns False if everything must be read again."""
         for _ in range(CATCH_UPS):
             now = self._listing()
             if _is_as_it_was(listing.segments, now, listing.segments[-1].size):
@@ -278,7 +287,7 @@ class BucketReader:
         return False
 
     def _replay(self, state: ReplayedBucket, listing: PartitionListing, until: int) -> None:
-        """Applies the records after those already applied."""
+        """Applies the records after the last one that the state has applied."""
         since = state.replay.next_offset
         bases = [segment.base_offset for segment in listing.segments]
         for segment, following in zip(listing.segments, [*bases, OFFSET_MAX][1:], strict=True):
@@ -323,7 +332,7 @@ class BucketReader:
             position = follows
 
     def _check_is_known(self, state: ReplayedBucket, listing: PartitionListing, until: int) -> None:
-        """Raises if the requested past state was cleaned away."""
+        """Raises if the requested past state is not known because records of it were cleaned away."""
         newest = listing.segments[-1].base_offset
         if not self._split.horizon.is_cut or until >= newest or state.replay.records_below == until:
             return
@@ -382,7 +391,10 @@ class BucketReader:
         yield from self._tell(problems)
 
     def _whole_commits(self) -> tuple[list[Any], list[OffsetLogError]]:
-        """Reads again until nothing was cleaned meanwhile, since moved records may be in none of the files read."""
+        """Returns the commits and the problems.  Reads again if the log was cleaned while it was read.
+
+        Records that a cleaner moved might otherwise be in none of the files that were read.
+        """
         for left in attempts():
             problems: list[OffsetLogError] = []
             listing = self._whole_listing(problems)
@@ -400,7 +412,7 @@ class BucketReader:
         )
 
     def _all_commits(self, listing: PartitionListing, end: int, problems: list[OffsetLogError]) -> list[Any]:
-        """Reads the records that count from the segments; the newest segment is read up to the file position `end`."""
+        """Reads the commits from the segments.  Reads the newest segment up to the file position `end`."""
         split, read = self._split, self._read
         until = self._until(listing)
         decompressor = Decompressor()

@@ -1,8 +1,9 @@
-"""The stream reader: follows a log by log offsets, which Spark keeps in the checkpoint.
+"""The stream reader.  It follows a log by log offsets, which Spark keeps in the checkpoint.
 
-An offset is `{"__consumer_offsets": {"0": 123}, "begun": {"0": 100}}`: for each log partition the next log offset to
-read, and the end of the partition when the query began.  Records missing below that end may have been cleaned before
-the query began; from there on, a record that disappears before it is read is data loss.
+The offset of a stream is `{"__consumer_offsets": {"0": 123}, "begun": {"0": 100}}`.  For each log partition, it
+contains the next log offset to read, and the end that the partition had when the query began.  If a record below that
+end is missing, it may have been cleaned away before the query began.  If a record at or above that end disappears
+before it is read, this is data loss.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ Offsets = dict[int, int]
 
 @dataclasses.dataclass(frozen=True)
 class StreamSplit(InputPartition):
-    """The records that one task reads.
+    """The records of a stream's batch that one task reads.
 
     Attributes:
-        split: the records.
-        begun: the log offset from which on no record may be missing.
+        split: the split with the records.
+        begun: the log offset from which on a missing record is data loss.
     """
 
     split: Split
@@ -62,10 +63,10 @@ class StreamSplit(InputPartition):
 
 @dataclasses.dataclass(frozen=True)
 class StreamProblems(InputPartition):
-    """The missing parts that the driver found when the query started, with mode=permissive.
+    """The missing parts that the driver found when the query started.  Only used with mode=permissive.
 
     Attributes:
-        problems: (log partition, text), one row each.
+        problems: (log partition, text) for each missing part; each becomes a row.
     """
 
     problems: tuple[tuple[int, str], ...]
@@ -83,10 +84,10 @@ def _numbers(offset: dict[str, dict[str, int]] | None, name: str) -> Offsets:
 
 
 class StreamReader(DataSourceStreamReader):
-    """Reads the records of a log as they are written.  The driver has one object per query; one thread uses it."""
+    """Reads the records of a log as they are written.  The driver has one reader for each query, for one thread."""
 
     def __init__(self, read: ReadOptions, schema: Any, files: Files | None = None) -> None:
-        """Takes the options, the columns as a pyarrow.Schema, and a file system to use instead of the path's."""
+        """Takes the options, the columns as a pyarrow.Schema, and a file system to use in place of the path's own."""
         self._read = read
         self._schema = schema
         self._files = files
@@ -94,7 +95,7 @@ class StreamReader(DataSourceStreamReader):
         self._target: Offsets | None = None
         self._open: dict[int, OpenTransactions] = {}
         self._problems: tuple[tuple[int, str], ...] | None = None
-        #: The batch with the rows of the problems, which it has each time it is planned.
+        #: The batch that also has the rows for the problems.  It has them each time it is planned.
         self._first: tuple[Offsets, Offsets] | None = None
         self._newest: Offsets | None = None
 
@@ -104,9 +105,9 @@ class StreamReader(DataSourceStreamReader):
         """Returns the offset at which a new query begins.
 
         Raises:
-            OffsetOutOfRangeError: `startingOffsets` names a log offset after the log's end.
+            OffsetOutOfRangeError: `startingOffsets` gives a log offset that is above the end of the log.
             ConfigError: `startingOffsets` names a log partition that does not exist, or the path is a single segment.
-            CorruptionError: as `_ask_once`.
+            CorruptionError: raised by `_ask_once`.
             StorageError: the log cannot be read.
         """
         starts, bases, ends = {}, {}, {}
@@ -148,16 +149,16 @@ class StreamReader(DataSourceStreamReader):
         return _admission.ReadMaxRows(limit) if limit else _admission.ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Records the present end of the log, beyond which a query that runs once does not read."""
+        """Records the present end of the log.  A query with the trigger `availableNow` does not read beyond it."""
         self._target = self._ends()
 
     def latestOffset(  # noqa: N802
         self, start: dict[str, dict[str, int]] | None = None, limit: Any = None
     ) -> dict[str, dict[str, int]]:
-        """Returns the offset up to which the next batch may read.
+        """Returns the offset at which the next batch ends.
 
-        Spark 4.0 and 4.1 pass no arguments: a batch then begins where the previous one ended, and the first batch after
-        a restart takes everything.
+        Spark 4.0 and 4.1 pass no arguments.  A batch then begins where the last planned batch ended, and the first
+        batch after a restart reads everything up to the end of the log.
 
         Raises:
             StorageError: the log cannot be read.
@@ -181,10 +182,11 @@ class StreamReader(DataSourceStreamReader):
         return self._last
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
-        """Returns the end of the log when the last batch was planned, regardless of its limit; None before the first.
+        """Returns the end that the log had when the last batch was planned; None before the first batch.
 
-        Spark 4.2 and later show this end as `latestOffset` in a query's progress: records between `endOffset` and this
-        end still wait.  Spark calls this method directly after `latestOffset`, so the log is not read again.
+        Spark 4.2 and later show this end as `latestOffset` in the progress of a query.  The records between `endOffset`
+        and this end are the backlog.  Spark calls this method directly after `latestOffset`, so the log is not read
+        again.
         """
         return None if self._newest is None else _offset(self._newest, {})
 
@@ -192,7 +194,7 @@ class StreamReader(DataSourceStreamReader):
         """Returns the splits between two offsets.
 
         Raises:
-            HistoryError, OffsetOutOfRangeError, MissingFileError: records are gone, and failOnDataLoss=true.
+            HistoryError, OffsetOutOfRangeError, MissingFileError: records have been removed, with failOnDataLoss=true.
             StorageError: the log cannot be read.
         """
         if self._last is None:
@@ -204,7 +206,7 @@ class StreamReader(DataSourceStreamReader):
         there = dict(self._listings())
         ranges: list[tuple[PartitionListing, int, int]] = []
         for number in sorted(starts.keys() - _numbers(end, TOPIC).keys()):
-            # Otherwise the partition would be read again from its start when it reappears.
+            # If this were ignored, the partition would be read again from its start when it reappears.
             self._lose(self._partition_gone(number))
         for number, until in sorted(_numbers(end, TOPIC).items()):
             first = starts.get(number, 0)
@@ -228,10 +230,10 @@ class StreamReader(DataSourceStreamReader):
         return [*of_problems, *found] or [InputPartition(None)]
 
     def _ask_once(self, starts: Offsets) -> None:
-        """Checks, when the query starts, that the part of the log that it has not read yet is complete.
+        """Checks once, when the query starts, whether the part of the log that it has not read yet is complete.
 
         Raises:
-            DataLossError, PossibleLossError, CorruptionError: something is missing, with mode=failfast and
+            DataLossError, PossibleLossError, CorruptionError: a part is missing, with mode=failfast and
                 failOnDataLoss=true.
         """
         if self._problems is not None:
@@ -255,7 +257,7 @@ class StreamReader(DataSourceStreamReader):
             )
 
     def _size(self, listing: PartitionListing, first: int, until: int) -> int:
-        """Returns roughly how many bytes there are to read; an estimate suffices if the log is cleaned meanwhile."""
+        """Returns an estimate of the bytes to read.  It may be wrong if the log is cleaned meanwhile."""
         try:
             return bytes_between(self._source_files(), listing, first, until)
         except MissingFileError:
@@ -298,16 +300,16 @@ class StreamReader(DataSourceStreamReader):
         )
 
     def _lose(self, failure: OffsetLogError, warning: str | None = None) -> None:
-        """Raises data loss, or with failOnDataLoss=false logs it; `warning` is then logged instead of the error."""
+        """Raises the error of a data loss.  With failOnDataLoss=false, logs `warning` instead, or else the error."""
         if self._read.fail_on_data_loss:
             raise failure
         _log.warning("%s", warning or failure)
 
     def commit(self, end: dict[str, dict[str, int]]) -> None:
-        """Does nothing: Spark's checkpoint records how far a query has read."""
+        """Does nothing, because Spark's checkpoint records how far a query has read."""
 
     def stop(self) -> None:
-        """Does nothing: no file is kept open."""
+        """Does nothing, because no file is kept open."""
 
     # ------------------------------------------------------------------------------------------------ what is there
 
@@ -326,7 +328,7 @@ class StreamReader(DataSourceStreamReader):
             yield _where_it_ends(files, listing)
 
     def _ends(self, known: Offsets | None = None) -> Offsets:
-        """Returns how far each partition may be read now; reports partitions that end below a known offset."""
+        """Returns the present end of each partition for a reader; reports an end that is below a known offset."""
         files = self._source_files()
         found = {}
         for listing, horizon in self._partitions():
@@ -353,8 +355,8 @@ class StreamReader(DataSourceStreamReader):
         """Yields the batches of a split.
 
         Raises:
-            CorruptionError: the log is damaged; with mode=permissive a row reports it instead.
-            HistoryError: records were cleaned away after planning, with failOnDataLoss=true.
+            CorruptionError: the log is damaged.  With mode=permissive, a row reports the damage instead.
+            HistoryError: records were cleaned away after the batch was planned, with failOnDataLoss=true.
             StorageError: the files cannot be read.
         """
         if isinstance(partition, StreamProblems):
@@ -385,14 +387,14 @@ class StreamReader(DataSourceStreamReader):
             self._lose(self._gone(split.number, split.place, missing, first, until))
 
     def _deciding(self) -> tuple[str, ...]:
-        """The columns that decide whether a record is committed."""
+        """The columns from which the reader decides whether a record is committed."""
         if not self._read.committed_only:
             return ()
         return ("outcome", "offset") if self._read.view == "commits" else ("outcome", "value_version")
 
 
 class RefusedStreamReader(DataSourceStreamReader):
-    """Raises the error of wrong options at Spark's first call."""
+    """A reader for wrong options.  It raises their error when Spark first calls it."""
 
     def __init__(self, refusal: ConfigError) -> None:
         """Takes the error to raise."""
@@ -427,7 +429,7 @@ if _admission is not None:
 
 
 def _where_it_ends(files: Files, listing: PartitionListing) -> tuple[PartitionListing, Horizon]:
-    """Returns a partition, listed again if its files were removed meanwhile, and its end."""
+    """Returns a partition and its end.  If its files were removed meanwhile, the partition is listed again."""
     for left in attempts():
         listing = listing if left == ATTEMPTS - 1 else list_again(files, listing)
         try:
@@ -444,12 +446,12 @@ def _read_without(losses: Sequence[CorruptionError]) -> str:
 
 
 def _length(split: Split, begun: int) -> int:
-    """Returns the number of log offsets of a split that must all have a record."""
+    """Returns the number of log offsets in a split at which a missing record is data loss."""
     return sum(max(0, span.until - max(span.first, begun)) for span in split.spans)
 
 
 def _committed(batch: Any) -> Any:
-    """Leaves out the records that an abort undid."""
+    """Returns a batch without the records of aborted transactions; tombstones are kept."""
     value = "offset" if "value_version" not in batch.schema.names else "value_version"
     is_delete = np.asarray(batch.column(value).is_null())
     undone = is_undone(is_delete, lambda outcome: equals(batch.column("outcome"), outcome))
@@ -457,19 +459,19 @@ def _committed(batch: Any) -> Any:
 
 
 def _limited(starts: Offsets, ends: Offsets, most: int) -> Offsets:
-    """Limits the ends to `most` log offsets after the starts, in total; each partition gets a proportional share."""
+    """Limits the ends, so that a batch has at most `most` log offsets, in proportion to what each partition has."""
     waiting = {number: end - starts.get(number, 0) for number, end in ends.items()}
     total = sum(waiting.values())
     if total <= most:
         return ends
     taken = {number: most * count // total for number, count in waiting.items()}
     left = most - sum(taken.values())
-    # The remainder of the rounding goes to the partitions with most records waiting.
+    # The remainder of the division goes to the partitions with the largest backlogs.
     for number in sorted(waiting, key=lambda number: taken[number] - waiting[number])[:left]:
         taken[number] += 1
     return {number: starts.get(number, 0) + taken[number] for number in ends}
 
 
 def make_stream_reader(read: ReadOptions, asked: Any) -> StreamReader:
-    """Returns the reader for options and the pyspark StructType that Spark requests; raises ConfigError."""
+    """Returns the reader for options and for Spark's StructType of the requested columns; raises ConfigError."""
     return StreamReader(read, asked_schema(read, asked))

@@ -1,7 +1,7 @@
-"""The file system of a URI: to read a log, to stage rows or to read a checkpoint.
+"""Opens the file system of a URI, for reading a log or a checkpoint, or for staging rows.
 
-`s3a://` and `abfss://` are opened with Hadoop's settings (`hadoop_settings`), all others with what pyarrow takes from
-the URI and the environment.  Error texts of this module contain no secrets.
+A `s3a://` or `abfss://` URI is opened with Hadoop's settings (`hadoop_settings`).  For any other URI, pyarrow takes the
+settings from the URI and from the environment.  The messages of this module contain no secrets.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _WHERE = (
 
 
 def what_to_set(uri: str) -> str:
-    """Returns a hint on the settings that a URI needs, for the end of a message; "" if there is none."""
+    """Returns the end of a message, which names the settings that a URI needs; "" if it needs none."""
     lower = uri.lower()
     if lower.startswith("s3a://"):
         return f"{_SET_S3}; {_WHERE.format('AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY')}"
@@ -57,11 +57,11 @@ def file_system_of(given: AnyPath, settings: Mapping[str, str] = NO_SETTINGS) ->
 
     Args:
         given: the path or URI.
-        settings: Hadoop settings by lower-case name, for `s3a://` and `abfss://`.
+        settings: Hadoop's settings by lower-case name; they are used for `s3a://` and `abfss://`.
 
     Raises:
-        ArgumentTypeError, ConfigError: as `Location.of`.
-        ConfigError, StorageError: as `open_uri`.
+        ArgumentTypeError, ConfigError: raised by `Location.of`.
+        ConfigError, StorageError: raised by `open_uri`.
     """
     location = Location.of(given)
     return (pyarrow.fs.LocalFileSystem(), location.path) if location.path else open_uri(location.text, settings)
@@ -72,7 +72,7 @@ def open_uri(uri: str, settings: Mapping[str, str] = NO_SETTINGS) -> tuple[Any, 
 
     Args:
         uri: the URI of a directory or file.
-        settings: Hadoop settings by lower-case name.
+        settings: Hadoop's settings by lower-case name; they are used for `s3a://` and `abfss://`.
 
     Raises:
         ConfigError: pyarrow has no file system for the scheme, a setting is invalid, or the URI is malformed.
@@ -94,7 +94,7 @@ def open_uri(uri: str, settings: Mapping[str, str] = NO_SETTINGS) -> tuple[Any, 
 
 
 def storage_text(failure: OSError, uri: str, done: str = "read") -> str:
-    """Returns the error message for a file that cannot be read (or written), with the settings that it needs."""
+    """Returns the message for a file that cannot be read (or written), with the settings that its file system needs."""
     ending = what_to_set(uri)
     return f"it cannot be {done}: {_text(failure, uri)}{f'; {ending}' if ending else ''}"
 
@@ -104,7 +104,7 @@ def _text(failure: Exception, uri: str) -> str:
 
 
 def _encoded(uri: str) -> str:
-    """Encodes a URI so that pyarrow decodes its path to the given one; a query after "?" holds pyarrow's settings."""
+    """Encodes the path of a URI, since pyarrow decodes it.  The part after "?", pyarrow's settings, is kept."""
     place, mark, settings = uri.partition("?")
     scheme, _, rest = place.partition(":/")
     authority, slash, path = rest[1:].partition("/") if rest.startswith("/") else ("", "", rest)
@@ -122,14 +122,14 @@ def _opened(store: ObjectStore) -> Any:
 
 
 def _of_environment() -> dict[str, Any]:
-    """Returns the address of buckets from the environment variables of Amazon's own libraries."""
+    """Returns the address of the object store from the environment variables of Amazon's own libraries."""
     url = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
     scheme, _, host = url.rpartition("://")
     return {"endpoint_override": host.rstrip("/"), "scheme": scheme or "https"} if host else {}
 
 
 def _of_amazon(bucket: str) -> dict[str, Any]:
-    """Returns the region of an Amazon bucket: from the environment, or otherwise by asking Amazon."""
+    """Returns the region of a bucket of Amazon.  If the environment does not name it, Amazon is asked."""
     if any(os.environ.get(name) for name in _REGIONS):
         return {}
     return {"region": pyarrow.fs.resolve_s3_region(bucket)}

@@ -1,4 +1,4 @@
-"""The columns of each view, with Arrow's types to make batches and Spark's types for its schema."""
+"""The columns of each view, with their Arrow types for batches, and their Spark types for the schema."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SPARK_NAMES = {"int32": "int", "int64": "bigint", "bool": "boolean", "string": 
 
 
 def columns_of(view: str) -> Any:
-    """Returns the pyarrow.Schema of all columns of a view, without the one for problems."""
+    """Returns the pyarrow.Schema of all columns of a view, without the column `problem`."""
     if view == "groups":
         return _GROUPS
     if view == "history":
@@ -41,7 +41,7 @@ def columns_of(view: str) -> Any:
 
 
 def full_schema(read: ReadOptions) -> Any:
-    """Returns the pyarrow.Schema that a reader yields, unless the caller gives another schema.
+    """Returns the pyarrow.Schema of the batches that a reader yields, unless the caller gives another schema.
 
     Raises:
         ConfigError: `columns` names a column that the view does not have.
@@ -65,7 +65,7 @@ def _chosen(schema: Any, names: Sequence[str], view: str, what: str) -> Any:
 
 
 def spark_type(kind: Any) -> str:
-    """Returns Spark's name of an Arrow type."""
+    """Returns the name that Spark has for an Arrow type."""
     if pa.types.is_list(kind):
         return f"array<{spark_type(kind.value_type)}>"
     if pa.types.is_struct(kind):
@@ -79,10 +79,10 @@ def spark_schema(schema: Any) -> str:
 
 
 def asked_schema(read: ReadOptions, asked: Any) -> Any:
-    """Returns the pyarrow.Schema for the pyspark StructType that a reader must yield.
+    """Returns the pyarrow.Schema of the batches that a reader must yield, for a given pyspark StructType.
 
     Raises:
-        ConfigError: the view does not have a column, or has it with another type.
+        ConfigError: the view does not have one of the columns, or has it with another type.
     """
     schema = columns_of(read.view)
     if read.permissive:
@@ -98,7 +98,7 @@ def asked_schema(read: ReadOptions, asked: Any) -> Any:
 
 
 def shaped(batch: Any, schema: Any) -> Any:
-    """Returns a batch with exactly the columns of a schema; columns that the batch lacks are null."""
+    """Returns a batch with exactly the columns of a schema.  Columns that the given batch lacks are null."""
     if batch.schema.equals(schema):
         return batch
     arrays = [
@@ -111,6 +111,6 @@ def shaped(batch: Any, schema: Any) -> Any:
 
 
 def problem_batch(schema: Any, log_partition: int, text: str) -> Any:
-    """Returns the row that reports a problem."""
+    """Returns a batch of one row, which reports a problem."""
     row = {"log_partition": log_partition, PROBLEM: text}
     return pa.RecordBatch.from_arrays([pa.array([row.get(field.name)], field.type) for field in schema], schema=schema)

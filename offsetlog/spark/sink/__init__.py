@@ -1,1 +1,1 @@
-"""Commits the rows of a DataFrame to a store: each task stages its rows, and the driver publishes them once."""
+"""Commits the rows of a DataFrame to a store.  Each task stages its rows; the driver publishes them exactly once."""

@@ -1,11 +1,15 @@
-"""The store's own record of the queries that write to it, as committed positions of reserved groups.
+"""Records in the store which epochs of a query were published, as committed positions of reserved groups.
 
-In the group `__offsetlog_spark` each query is a topic.  Its position is the number of published epochs, which is also
-the number of the next epoch, as a position is the next offset.  This position is committed when an epoch is published
-completely.  A group `__offsetlog_spark-N-S` holds the same number for one of the store's N log partitions.  S is the
-smallest number with which the name belongs to that log partition, so that the position is written in the same
-transaction as the epoch's rows there.  Like all positions, these survive cleaning.  They never expire: their records
-have a distant expire time, which overrides every retention.
+In the group `__offsetlog_spark`, each query is a topic.  The query's position is the number of its published epochs.
+This is also the number of its next epoch, just as a position is the next offset.  The position is committed when an
+epoch has been published completely.
+
+A group `__offsetlog_spark-N-S` records the same number for one of the N log partitions of the store.  S is the smallest
+number for which the group belongs to this log partition.  The position of the group can therefore be written in the
+same transaction as the rows of the epoch in this log partition.
+
+Like all positions, these positions survive cleaning.  They never expire: the expire time in their records is far in the
+future, and it overrides every retention.
 """
 
 from __future__ import annotations
@@ -33,12 +37,12 @@ _PRODUCER_MARK = 0x2F0F_F5E7
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """An epoch of a query that the store records.
+    """An epoch of a query, as the store records it.
 
     Attributes:
         query: the name of the query.
-        number: the number of the epoch, from 0.
-        spark_query: the query id in the stream's checkpoint, None in a batch write.
+        number: the number of the epoch; the first one is 0.
+        spark_query: the query id in the checkpoint of the stream; None for a batch write.
     """
 
     query: str
@@ -57,17 +61,17 @@ class Epoch:
 
 
 def producer_of(name: str) -> int:
-    """Returns the producer id of the transactions of a query or job, the same in every log partition."""
+    """Returns the producer id for the transactions of a query or job.  It is the same in every log partition."""
     return _PRODUCER_MARK << 32 | xxhash.xxh32_intdigest(name.encode())
 
 
 def is_ours(producer_id: int) -> bool:
-    """Returns whether a producer id is one of the sink's."""
+    """Returns whether a producer id belongs to the sink."""
     return producer_id >> 32 == _PRODUCER_MARK
 
 
 class MarkerGroups:
-    """The reserved group of each log partition of a store, computed on request."""
+    """The reserved group of each log partition of a store.  A name is only computed when it is requested."""
 
     def __init__(self, core: StoreCore) -> None:
         self._core = core
@@ -75,7 +79,7 @@ class MarkerGroups:
         self._tried = 0
 
     def name(self, log_partition: int) -> str:
-        """Returns the reserved group that belongs to a log partition."""
+        """Returns the reserved group whose records are in a log partition."""
         while log_partition not in self._names:
             name = f"{RESERVED_PREFIX}-{self._core.count}-{self._tried}"
             self._tried += 1
@@ -84,9 +88,9 @@ class MarkerGroups:
 
 
 def is_finished(core: StoreCore, epoch: Epoch) -> bool:
-    """Returns whether an epoch is published completely.
+    """Returns whether an epoch has been published completely.
 
-    Raises StateError if another stream, with epochs of its own, uses the name of the query.
+    Raises StateError if epochs of another stream were published under the name of the query.
     """
     found = core.fetch_one(FINISHED, *epoch.key)
     if found is None:
@@ -96,7 +100,7 @@ def is_finished(core: StoreCore, epoch: Epoch) -> bool:
 
 
 def refuse_other_stream(epoch: Epoch, found: OffsetAndMetadata) -> None:
-    """Raises StateError if epochs of another stream, with another checkpoint, were published under the query's name."""
+    """Raises StateError if a stream with another checkpoint has published epochs under the name of the query."""
     if epoch.spark_query is None or not found.metadata:
         return
     try:
@@ -112,7 +116,7 @@ def refuse_other_stream(epoch: Epoch, found: OffsetAndMetadata) -> None:
 
 
 def published_in(core: StoreCore, markers: MarkerGroups, epoch: Epoch, log_partitions: Iterable[int]) -> set[int]:
-    """Returns the log partitions that already have an epoch, after a crash before the others got it."""
+    """Returns those of the log partitions that already have an epoch, because a crash interrupted its publication."""
     found = set()
     for number in log_partitions:
         marker = core.fetch_one(markers.name(number), *epoch.key)

@@ -1,8 +1,9 @@
-"""Deletes staged files after they are published or given up, and the files that crashed epochs and runs left.
+"""Deletes staged files: those that were published or given up, and those that crashed epochs and runs left.
 
-A file deleted here is never read again: a publisher first checks, with the store's lock, whether its epoch is finished.
-But a publisher may outlive its driver, and still run while the next run of the query stages the same epoch.  Therefore
-files younger than the finished run are kept, and deleted with the next epoch.
+A file that is deleted here is never read again, because a publisher first checks, while it holds the lock of the store,
+whether its epoch is finished.  However, a publisher may outlive its driver, and may still run while the next run of the
+query stages files for the same epoch.  Therefore the files of runs that are younger than the finished run are kept.
+They are deleted with the next epoch.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ from offsetlog.spark.sink.options import SinkOptions, default_staging
 
 
 def remove_staged(options: SinkOptions, query: str, runs: Sequence[str], done: int | None) -> None:
-    """Deletes the staged files of runs.  If that fails, the write still succeeds, and the next write deletes them.
+    """Deletes the staged files of runs.  If this fails, the write still succeeds, and the next write deletes them.
 
-    Empty directories are deleted, too: a broker accepts only directories of logs in its log directory.
+    Empty directories are deleted, too, because a broker accepts no other directories than those of logs in its log
+    directory.
 
     Args:
         options: the options of the write.
-        query: the query's directory below the staging directory.
-        runs: directories of runs of one epoch, below the staging directory.
-        done: the epoch, if it is published: files of older epochs, and of its older runs, are then deleted, too.
+        query: the name of the query's directory in the staging directory.
+        runs: the directories of the runs of one epoch, relative to the staging directory.
+        done: the number of the epoch if it has been published; otherwise None.  If it has, files of older epochs, and
+            of older runs of this epoch, are deleted, too.
     """
     file_system, root = file_system_of(options.staging_location, options.hadoop)
     with contextlib.suppress(OSError):
@@ -63,7 +66,8 @@ def _directories(file_system: arrow_fs.FileSystem, folder: str) -> list[arrow_fs
 
 
 def _remove_empty(file_system: arrow_fs.FileSystem, folder: str) -> None:
-    # Deleted in one step, if the file system can do that, so that no other process can fill the directory in between.
+    # The directory is deleted in one step, if the file system can do that, so that no other process can write to it in
+    # between.
     with contextlib.suppress(OSError):
         if isinstance(file_system, arrow_fs.LocalFileSystem):
             os.rmdir(folder)

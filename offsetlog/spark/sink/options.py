@@ -1,4 +1,4 @@
-"""The options and the columns of a write, checked before a task starts."""
+"""The options and the columns of a write.  They are checked before a task starts."""
 
 from __future__ import annotations
 
@@ -64,22 +64,23 @@ class SinkOptions:
     """The options of a write.
 
     Attributes:
-        path: the store's directory, on the driver.
-        mode: whether a refused row fails the whole write, or leaves its group out.
-        query_id: the name under which the epochs of a query are recorded; None: for a stream Spark's own id, for a
-            batch nothing is recorded.
-        epoch: the epoch of a batch write that may be tried again; None for other batch writes, and for streams.
-        partitions: the number of log partitions, for a store that does not exist yet.
+        path: the path of the store's directory, on the driver's machine.
+        mode: "failfast": a refused row fails the whole write.  "permissive": the group of a refused row is left out.
+        query_id: the name under which the epochs of a query are recorded.  None means Spark's own id for a stream; for
+            a batch write, it means that nothing is recorded.
+        epoch: the epoch of a batch write, if the write may be tried again; otherwise None.  None for a stream.
+        partitions: the number of log partitions of a new store; None for the default.
         durability: the failure that the commits survive.
         lock_timeout_seconds: how long the driver waits for a store that another process has open.
-        keep_open_seconds: how long the store stays open after a write; by default 0 after a batch without an epoch,
-            since other writes need not follow it.
+        keep_open_seconds: how long the store stays open after a write.  The default is 0 for a batch write without an
+            epoch, since no other write need follow it.
         staging_location: a directory or URI that driver and executors share.
-        report: the directory for reports of refused rows; None: the store's directory.
-        clean: whether logs are cleaned and snapshots written after publishing, if they are due.
-        machine: the driver's machine (`this_machine`) if the staging directory is the default one, which tasks on other
-            machines refuse; None if the directory was given.
-        hadoop: Hadoop's settings for the file system of the staging; they may hold secrets and are not shown.
+        report: the directory for reports of refused rows.  None means the store's directory in mode
+            "permissive", and no report in mode "failfast".
+        clean: whether, after publishing, the driver cleans the logs and writes the snapshots that are due.
+        machine: the driver's machine (`this_machine`) if the staging directory is the default one; a task on another
+            machine then refuses to stage.  None if `stagingLocation` was given.
+        hadoop: Hadoop's settings for the file system of the staging directory; they may be secrets and are not shown.
     """
 
     path: str
@@ -97,7 +98,7 @@ class SinkOptions:
     hadoop: HadoopSettings = field(default_factory=HadoopSettings, repr=False)
 
     def place(self, job: str | None) -> StagingPlace:
-        """Returns where the tasks stage; `job` is the name of a batch write, None for a stream."""
+        """Returns where the tasks stage their rows.  `job` is the name of a batch write; it is None for a stream."""
         if job is None:
             return StagingPlace(self.staging_location, self.query_id, None, None, self.machine, self.hadoop)
         return StagingPlace(
@@ -108,14 +109,14 @@ class SinkOptions:
 def checked_options(
     options: Mapping[str, str], *, stream: bool, overwrite: bool, one_machine: bool = True
 ) -> SinkOptions:
-    """Checks the options of a write on the driver; raises ConfigError that names a wrong option.
+    """Checks the options of a write on the driver.  Raises ConfigError that names the wrong option.
 
     Args:
         options: the options from Spark.
         stream: whether the write is a stream.
-        overwrite: whether the store would be replaced, which is refused.
-        one_machine: whether executors are on the driver's machine, as far as the driver knows; if not, a staging
-            location must be given.
+        overwrite: whether the write would replace the store.  Such a write is refused.
+        one_machine: whether all executors are on the driver's machine, as far as the driver knows.  If not, the option
+            `stagingLocation` must be given.
     """
     if overwrite:
         raise ConfigError(
@@ -139,8 +140,8 @@ def checked_options(
         raise ConfigError("epoch is only for batch writes; a stream counts its own epochs")
     if not stream and (query_id is None) != (epoch is None):
         raise ConfigError(
-            "a batch write takes queryId and epoch together or neither: together they identify the write, so that a "
-            "repeated one is skipped"
+            "a batch write takes queryId and epoch together, or neither of them: together they identify the write, so "
+            "that the write is skipped if it is repeated"
         )
     staging = given.get("staginglocation")
     if not staging and not one_machine:
@@ -153,7 +154,8 @@ def checked_options(
         partitions=_number(given, "partitions", 1, 100_000),
         durability=cast("Literal['disk', 'process']", _choice(given, "durability", ("disk", "process"))),
         lock_timeout_seconds=_seconds(given, "lockTimeoutSeconds", "60"),
-        # The process of a single write may be killed together with its session as soon as the write returns.
+        # The process that publishes a single write may be killed together with its session as soon as the write
+        # returns.
         keep_open_seconds=_seconds(given, "keepOpenSeconds", "10" if stream or epoch is not None else "0"),
         staging_location=staging or default_staging(path),
         report=_on_the_driver("report", report, "a report is written by the driver") if report else None,
@@ -164,7 +166,7 @@ def checked_options(
 
 
 def default_staging(path: str) -> str:
-    """Returns the default staging directory of a write: inside the store's directory."""
+    """Returns the default staging directory of a write, which is in the store's directory."""
     return f"{path.rstrip('/')}/{STAGING_NAME}"
 
 
@@ -205,7 +207,7 @@ def _seconds(given: Mapping[str, str], name: str, default: str) -> float:
 
 
 def check_schema(schema: StructType) -> None:
-    """Refuses a DataFrame with wrong columns: raises InvalidArgumentError that names the column and the known ones."""
+    """Raises InvalidArgumentError if a DataFrame has wrong columns; it names the wrong column and the possible ones."""
     known = f"the columns are {', '.join(REQUIRED)} (required), {', '.join(OPTIONAL)}"
     names = schema.fieldNames()
     for column in schema.fields:

@@ -1,10 +1,10 @@
-"""Publishing on the driver: staged rows become commits, exactly once, and each group all or nothing.
+"""Publishes on the driver: staged rows become commits, exactly once, and for each group either all of them or none.
 
-All rows of one log partition, and the position that records the epoch in it, are one transaction of the store.  While
-the files are read, piece by piece, a transaction is open in every log partition that has rows; afterwards the
-transactions are committed one after another.  A crash before the first of these commits leaves only open transactions,
-which the next publisher aborts.  A crash between two commits leaves the epoch in some log partitions and not in others,
-and the next try writes the others.
+All rows of one log partition, and the position that records the epoch in this log partition, are written in one
+transaction of the store.  While the publisher reads the staged files, piece by piece, it has a transaction open in
+every log partition that has rows.  Then it commits the transactions, one after another.  If a crash happens before the
+first of these commits, only open transactions are left, and the next publisher aborts them.  If a crash happens between
+two commits, some log partitions have the epoch and others do not.  When the epoch is tried again, the others get it.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _log = logging.getLogger("offsetlog.spark.sink")
 
 _WAIT_SECONDS_MAX = 1.0
 
-#: No maintenance runs between two epochs: due work is done after a publication.
+#: No maintenance runs in the background between two epochs.  The work that is due is done after a publication.
 MAINTENANCE = MaintenanceConfig(enabled=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The result of a commit of the sink.
+    """The result of a publication.
 
     Attributes:
-        rows: how many rows were written, without those that an earlier try of the epoch had written.
+        rows: how many rows were written, not counting those that an earlier try of the epoch had written.
         refused_rows: how many rows were refused.
         refused_groups: how many groups were left out because of refused rows.
-        skipped: whether the whole epoch was published before.
-        report: the path of the report, None if no row was refused.
+        skipped: whether nothing was written because the whole epoch had been published before.
+        report: the path of the report; None if no row was refused.
     """
 
     rows: int
@@ -70,17 +70,17 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
 
     Args:
         options: the options of the write.
-        messages: the messages of its tasks.
-        name: the name of the job or query with its epoch, for the report.
-        epoch: the epoch, None for a write without one.
+        messages: the messages that the tasks of the write sent to the driver.
+        name: the name of the write in the report: that of the job, or that of the query with the epoch.
+        epoch: the epoch; None for a write that is not recorded.
 
     Raises:
-        InvalidArgumentError: rows were refused and the mode is failfast; nothing was committed.
+        InvalidArgumentError: rows were refused, with mode "failfast".  Nothing was committed.
         LockedError: another process still has the store open after `options.lock_timeout_seconds`.
-        CorruptionError, MissingFileError: a staged file was changed or is missing; nothing was committed.
-        StateError: the query's name belongs to another stream.
-        StorageError, CapacityError: some log partitions may have the write and others not; each group is complete.  An
-            epoch that is tried again writes the others.
+        CorruptionError, MissingFileError: a staged file was changed or is missing.  Nothing was committed.
+        StateError: the query's name belongs to another stream.  Nothing was committed.
+        StorageError, CapacityError: some log partitions may have the rows and others not, but no group has only a part
+            of its rows.  If the epoch is tried again, the other log partitions get their rows.
     """
     messages = sorted(messages, key=lambda message: message.task)
     if all(message.folder is None for message in messages):
@@ -94,9 +94,10 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
         raise failure
     with opened_store(options) as store:
         core = store._open_core
-        # Checked before the files are read: a publisher that outlived its driver may have finished the epoch meanwhile.
+        # This is checked before the files are read, since a publisher that outlived its driver may have finished the
+        # epoch meanwhile.
         if epoch is not None and epochs.is_finished(core, epoch):
-            # Spark repeats the epoch, or another query has the same name; the rows are left out.
+            # Spark repeats the epoch, or another query has the same name.  In both cases the rows are left out.
             _log.warning("%s is published already: its rows are not committed again", name)
             return Published(0, skipped=True)
         reached("opened")
@@ -126,7 +127,7 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
 
 @contextlib.contextmanager
 def opened_store(options: SinkOptions) -> Iterator[OffsetStore]:
-    """Yields the store of a write, which stays open for the next one; waits while another process has it open.
+    """Yields the store of a write, which stays open for the next write.  Waits while another process has it open.
 
     Raises LockedError if the wait takes longer than `options.lock_timeout_seconds`.
     """
@@ -153,7 +154,10 @@ def opened_store(options: SinkOptions) -> Iterator[OffsetStore]:
 
 
 def abort_left_open(store: OffsetStore) -> None:
-    """Aborts transactions that crashed publications left open; the caller has the store, so no other publisher runs."""
+    """Aborts transactions that crashed publications left open.
+
+    The caller has the store open, so no other publisher can be running.
+    """
     left = {found.producer_id for found in store.transactions() if epochs.is_ours(found.producer_id)}
     for producer_id in sorted(left):
         store.abort_transaction(producer_id)
@@ -182,7 +186,8 @@ def _check_file(file_system: arrow_fs.FileSystem, staged: StagedFile) -> None:
 
 
 def _report(options: SinkOptions, refusals: Refusals, name: str, rows: int) -> Path | None:
-    # Written before the transactions end: after that the epoch is not tried again, and a crash would lose the report.
+    # The report is written before the transactions are committed.  After that, the epoch is not tried again, and a
+    # crash would lose the report.
     if not refusals.rows:
         return None
     report = refusals.write(Path(options.report or options.path), name, options.mode, rows=rows)
@@ -191,10 +196,10 @@ def _report(options: SinkOptions, refusals: Refusals, name: str, rows: int) -> P
 
 
 class _Publication:
-    """The transactions of one publication, one in each log partition that has rows and lacks the epoch."""
+    """The transactions of one publication: one in each log partition that has rows and does not yet have the epoch."""
 
     def __init__(self, core: StoreCore, producer_id: int, epoch: Epoch | None) -> None:
-        #: Rows written by this try, and rows in the store afterwards: an earlier try may have written some.
+        #: `rows` counts the rows that this try wrote.  `rows_in_all` also counts those that an earlier try wrote.
         self.rows = 0
         self.rows_in_all = 0
         self._core = core
@@ -206,7 +211,7 @@ class _Publication:
         self._done: dict[int, bool] = {}
 
     def write(self, batches: Iterable[pa.RecordBatch], refusals: Refusals, pool: Executor) -> None:
-        """Writes rows into the transactions, on threads of a pool; groups with a refused row are left out."""
+        """Writes rows in the transactions, on the threads of a pool.  Leaves out the groups with a refused row."""
         for batch in refusals.left_in(batches):
             self.rows_in_all += batch.num_rows
             self.rows += write_in_transaction(self._core, batch, self._producer_id, 0, self._lacks, pool=pool)
@@ -226,7 +231,7 @@ class _Publication:
         return False
 
     def end(self, options: SinkOptions) -> None:
-        """Commits the transactions, each with the position that records the epoch; waits for `options.durability`."""
+        """Commits the transactions, each with the position that records the epoch.  Waits for `options.durability`."""
         for number in sorted(self._open):
             if self._epoch is not None:
                 marker = {self._epoch.key: self._epoch.position()}
@@ -240,7 +245,7 @@ class _Publication:
         reached("durable")
 
     def abort(self, stopped: BaseException) -> None:
-        """Aborts the open transactions as far as possible; committed ones stay, and are reported."""
+        """Aborts the open transactions.  Adds a note to `stopped` if some log partitions are committed already."""
         for number in self._open:
             try:
                 self._core.ready(number).end_transaction(self._producer_id, 0, False)

@@ -1,4 +1,4 @@
-"""The refused rows of a write: read from the files of its tasks, and reported in an error, a warning and a file."""
+"""The refused rows of a write: read from the files of its tasks, and reported in an error, a warning or a file."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _TOLD_MAX = 5
 
 @dataclass(slots=True)
 class RefusedGroup:
-    """A group that is left out.
+    """A group that is left out because of its refused rows.
 
     Attributes:
-        refused_rows: how many of its rows cannot be committed.
-        left_out_rows: how many valid rows are left out with them.
-        first: the first refused row.
+        refused_rows: how many rows of the group were refused.
+        left_out_rows: how many valid rows of the group are left out.
+        first: the first refused row of the group.
     """
 
     refused_rows: int
@@ -40,13 +40,13 @@ class RefusedGroup:
 
 @dataclass(slots=True)
 class Refusals:
-    """All refused rows of a write; takes memory for each group with a refused row.
+    """All refused rows of a write.  The memory that it takes grows with the number of groups that have a refused row.
 
     Attributes:
         groups: the groups that are left out, by name.
         without_group: how many refused rows have no valid group.
-        first_without_group: the first of them.
-        reasons: the number of rows for each reason.
+        first_without_group: the first refused row without a valid group, or None.
+        reasons: the number of refused rows for each reason.
     """
 
     groups: dict[str, RefusedGroup] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Refusals:
 
     @property
     def left_out_rows(self) -> int:
-        """How many valid rows are left out with the refused ones."""
+        """How many valid rows are left out because their groups have refused rows."""
         return sum(group.left_out_rows for group in self.groups.values())
 
     def add(self, row: RefusedRow, *, has_group: bool) -> None:
@@ -78,7 +78,10 @@ class Refusals:
             known.refused_rows += 1
 
     def left_in(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of groups without a refused row, and counts the others; the group is the first column."""
+        """Yields the rows of groups without a refused row, and counts the other rows.
+
+        The first column of the batches must be the group.
+        """
         if not self.groups:
             yield from batches
             return
@@ -90,7 +93,7 @@ class Refusals:
             yield batch.filter(pc.invert(left_out))
 
     def write(self, directory: Path, name: str, mode: str, *, rows: int) -> Path:
-        """Writes the report as JSON and returns its path; replaces an earlier report of the same epoch."""
+        """Writes the report as JSON, and returns its path.  Replaces an earlier report of the same write."""
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"offsetlog-refused-{name}.json"
         content = {
@@ -118,11 +121,12 @@ class Refusals:
         return path
 
     def tell(self, path: Path) -> None:
-        """Logs a warning about the groups that are left out."""
+        """Logs a warning that names some of the groups that are left out."""
         names = [repr(name) for name in sorted(self.groups)[:_TOLD_MAX]]
         more = len(self.groups) - len(names)
         _log.warning(
-            "%d rows were refused: %d groups are left out (%s%s), with %d valid rows; %d rows have no group; see %s",
+            "%d rows were refused, so %d groups (%s%s) are left out, including %d valid rows; %d of the refused rows "
+            "have no group; the report is %s",
             self.rows,
             len(self.groups),
             ", ".join(names) or "none",
@@ -147,7 +151,7 @@ def read_refusals(file_system: arrow_fs.FileSystem, messages: Sequence[StagedMes
 
 
 def refusal_error(messages: Sequence[StagedMessage]) -> InvalidArgumentError | None:
-    """Returns the error that fails a write with mode=failfast, None if no row was refused."""
+    """Returns the error that fails a write with mode=failfast; None if no row was refused."""
     first: RefusedRow | None = None
     rows = 0
     for message in messages:

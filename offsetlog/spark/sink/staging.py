@@ -1,8 +1,9 @@
-"""The sink's tasks: each checks its rows and stages them in a file of its own attempt; a task writes nothing else.
+"""The tasks of the sink.  A task checks its rows and stages them in a file of its own attempt; it writes nothing else.
 
-A task that is tried again, or runs twice, stages another file.  Only files named in the messages of the tasks that
-Spark accepted are published; files of other attempts are never read.  A file is an Arrow IPC stream, written under a
-name that ends in `.partial` and renamed when it is complete; its checksum (xxh3_128) is in the message.
+If a task is tried again, or runs twice, it stages another file.  Each task sends the driver a message that names its
+files.  Only the files in the messages of tasks that Spark accepted are published; files of other attempts are never
+read.  A file is an Arrow IPC stream.  It is written under a name that ends in `.partial`, and renamed when it is
+complete.  The message contains the checksum of the file (xxh3_128).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ SCHEMA = pa.schema(
         ("commit_timestamp", pa.int64()),
     ]
 )
-#: The columns of a file of refused rows; a key that is not valid text is included as far as it can be shown.
+#: The columns of a file of refused rows.  If a key is not valid text, it is included as far as it can be shown.
 REFUSED_SCHEMA = pa.schema(
     [
         ("group", pa.string()),
@@ -71,7 +72,7 @@ _COPY_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A file that one task wrote: its path on the file system of the staging, its rows, bytes and xxh3_128."""
+    """A file that one task wrote: its path on the staging file system, number of rows, size, and xxh3_128."""
 
     path: str
     rows: int
@@ -81,7 +82,7 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRow:
-    """A row that cannot be committed, and the reason."""
+    """A row that was refused, and the reason."""
 
     group: str | None
     topic: str | None
@@ -90,21 +91,21 @@ class RefusedRow:
     reason: str
 
     def key(self) -> str:
-        """Returns the row's key for a message."""
+        """Returns the key of the row as text for a message."""
         return f"group {self.group!r}, topic {self.topic!r}, partition {self.partition}"
 
 
 @dataclass(slots=True)
 class StagedMessage(WriterCommitMessage):
-    """The message of a task to the driver.
+    """The message that a task sends to the driver.
 
     Attributes:
         task: the number of the DataFrame's partition.
-        query: Spark's id of the stream, which its checkpoint keeps; None in a batch write.
-        folder: the directory of this run of the epoch, None if nothing was staged.
-        rows: the file of the valid rows, None if there are none.
-        refused: the file of the refused rows, None if there are none.
-        first_refused: the first refused row.
+        query: Spark's id of the stream, which its checkpoint contains; None for a batch write.
+        folder: the directory of this run of the epoch; None if the task staged nothing.
+        rows: the file of the valid rows; None if there are none.
+        refused: the file of the refused rows; None if there are none.
+        first_refused: the first refused row of the task; None if there is none.
     """
 
     task: int
@@ -117,16 +118,16 @@ class StagedMessage(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class StagingPlace:
-    """Where the tasks of a write stage their rows.
+    """The place where the tasks of a write stage their rows.
 
     Attributes:
-        location: a directory, or a URI for which pyarrow has a file system.
-        query: the given name of the query, or the name of the job; None: Spark's id of the stream.
-        epoch: the epoch of a batch write; None: the number of the stream's batch, which a task knows.
-        run: the run of a batch write; None: Spark's id of the stream's run.  It keeps the files of a run whose driver
-            died apart from those of the next run.
-        machine: the driver's machine (`this_machine`), if only tasks on it may stage; None: all tasks may.
-        hadoop: Hadoop's settings for the file system of the location, which are not shown.
+        location: the staging directory, or its URI, if pyarrow has a file system for it.
+        query: the name that was given to the query, or the name of the job; None means Spark's id of the stream.
+        epoch: the epoch of a batch write; None means the number of the stream's batch, which Spark passes to a task.
+        run: the run of a batch write; None means Spark's id of the stream's run.  It separates the files of a run whose
+            driver died from those of the next run.
+        machine: the driver's machine (`this_machine`), if only tasks on this machine may stage; None if all tasks may.
+        hadoop: Hadoop's settings for the file system of the location; they are not shown.
     """
 
     location: str
@@ -141,7 +142,7 @@ class StagingPlace:
 
 
 class _HashedFile:
-    """A file being written, with the checksum of its content so far."""
+    """A file that is being written, with the checksum of its content so far."""
 
     def __init__(self, file_system: arrow_fs.FileSystem, path: str, schema: pa.Schema) -> None:
         self.path = path
@@ -181,7 +182,7 @@ class _HashedFile:
         self.rows += batch.num_rows
 
     def finish(self) -> StagedFile:
-        """Completes the file and gives it its name."""
+        """Completes the file, and renames it to its final name."""
         self._writer.close()
         self._stream.close()
         self._file_system.move(f"{self.path}.partial", self.path)
@@ -199,20 +200,20 @@ class _HashedFile:
 def stage(
     place: StagingPlace, rows: Iterable[pa.RecordBatch] | Iterable[Row], metadata_units_max: int
 ) -> StagedMessage:
-    """Checks and stages the rows of one task.
+    """Checks the rows of one task, and stages them.
 
     Args:
-        place: the place to stage in.
-        rows: record batches, or rows if this version of Spark passes no batches.
-        metadata_units_max: the longest metadata, in UTF-16 units.
+        place: the place where to stage.
+        rows: record batches, or rows if this version of Spark does not pass record batches.
+        metadata_units_max: the largest length of the metadata, in UTF-16 units.
 
     Returns:
         The message for the driver.
 
     Raises:
-        ConfigError: Spark does not report the query and the epoch to the task, or the task runs on a machine that may
-            not stage there.
-        InvalidArgumentError: a column has a type that cannot be read.
+        ConfigError: Spark does not report the query or the epoch to the task; or the task runs on another machine than
+            the driver, and the staging directory is the default one.
+        InvalidArgumentError: the values of a column cannot be read as the type that they must have.
         StorageError: the staged file cannot be written.
     """
     if place.machine is not None and place.machine != this_machine():
@@ -254,8 +255,9 @@ def stage(
 
 
 def _identity(place: StagingPlace, context: TaskContext | None) -> tuple[str | None, str]:
-    # Returns Spark's id of the stream, and the directory.  The interface for writers passes neither query nor epoch to
-    # a task; they and the run come from properties that Spark sets for its own use.
+    # Returns Spark's id of the stream, and the directory of the run.  Spark's interface for writers passes neither the
+    # query nor the epoch to a task.  The query, the epoch and the run are therefore taken from properties that Spark
+    # sets for its own use.
     if place.epoch is not None and place.query is not None:
         return None, f"{place.query}/{place.epoch}/{place.run or 'run'}"
     known = {name: context.getLocalProperty(name) for name in _OF_SPARK} if context is not None else {}
@@ -294,9 +296,9 @@ def _batches(rows: Iterable[Any]) -> Iterator[pa.RecordBatch]:
 
 
 def check(batch: pa.RecordBatch, metadata_units_max: int) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Returns the valid rows (SCHEMA) and the refused rows (REFUSED_SCHEMA), each in the order of the batch.
+    """Returns the valid rows (SCHEMA) and the refused rows (REFUSED_SCHEMA), both in the order of the batch.
 
-    Raises InvalidArgumentError if a column has a type that cannot be read.
+    Raises InvalidArgumentError if a column cannot be read as the type that it must have.
     """
     group, group_bad = _text(batch, "group")
     topic, topic_bad = _text(batch, "topic")
@@ -342,7 +344,7 @@ def check(batch: pa.RecordBatch, metadata_units_max: int) -> tuple[pa.RecordBatc
 
 
 def refused_row(batch: pa.RecordBatch, row: int) -> RefusedRow:
-    """Returns one row of a batch of REFUSED_SCHEMA."""
+    """Returns one refused row from a batch of REFUSED_SCHEMA."""
     group, topic, partition, offset, reason = (batch.column(number)[row].as_py() for number in range(5))
     return RefusedRow(group, topic, partition, offset, reason)
 
@@ -391,7 +393,8 @@ def _integers(batch: pa.RecordBatch, name: str, default: int | None) -> pa.Array
 
 
 def _text(batch: pa.RecordBatch, name: str) -> tuple[pa.Array, pa.Array]:
-    # Returns the column as strings, and which of them are not UTF-8: Spark does not check, and Arrow only on request.
+    # Returns the column as strings, and which of them are not UTF-8.  Spark does not check this, and Arrow checks it
+    # only on request.
     if name not in batch.schema.names:
         return pa.nulls(batch.num_rows, pa.string()), pa.repeat(False, batch.num_rows)
     column = batch.column(name)

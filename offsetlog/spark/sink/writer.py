@@ -1,6 +1,6 @@
-"""The writers of the data source: tasks stage, the driver publishes.
+"""The writers of the data source.  The tasks call them to stage rows, and the driver calls them to publish the rows.
 
-Executors unpickle a writer to call `write`; the store is loaded only in the process that calls `commit`.
+Executors unpickle a writer to call `write`.  The store is imported only in the process that calls `commit`.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ def batch_writer(
     Args:
         options: the options of the write.
         schema: the schema of the rows.
-        overwrite: whether the store would be replaced.
+        overwrite: whether the write would replace the store, which is refused.
         one_machine: as for `checked_options`.
 
     Raises:
-        ConfigError: an option is wrong, the store would be overwritten, or executors do not see the staging directory.
-        InvalidArgumentError: a column is missing, unknown, or of another type.
-        PartitionCountError: the number of the store's log partitions is not `partitions`.
+        ConfigError: an option is invalid, the write would replace the store, or executors cannot see the staging
+            directory.
+        InvalidArgumentError: a column is missing, is unknown, or has a wrong type.
+        PartitionCountError: the option `partitions` differs from the number of log partitions of the store.
     """
     chosen = checked_options(options, stream=False, overwrite=overwrite, one_machine=one_machine)
     check_schema(schema)
@@ -59,7 +60,7 @@ def batch_writer(
 def stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool, one_machine: bool = True
 ) -> StreamWriter:
-    """Returns the writer of `df.writeStream.format("offsetlog")`; raises as `batch_writer`."""
+    """Returns the writer of `df.writeStream.format("offsetlog")`; raises the errors of `batch_writer`."""
     chosen = checked_options(options, stream=True, overwrite=overwrite, one_machine=one_machine)
     check_schema(schema)
     _check_partitions(chosen)
@@ -67,7 +68,7 @@ def stream_writer(
 
 
 def _check_partitions(chosen: SinkOptions) -> None:
-    """Checks the number of partitions before the tasks run; opening the store would find a mismatch only after them."""
+    """Checks the number of partitions before the tasks run; without this check, it would be checked only after them."""
     # Executors import this module; they must not import the store.
     from offsetlog._native.files import FileSystem
     from offsetlog.directory.log_directory import LogDirectory
@@ -82,10 +83,10 @@ def commit_batch(df: DataFrame, batch_id: int, path: str, query_id: str, **optio
     """Commits the DataFrame of a `foreachBatch` call, once for each batch id of a query.
 
     Args:
-        df: the rows, with the columns of any write.
-        batch_id: the batch id from `foreachBatch`.
+        df: the rows to commit; they have the columns of any write.
+        batch_id: the batch id that Spark passes to the function of `foreachBatch`.
         path: the store's directory.
-        query_id: the name of the query in the store; a query with another checkpoint needs another name.
+        query_id: the name under which the store records the query.  A query with another checkpoint needs another name.
         options: the other options of a write.
     """
     given = {**options, "queryId": query_id, "epoch": str(batch_id)}
@@ -93,7 +94,7 @@ def commit_batch(df: DataFrame, batch_id: int, path: str, query_id: str, **optio
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Stages in the tasks of one job, and publishes once."""
+    """Stages rows in the tasks of one job, and publishes them once."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -116,7 +117,7 @@ class BatchWriter(DataSourceArrowWriter):
         self.publish(messages)
 
     def publish(self, messages: Sequence[WriterCommitMessage | None]) -> Published:
-        """Publishes as `commit`, and returns the result."""
+        """Publishes as `commit` does, and returns the result."""
         from offsetlog.spark.sink.epochs import Epoch
         from offsetlog.spark.sink.publishing import publish
 
@@ -136,7 +137,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(StreamWriterBase):
-    """Stages in the tasks of each epoch of a stream, and publishes each epoch once."""
+    """Stages rows in the tasks of each epoch of a stream, and publishes each epoch once."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -146,11 +147,11 @@ class StreamWriter(StreamWriterBase):
         return stage(self._options.place(None), iterator, _METADATA_UNITS_MAX)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        """Publishes an epoch, unless it is published already; see `publishing.publish`."""
+        """Publishes an epoch, unless it has been published already; see `publishing.publish`."""
         self.publish(messages, batchId)
 
     def publish(self, messages: Sequence[WriterCommitMessage | None], number: int) -> Published:
-        """Publishes as `commit`, and returns the result."""
+        """Publishes as `commit` does, and returns the result."""
         from offsetlog.spark.sink.epochs import Epoch
         from offsetlog.spark.sink.publishing import Published, publish
 
@@ -164,7 +165,7 @@ class StreamWriter(StreamWriterBase):
         return done
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        """Removes the staged files; if no task has reported the query, its next commit removes them."""
+        """Removes the staged files.  If no task has reported the query, the next commit of the query removes them."""
         staged = [message for message in messages if isinstance(message, StagedMessage)]
         query = self._query(staged)
         if query is not None:
@@ -183,7 +184,7 @@ class StreamWriter(StreamWriterBase):
 
 
 def staged_messages(messages: Sequence[WriterCommitMessage | None]) -> list[StagedMessage]:
-    """Returns the messages of a write whose tasks have all succeeded."""
+    """Returns the messages of the tasks of a write.  Raises if a task sent none."""
     staged = [message for message in messages if isinstance(message, StagedMessage)]
     if len(staged) != len(messages):
         silent = len(messages) - len(staged)
@@ -192,6 +193,6 @@ def staged_messages(messages: Sequence[WriterCommitMessage | None]) -> list[Stag
 
 
 def runs_of(messages: Sequence[StagedMessage]) -> list[str]:
-    """Returns the directories (query, epoch, run) below the staging directory of the runs that staged something."""
+    """Returns the directories of the runs that staged files, relative to the staging directory (query/epoch/run)."""
     folders = {message.folder for message in messages if message.folder is not None}
     return sorted("/".join(folder.rsplit("/", 3)[1:]) for folder in folders)

@@ -1,4 +1,4 @@
-"""PySpark registers the class `DefaultSource` of every top-level package `pyspark_*`, here as format "offsetlog"."""
+"""PySpark registers the class `DefaultSource` of each top-level package `pyspark_*`; this one is "offsetlog"."""
 
 from offsetlog.spark.source import OffsetlogDataSource as DefaultSource
 

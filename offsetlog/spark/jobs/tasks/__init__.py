@@ -1,1 +1,1 @@
-"""The jobs' code that runs on executors; like the source's readers it loads neither a server nor a store."""
+"""The code of jobs that runs on executors.  Like the readers of the source, it imports neither a server nor a store."""

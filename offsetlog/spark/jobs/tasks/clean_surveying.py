@@ -1,4 +1,4 @@
-"""The engine's own cleaner on one partition of a log, as a dry run: the bytes it would free, by group."""
+"""A dry run of the engine's own cleaner on one log partition: the bytes that a clean would free, by group."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ SPARK_SCHEMA = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
 
 @dataclass(frozen=True)
 class CleanSurveying:
-    """Surveys a log partition, given its number and its directory; Spark's tasks call the object as a function.
+    """Surveys a log partition, given its number and its directory.  Spark's tasks call the object like a function.
 
     Attributes:
-        arrow: pyarrow's file system that holds the directories; None for local ones.
-        roll: whether to survey as if the active segments were closed first, as by `offsetlog compact`.
-        now_ms: the time, in milliseconds since 1970.
-        permissive: whether damaged parts are left out instead of raising.
+        arrow: the pyarrow file system on which the directories are; None for local directories.
+        roll: whether to assume that the active segments are closed first, as `offsetlog compact` does.
+        now_ms: the time of the assumed clean, in milliseconds since 1970.
+        permissive: whether damaged parts are left out.  If not, the survey raises.
     """
 
     arrow: Any | None
@@ -56,10 +56,10 @@ class CleanSurveying:
     permissive: bool = False
 
     def __call__(self, number: int, directory: str) -> list[tuple[Any, ...]]:
-        """Returns a row of COLUMNS for each group.
+        """Returns a row of COLUMNS for each group in the log partition.
 
         Args:
-            number: the number of the log partition, -1 if its directory is not named after one.
+            number: the number of the log partition; -1 if the name of its directory does not contain one.
             directory: the directory of the partition, on the file system `arrow`.
 
         Raises:
@@ -95,7 +95,7 @@ class CleanSurveying:
     def _survey_once(
         self, files: Files, number: int, directory: str
     ) -> tuple[dict[str, Any], list[CleanShare], Exception | None]:
-        """Surveys the log as it is now; also returns the first damage."""
+        """Surveys the log as it is now.  Also returns the first damage."""
         partition = Partition(directory, max(number, 0), files.native, Decompressor(), StoreConfig(), writable=False)
         try:
             partition.load()
@@ -116,7 +116,7 @@ def _states_of(files: Files, directory: str) -> list[FileState]:
 
 
 def _damage_in_tail(partition: Partition, files: Files, log_end: int) -> CorruptionError | None:
-    """Returns the damage if a load ended at a bad batch although whole batches follow; the views report it, too."""
+    """Returns the damage if the load stopped at a bad batch and whole batches follow; the views report it, too."""
     path, position = partition.recovery["torn_path"], partition.recovery["torn_position"]
     if path is None or next_batch(path, position, log_end, file_system=files.native) is None:
         return None
@@ -124,7 +124,7 @@ def _damage_in_tail(partition: Partition, files: Files, log_end: int) -> Corrupt
 
 
 def _damage(partition: Partition) -> Exception | None:
-    """Returns the first damage or loss, but no missing witness: the driver has already warned of these."""
+    """Returns the first damage or loss.  Ignores missing witnesses, of which the driver has already warned."""
     corruptions = (each for each in partition.problems() if isinstance(each, CorruptionError))
     damages = (each for each in corruptions if not is_witness_missing(each))
     found: Exception | None = next(damages, partition.recovery["corruption"])

@@ -1,6 +1,7 @@
-"""The digest of docs/digest.md, computed from columns: canonical bytes of many rows at once, and their hashes.
+"""The digest of docs/digest.md, computed from columns: many rows are encoded at once, and each of them is hashed.
 
-The engine computes the same digest in C from its own table.  The two share no code, so that each verifies the other.
+The engine computes the same digest in C, from its own table.  The two computations share no code, so that each verifies
+the other.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MODULUS = 1 << 128
 
 
 def from_limbs(sums: tuple[int, int, int, int]) -> int:
-    """Returns the sum of hashes modulo 2**128, from the sums of their four 32-bit numbers (LIMBS)."""
+    """Returns the sum of hashes modulo 2**128, given the sums of their four 32-bit parts (LIMBS)."""
     a, b, c, d = sums
     return ((a << 96) + (b << 64) + (c << 32) + d) % MODULUS
 
@@ -101,8 +102,9 @@ def position_hashes(
 ) -> pa.Array:
     """Returns the hash of each committed or pending position, as a struct of LIMBS.
 
-    The arguments are Arrow arrays, named as the columns of the view "offsets".  A producer id >= 0 makes the hash of a
-    pending position; a log offset >= 0 is included in the hash.  All rows of a call must be of the same kind.
+    The arguments are Arrow arrays with the names of the columns of the view "offsets".  If the producer id of a row is
+    >= 0, the hash is that of a pending position.  If the log offset is >= 0, the hash includes it.  All rows of a call
+    must be of the same kind in both respects.
     """
     count = len(group)
     if count == 0:
@@ -135,7 +137,11 @@ def position_hashes(
 
 
 def group_record_hashes(key: pa.Array, value: pa.Array, timestamp: pa.Array, log_offset: pa.Array) -> pa.Array:
-    """Returns the hash of each group record, as a struct of LIMBS; includes log offsets >= 0, with the timestamps."""
+    """Returns the hash of each group record, as a struct of LIMBS.
+
+    A log offset >= 0 is included in the hash, together with the timestamp of the record.  All rows of a call must have
+    a log offset >= 0, or none of them.
+    """
     count = len(key)
     if count == 0:
         return _limbs(b"")
@@ -162,7 +168,7 @@ _TYPES = {
 
 
 def by_row(function: Callable[..., Any]) -> Callable[..., tuple[int, ...]]:
-    """Converts `position_hashes` or `group_record_hashes` to a function of a single row's values."""
+    """Converts `position_hashes` or `group_record_hashes` to a function that takes the values of a single row."""
     kinds = _TYPES[function]
 
     def hashed(*values: Any) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
-"""The executors' side of a repartition: rows of records, in order, become whole partition directories.
+"""The part of a repartition that runs on executors: it writes records, in order, as whole partition directories.
 
-Each task writes the partitions of its rows in a directory of its own, and replays what it wrote.  The directories are
-moved into place only when the whole job commits.
+Each task writes the partitions of its rows to a directory of its own, and replays them.  The partitions are moved to
+the directory of the job only when the whole job commits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ TOPIC = "__consumer_offsets"
 #: The report of the tasks, beside the partitions.
 REPORT = "partitions.json"
 
-#: The relation of a row's batch to transactions: outside of any, in one that has ended, in an open one, or a marker.
+#: The relation of a row's batch to transactions: the batch is outside of transactions, in a transaction that has ended,
+#: in an open transaction, or a marker.
 PLAIN, ENDED, OPEN, MARKER = range(4)
 
 #: The columns of the rows, which are sorted by target and by the order within it; the rows of a batch are adjacent.
@@ -72,12 +73,12 @@ class Settings:
     """The settings of the tasks.
 
     Attributes:
-        folder: the directory in which partitions are built, on a file system that driver and executors share.
+        folder: the directory in which the partitions are built, on a file system that driver and executors share.
         segment_bytes: the largest size of a segment, in bytes.
-        topic_id: the topic id of the new partitions, as hexadecimal text; "" for none.
-        floors: by old partition, the log offset below which it was cleaned; 0 if it never was.
-        held_open: by producer id, the old partitions in which the producer has an open transaction.
-        cleaned: whether the rows are a state without its history, as after a cleaning of everything.
+        topic_id: the topic id of the new partitions, as hexadecimal text; "" if they have none.
+        floors: for each old partition, the log offset below which it was cleaned; 0 if it was never cleaned.
+        held_open: for each producer id, the old partitions in which the producer has an open transaction.
+        cleaned: whether the rows are only the present state, without the history, as after a complete clean.
     """
 
     folder: str
@@ -88,7 +89,7 @@ class Settings:
     cleaned: bool = False
 
     def to_json(self) -> str:
-        """Returns the settings as the value of a writer's option."""
+        """Returns the settings as the text of an option of the writer."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -101,17 +102,17 @@ class Settings:
 
     @property
     def leaves_gap(self) -> bool:
-        """Whether the new log needs a gap: only a gap shows its readers that records were cleaned away."""
+        """Whether the new log must begin with a gap, which shows its readers that records were cleaned away."""
         return self.cleaned or any(self.floors.values())
 
 
 class ProducerIds:
-    """Keeps the transactions of different old partitions apart in a new one.
+    """Chooses producer ids, so that transactions from different old partitions do not overlap in a new partition.
 
-    A producer has one transaction at a time in a partition.  In a merged partition, two transactions of a producer
-    could overlap, and one marker would end both.  The second one then gets another id until it ends.  An open
-    transaction keeps its id, since its marker is still to come: transactions of that producer from other partitions get
-    another id instead.
+    A producer has only one transaction at a time in a partition.  If partitions are merged, two transactions of a
+    producer could overlap in the new partition, and one marker would end both.  Therefore the second one is written
+    with another producer id until it ends.  An open transaction keeps its producer id, since its marker will only be
+    written later.  Transactions of the same producer from other old partitions then get another producer id.
     """
 
     def __init__(self, held_open: Mapping[int, list[int]]) -> None:
@@ -136,7 +137,7 @@ class ProducerIds:
         return chosen
 
     def end(self, source: int, producer_id: int) -> int | None:
-        """Returns the producer id for a marker; None if the new partition has no record of its transaction."""
+        """Returns the producer id for a marker; None if the new partition has no record of the marker's transaction."""
         chosen = self._ids.pop((source, producer_id), None)
         if chosen is not None and self._holder.get(chosen) == (source, producer_id):
             del self._holder[chosen]
@@ -151,7 +152,7 @@ class ProducerIds:
 
 
 class PartitionWriter:
-    """Writes the log of one new partition.  For one thread only; `finish` completes the log.
+    """Writes the log of one new partition.  Use it from one thread only, and call `finish` to complete the log.
 
     Args:
         folder: the directory of the partition, which is created; it must not exist.
@@ -173,7 +174,7 @@ class PartitionWriter:
         folder.mkdir(parents=True)
 
     def append(self, encoder: RowEncoder, start: int, count: int, facts: Mapping[str, int]) -> None:
-        """Writes rows as a batch; `facts` are the values of its first row, by column."""
+        """Writes rows as one batch.  `facts` maps the name of a column to its value in the first row of the batch."""
         source, standing, producer_id = facts["log_partition"], facts["standing"], facts["producer_id"]
         if standing == MARKER:
             chosen = self._ids.end(source, producer_id)
@@ -224,13 +225,13 @@ class PartitionWriter:
             self._file = None
 
     def abandon(self) -> None:
-        """Closes the open file; the directory stays as it is."""
+        """Closes the open file, and leaves the directory as it is."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def finish(self, number: int) -> dict[str, Any]:
-        """Ends the log, replays it, lets the engine write its index files, and returns a summary of the log.
+        """Ends the log, replays it, lets the engine write its index files, and returns a summary of the partition.
 
         Raises:
             CorruptionError: the written files cannot be read.
@@ -269,16 +270,16 @@ class PartitionWriter:
 
 
 def close_partition(folder: Path, number: int, segment_bytes: int, *, topic_id: bytes | None = None) -> int:
-    """Opens a partition as after a crash, which checks every batch and writes the indexes, and closes it cleanly.
+    """Opens and closes a partition, so that the engine checks every batch and writes the index files.
 
     Args:
-        folder: the directory of the partition; with `topic_id` it is created if it does not exist.
+        folder: the directory of the partition.  If it does not exist, it is created if `topic_id` is given.
         number: the number of the partition.
         segment_bytes: the segment size with which the log was written, in bytes.
-        topic_id: the topic id of a new partition.
+        topic_id: the topic id of a new partition; None for an existing one.
 
     Returns:
-        The log end; everything below it is on disk.
+        The end of the log.  All records below it are on disk.
     """
     config = StoreConfig(segment_bytes=segment_bytes)
     partition = Partition(
@@ -304,7 +305,7 @@ def close_partition(folder: Path, number: int, segment_bytes: int, *, topic_id: 
 
 
 class RowsWriter:
-    """Divides rows into batches and passes each to the writer of its partition; carries over an unfinished batch."""
+    """Divides rows into batches, and passes each batch to the writer of its partition.  Keeps an unfinished batch."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.folder = folder
@@ -315,7 +316,7 @@ class RowsWriter:
         self._carried: pa.RecordBatch | None = None
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Writes all complete batches of these rows, after the rows carried over."""
+        """Writes all complete batches of the kept rows and these rows.  Keeps the rows of the last batch."""
         if rows.num_rows == 0:
             return
         rows = pa.RecordBatch.from_arrays([rows.column(each.name) for each in SCHEMA], schema=SCHEMA)
@@ -359,7 +360,7 @@ class RowsWriter:
                 writer.abandon()
 
     def finish(self) -> list[dict[str, Any]]:
-        """Writes the rows carried over, and returns the summary of each partition."""
+        """Writes the kept rows, and returns the summary of each partition."""
         if self._carried is not None:
             rows, self._carried = self._carried, None
             self._write_runs(rows, np.array([0, rows.num_rows]))
@@ -367,7 +368,7 @@ class RowsWriter:
         return self.finished
 
     def abandon(self) -> None:
-        """Closes open files after a failure."""
+        """Closes the open files after a failure."""
         if self._writer is not None:
             self._writer.abandon()
 
@@ -406,7 +407,8 @@ class _Writer(DataSourceArrowWriter):
         settings = Settings.from_json(self._settings)
         # Each attempt of a task has its own directory, even if two run at once.
         folder = Path(settings.folder) / f"attempt-{uuid.uuid4().hex}"
-        # Created without its parents: an attempt that outlives its job must not create the job's directory again.
+        # The directory is created without its parents, since an attempt that outlives its job must not create the
+        # directory of the job again.
         folder.mkdir()
         writer = RowsWriter(folder, settings)
         try:
@@ -441,7 +443,7 @@ class _Writer(DataSourceArrowWriter):
 
 
 class PartitionFiles(DataSource):
-    """Writes rows of `SCHEMA` as partition directories; the option `settings` holds the job's `Settings`."""
+    """Writes rows of `SCHEMA` as partition directories.  The option `settings` contains the `Settings` of the job."""
 
     @classmethod
     def name(cls) -> str:

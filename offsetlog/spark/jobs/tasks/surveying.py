@@ -1,4 +1,4 @@
-"""The engine's own survey of one partition of a log: its end, its digest, open transactions, and damage."""
+"""The engine's own survey of one log partition: its end, its digest, its open transactions, and its damage."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Survey:
     Attributes:
         number: the number of the log partition.
         end: the log offset after the last record that was replayed.
-        has_tail: whether an incomplete batch follows, as after a crash or beside a running writer.
-        digest: the digest of the state without log offsets: positions, group records, pending (docs/digest.md), 32
-            digits each.
-        physical: the digest with log offsets.
+        has_tail: whether the log ends with an incomplete batch, as after a crash or while a process writes to it.
+        digest: the digest of the state without log offsets (docs/digest.md).  It consists of three sums, for positions,
+            group records and pending positions, of 32 digits each.
+        physical: the digest with log offsets, in the same form.
         records: the number of records, including the markers of transactions.
-        open: the open transactions: producer id, its epoch, and the groups that have positions in it.
-        gaps: whether a log offset below the end has no record: it was cleaned, or is below the log start.
+        open: the open transactions: for each, the producer id, the producer epoch, and the groups with positions in it.
+        gaps: whether a log offset below the end has no record, because it was cleaned away or is below the log start.
         last_segment: the first log offset of the newest segment.
-        damages: the unreadable places, one line each.
+        damages: a line for each place that cannot be read.
     """
 
     number: int
@@ -55,11 +55,11 @@ class Survey:
 
 
 def survey_partition(folder: str, number: int) -> Survey:
-    """Replays the files of a partition, which may be written to and cleaned meanwhile.
+    """Replays the files of a partition.  Other processes may write to it and clean it meanwhile.
 
-    A last segment that ends in the middle of a batch, as after a crash or beside a running writer, is not damage: the
-    log ends before that batch.  A swap of segments that a crash interrupted counts as finished or undone, as for the
-    data source.
+    After a crash, or while a process writes to the log, the last segment may end in the middle of a batch.  This is not
+    damage: the log ends before that batch.  If a crash interrupted a swap of segments, the swap counts as finished or
+    undone, as in the data source.
 
     Args:
         folder: the partition's directory.
@@ -127,5 +127,5 @@ def _texts(sums: tuple[int, int, int]) -> tuple[str, str, str]:
 
 
 def survey_json(folder: str, number: int) -> str:
-    """Returns the result of `survey_partition` as JSON; for use as a Spark function."""
+    """Returns the result of `survey_partition` as JSON.  Spark's tasks call this function."""
     return survey_partition(f"{folder}/__consumer_offsets-{number}", number).to_json()

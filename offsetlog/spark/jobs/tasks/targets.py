@@ -14,7 +14,7 @@ def partitions_of(groups: pa.Array, counts: pa.Array) -> pa.Array:
 
     Args:
         groups: an Arrow column of names.
-        counts: an Arrow column with the number of partitions, the same in every row.
+        counts: an Arrow column with the number of partitions, which is the same in every row.
     """
     if len(groups) == 0:
         return pa.array([], pa.int32())
@@ -27,5 +27,5 @@ def partitions_of(groups: pa.Array, counts: pa.Array) -> pa.Array:
 
 
 def partition_of(group: str | None, count: int) -> int | None:
-    """Returns the log partition of one group; None for None.  For a function that Spark calls for each row."""
+    """Returns the log partition of one group; None for None.  Spark calls this function for each row."""
     return None if group is None else partition_for(group, count)

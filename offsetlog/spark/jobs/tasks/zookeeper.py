@@ -1,6 +1,6 @@
-"""Reads the offsets that consumers before Kafka 0.9 kept in ZooKeeper; each task reads those of some groups.
+"""Reads the offsets that consumers before Kafka 0.9 kept in ZooKeeper.  Each task reads the offsets of some groups.
 
-Nodes of other programs, such as Storm, are not read.
+Nodes of other programs, such as Storm, are ignored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Row = tuple[str, str, str, str | None, int | None]
 
 
 def rows_of(connection: ZooKeeperConnection, groups: Sequence[str], in_flight: int) -> Iterator[Row]:
-    """Yields the offsets of groups in ZooKeeper; nodes that disappear meanwhile are left out.
+    """Yields the offsets of groups in ZooKeeper.  Leaves out nodes that are removed meanwhile.
 
     Raises:
         ZooKeeperError: ZooKeeper refuses to return a node.
@@ -97,7 +97,7 @@ class _Reader(DataSourceReader):
 class ZooKeeperOffsets(DataSource):
     """Offsets in ZooKeeper.
 
-    Options: hosts (required), root, groups (a JSON list), tasks, inFlight, timeout (seconds).
+    Options: hosts (required), root, groups (a JSON list of names), tasks, inFlight, timeout (in seconds).
     """
 
     @classmethod
@@ -106,7 +106,7 @@ class ZooKeeperOffsets(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """The columns, all text except the time."""
+        """Returns the columns; all are text except `moment`."""
         return SPARK_SCHEMA
 
     def reader(self, schema: Any) -> DataSourceReader:

@@ -13,8 +13,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * The source {@code format("offsetlog")} if this jar is on the class path.
  *
  * <p>From 4.0 on, Spark looks for a class of this name before it looks for a Python source. Spark 4.0 and 4.1 refuse a
- * short name in META-INF/services if a Python source has the same name. The Python source remains registered and does
- * everything except the reading of a batch's rows.
+ * short name in META-INF/services if a Python source has the same name. The Python source remains registered. It does
+ * everything except reading the rows of batch queries.
  */
 public final class DefaultSource implements TableProvider {
     @Override
@@ -32,7 +32,7 @@ public final class DefaultSource implements TableProvider {
         return true;
     }
 
-    /** Returns the Python source of the active session; Spark looks it up on first use. */
+    /** Returns the Python source of the active session. Spark looks the source up when it is first used. */
     public static PythonDataSourceV2 pythonSource() {
         PythonDataSourceV2 source = new PythonDataSourceV2();
         source.setShortName("offsetlog");

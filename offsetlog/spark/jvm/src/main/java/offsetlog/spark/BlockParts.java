@@ -2,7 +2,7 @@ package offsetlog.spark;
 
 import java.nio.ByteBuffer;
 
-/** The buffers of one block, in the order in which its columns take them. */
+/** The buffers of one block. The columns take them one after another. */
 final class BlockParts {
     private static final String UNEXPECTED = "a block does not have the expected columns";
 
@@ -58,7 +58,7 @@ final class BlockParts {
     }
 
     /**
-     * Checks that the columns have taken all buffers: another buffer would belong to an unknown column.
+     * Checks that the columns have taken all buffers, since a buffer that is left would belong to an unknown column.
      *
      * @throws LogReadException some buffers are left
      */

@@ -9,7 +9,7 @@ import org.apache.spark.sql.vectorized.ColumnarMap;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** A column of a block, in Arrow's layout, at an address. The caller must ask for the column's own type. */
+/** A column of a block, in Arrow's layout, at an address. The caller must call the getter of the column's type. */
 abstract class BlockVector extends ColumnVector {
     /** The address of the bitmap of values that are not null; 0 if no value is null. */
     protected long valid;
@@ -21,7 +21,7 @@ abstract class BlockVector extends ColumnVector {
         super(type);
     }
 
-    /** Takes this column's part of the next block, {@code rows} long. */
+    /** Takes the buffers of this column from the next block, which has {@code rows} rows. */
     final void read(BlockParts parts, int rows) {
         block = parts.block();
         valid = parts.next((rows + 7L) / 8, true);
@@ -42,7 +42,7 @@ abstract class BlockVector extends ColumnVector {
 
     @Override
     public final int numNulls() {
-        // Spark only checks whether there are any.
+        // Spark only checks whether there are any nulls.
         return valid == 0 ? 0 : 1;
     }
 
@@ -51,7 +51,7 @@ abstract class BlockVector extends ColumnVector {
 
     @Override
     public void closeIfFreeable() {
-        // Nothing to free: the next block reuses the memory.
+        // Frees nothing, since the next block reuses the memory.
     }
 
     @Override

@@ -8,8 +8,8 @@ import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.sources.In;
 
 /**
- * The values of one column that a query's filter admits. They only reduce what is read: Spark applies the filter
- * again to every row.
+ * The values of one column that a query's filter admits. They only reduce the amount that is read. Spark applies the
+ * filter again to every row.
  *
  * @param column the name of the column
  * @param text the value, or numbers separated by commas
@@ -17,7 +17,7 @@ import org.apache.spark.sql.sources.In;
 record LogFilter(String column, String text) implements Serializable {
     private static final long serialVersionUID = 1;
 
-    /** Returns the part of a filter that the Python process can use, null if there is none. */
+    /** Returns the values of a filter in a form that the Python process can use; null if it cannot use them. */
     static LogFilter of(Filter filter) {
         if (filter instanceof EqualTo equal) {
             return of(equal.attribute(), equal.value());

@@ -14,7 +14,7 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
- * The blocks of one task; each reuses the memory of the block before it. For one thread only.
+ * The blocks of one task. Each block reuses the memory of an earlier one. Use the reader from one thread only.
  *
  * <p>The protocol is in {@code offsetlog/spark/scan/block_worker.py}.
  */
@@ -52,7 +52,7 @@ final class LogPartitionReader implements PartitionReader<ColumnarBatch> {
         }
     }
 
-    /** Sends the request; closes the process if that fails, since nothing else would. */
+    /** Sends the request. If this fails, closes the process, since nothing else would close it. */
     private void send(ByteBuffer request) throws IOException {
         boolean isSent = false;
         try {

@@ -5,7 +5,7 @@ import java.lang.reflect.Constructor;
 import org.apache.spark.api.python.PythonException;
 import scala.collection.immutable.Map;
 
-/** A failure of a task that Python code did not raise: the process ended, or is of another version. */
+/** A failure of a task that no Python code raised: the Python process ended, or is of another version. */
 final class LogReadException extends RuntimeException {
     private static final long serialVersionUID = 1;
     private static final String MESSAGE = "An exception was thrown from the Python worker";
@@ -25,13 +25,13 @@ final class LogReadException extends RuntimeException {
         return new LogReadException(reason + OTHER_RELEASE, null);
     }
 
-    /** Returns the failure that Spark reports for a Python traceback, the same as for the Python source. */
+    /** Returns the failure for a Python traceback, in the form in which Spark reports it for the Python source. */
     static RuntimeException ofPython(String traceback) {
         try {
             for (Constructor<?> each : PythonException.class.getConstructors()) {
                 Class<?>[] types = each.getParameterTypes();
                 if (types[1] == Map.class) {
-                    // After 4.0: PySpark accepts an exception only if it has a condition and these parameters.
+                    // After Spark 4.0, PySpark accepts an exception only if it has a condition and these parameters.
                     return make(each, "PYTHON_EXCEPTION", parameters(traceback));
                 } else if (types.length == 2) {
                     return make(each, MESSAGE + ":\n" + traceback, null);

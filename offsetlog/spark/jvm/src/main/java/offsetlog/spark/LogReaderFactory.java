@@ -8,7 +8,7 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
-/** Sent to the executors, where it makes a reader for each task. */
+/** Makes a reader for each task. Spark sends the factory to the executors. */
 final class LogReaderFactory implements PartitionReaderFactory {
     private static final long serialVersionUID = 1;
 

@@ -11,7 +11,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** One query's read of a log: planned by the Python source, and executed by the processes of {@link WorkerPool}. */
+/** The read of a log for one query. The Python source plans it, and the processes of {@link WorkerPool} execute it. */
 final class LogScan implements Scan, Batch {
     private final StructType schema;
     private final CaseInsensitiveStringMap options;
@@ -20,7 +20,7 @@ final class LogScan implements Scan, Batch {
     private final List<LogFilter> filters;
 
     /**
-     * Makes the scan of a request.
+     * Makes the scan for a query.
      *
      * @param source the Python source
      * @param planner the Python source's scan of all columns, which plans the tasks

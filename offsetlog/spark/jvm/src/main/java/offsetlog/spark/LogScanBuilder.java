@@ -18,7 +18,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** Receives from Spark the columns that a query uses, and its filters, some of which reduce what is read. */
+/** Gets from Spark the columns and the filters of a query. Some of the filters reduce the amount that is read. */
 final class LogScanBuilder implements ScanBuilder, SupportsPushDownRequiredColumns, SupportsPushDownFilters {
     private final CaseInsensitiveStringMap options;
     private final PythonDataSourceV2 source = DefaultSource.pythonSource();
@@ -36,7 +36,7 @@ final class LogScanBuilder implements ScanBuilder, SupportsPushDownRequiredColum
     @Override
     public Filter[] pushFilters(Filter[] filters) {
         used = Arrays.stream(filters).filter(each -> LogFilter.of(each) != null).toArray(Filter[]::new);
-        // Spark 4.0 has no filters for a Python source; later versions start a process to pass them.
+        // Spark 4.0 passes no filters to a Python source. Later versions start a process to pass them.
         boolean isAsked = "true".equalsIgnoreCase(options.getOrDefault("pushdown", "").strip());
         if (isAsked && planner instanceof SupportsPushDownFilters python) {
             python.pushFilters(filters);
@@ -51,7 +51,7 @@ final class LogScanBuilder implements ScanBuilder, SupportsPushDownRequiredColum
 
     @Override
     public void pruneColumns(StructType required) {
-        // Requests whole columns: Spark may want only some fields of a struct, a type that the source does not have.
+        // Requests whole columns. Spark may request only some fields of a struct, but the source lacks that type.
         Set<String> names = new HashSet<>(Arrays.asList(required.fieldNames()));
         schema = new StructType(
                 Arrays.stream(schema.fields()).filter(each -> names.contains(each.name())).toArray(StructField[]::new));

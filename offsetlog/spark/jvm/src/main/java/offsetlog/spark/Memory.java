@@ -6,7 +6,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import sun.misc.Unsafe;
 
-/** Memory outside of the heap, filled by a channel and read by columns through addresses. Grows until it is trimmed. */
+/** Memory outside of the heap. A channel fills it; columns read it through addresses. It grows until it is trimmed. */
 final class Memory {
     /** The most bytes that are kept for the next task. */
     private static final int KEPT_BYTES = 32 << 20;
@@ -16,7 +16,7 @@ final class Memory {
 
     private ByteBuffer buffer = ByteBuffer.allocateDirect(0);
 
-    /** Returns a buffer of {@code size} bytes, in the machine's byte order; the previous content is lost. */
+    /** Returns a buffer of {@code size} bytes, in the machine's byte order; its previous content is lost. */
     ByteBuffer room(int size) {
         if (buffer.capacity() < size) {
             buffer = ByteBuffer.allocateDirect(size);

@@ -8,7 +8,7 @@ import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 
-/** The slots that a Python process writes blocks to and this JVM has mapped; the process's hello describes them. */
+/** The slots to which a Python process writes blocks. This JVM has mapped them, as the hello of the process says. */
 final class Slots {
     /** The size of the part of the hello that is the same in every release; it is checked before the rest is read. */
     static final int VERSION_BYTES = 8;
@@ -42,7 +42,7 @@ final class Slots {
     }
 
     /**
-     * Maps the memory of a process: its id and descriptor, the number of slots and the bytes of each.
+     * Maps the memory that a process names: by its process id and file descriptor, the number of slots, and their size.
      *
      * @throws IOException the memory cannot be mapped
      * @throws LogReadException the memory does not have the size that the process says
@@ -50,7 +50,7 @@ final class Slots {
     static Slots map(ByteBuffer place) throws IOException {
         int count = place.getInt(8);
         int bytes = place.getInt(12);
-        // The memory has no name, so nothing is left over whichever process ends first.
+        // The memory has no name in a file system, so it is freed when both processes have ended, whichever ends first.
         Path file = Path.of("/proc", Integer.toString(place.getInt(0)), "fd", Integer.toString(place.getInt(4)));
         try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ)) {
             if (count <= 0 || bytes <= 0 || channel.size() != (long) count * bytes) {

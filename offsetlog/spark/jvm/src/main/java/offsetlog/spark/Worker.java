@@ -19,11 +19,11 @@ import java.util.function.BooleanSupplier;
 /**
  * A Python process that executes tasks, one after another, and sends the rows as blocks.
  *
- * <p>One thread at a time. The process ends when its connection is closed, and thus also with this JVM.
+ * <p>One thread at a time may use it. The process ends when its connection is closed, and thus also when this JVM ends.
  */
 final class Worker implements AutoCloseable {
     private static final long START_NANOS = TimeUnit.SECONDS.toNanos(120);
-    /** How long to wait before checking again whether the task is still wanted. */
+    /** How long to wait before checking again whether the task was cancelled. */
     private static final long LOOK_MILLIS = 100;
     private static final int PLACE_LENGTH_MAX = 60;
 
@@ -62,8 +62,8 @@ final class Worker implements AutoCloseable {
     /**
      * Starts a process and waits until it has connected.
      *
-     * @param isUnwanted called repeatedly during the wait, returns whether the task was cancelled; may throw
-     * @throws IOException the process cannot be started, or ended before it connected; it is never left running
+     * @param isUnwanted returns whether the task was cancelled; it is called repeatedly during the wait, and may throw
+     * @throws IOException the process cannot be started, or did not connect; in this case, it is not left running
      * @throws LogReadException the process is of another release than this jar
      */
     static Worker start(WorkerCommand command, BooleanSupplier isUnwanted) throws IOException {
@@ -94,7 +94,7 @@ final class Worker implements AutoCloseable {
     /** Creates a directory that only this user can read. */
     private static Path socketDirectory() throws IOException {
         Path place = Path.of(System.getProperty("java.io.tmpdir")).toAbsolutePath();
-        // The length of a socket's path is limited, and temporary directories of containers have long paths.
+        // The length of a socket's path is limited, and the temporary directories of containers may have longer paths.
         boolean isShort = place.toString().length() <= PLACE_LENGTH_MAX;
         return Files.createTempDirectory(isShort ? place : Path.of("/tmp"), "offsetlog");
     }
@@ -129,7 +129,7 @@ final class Worker implements AutoCloseable {
     /**
      * Reads until a buffer is full.
      *
-     * @throws IOException the process ended, or the task is no longer wanted
+     * @throws IOException the process ended, or the task was cancelled
      */
     void read(ByteBuffer target, BooleanSupplier isUnwanted) throws IOException {
         while (target.hasRemaining()) {
@@ -160,7 +160,7 @@ final class Worker implements AutoCloseable {
         }
     }
 
-    /** Moves bytes over the connection; if it is broken, the process has ended, and the exception says how. */
+    /** Moves bytes over the connection. If it is broken, throws an exception that says how the process ended. */
     private int moved(Callable<Integer> move) throws IOException {
         int count = -1;
         try {

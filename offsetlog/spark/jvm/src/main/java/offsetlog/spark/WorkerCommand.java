@@ -11,7 +11,7 @@ import org.apache.spark.api.python.PythonFunction;
 import org.apache.spark.api.python.PythonUtils;
 
 /**
- * The command that starts a Python process on an executor, in the same way as Spark starts those of the Python source.
+ * The command that starts a Python process on an executor, as Spark starts the processes of the Python source.
  *
  * @param python the interpreter
  * @param environment variables to set in addition to those of the executor

@@ -11,9 +11,9 @@ import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 
-/** The idle processes of this JVM, kept for the next tasks. Safe from any thread. */
+/** The idle processes of this JVM, which wait for the next tasks. Any thread may use the pool. */
 final class WorkerPool {
-    /** The Java property that sets after how many seconds without a task a process ends. */
+    /** The Java property that sets the number of seconds after which a process without a task is ended. */
     private static final String IDLE_SECONDS = "offsetlog.worker.idle.seconds";
 
     private static final Map<WorkerCommand, ArrayDeque<Idle>> IDLE = new HashMap<>();
