@@ -13,6 +13,7 @@ from libc.stdint cimport int64_t, uint8_t
 from offsetlog._native.csrc cimport (
     OL_STRING_SIZE_MAX,
     c_bool,
+    clear_tuple_hash,
     ol_item,
     ol_slice,
     ol_utf16_units,
@@ -104,18 +105,6 @@ cdef inline str text_of(const uint8_t *data, size_t size):
     result = <str>text
     Py_DECREF(result)
     return result
-
-
-cdef extern from *:
-    """
-    /* From CPython 3.14 on a tuple caches its hash.  tp_alloc leaves 0 there, which is a hash; -1 means that there is none yet. */
-    #if PY_VERSION_HEX >= 0x030E0000
-    #define OL_CLEAR_TUPLE_HASH(tuple) ((void)(((PyTupleObject *)(tuple))->ob_hash = -1))
-    #else
-    #define OL_CLEAR_TUPLE_HASH(tuple) ((void)(tuple))
-    #endif
-    """
-    void clear_tuple_hash "OL_CLEAR_TUPLE_HASH"(void *tuple) noexcept
 
 
 # Returns an instance of a NamedTuple class for `size` items, all of which the caller must set before anything else.

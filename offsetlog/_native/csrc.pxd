@@ -1796,6 +1796,18 @@ cdef extern from "partition/preallocator.h" nogil:
     void ol_preallocator_abandon(ol_preallocator *preparer) noexcept
 
 
+cdef extern from *:
+    """
+    /* From CPython 3.14 on a tuple caches its hash.  tp_alloc leaves 0 there, which is a hash; -1 means that there is none yet. */
+    #if PY_VERSION_HEX >= 0x030E0000
+    #define OL_CLEAR_TUPLE_HASH(tuple) ((void)(((PyTupleObject *)(tuple))->ob_hash = -1))
+    #else
+    #define OL_CLEAR_TUPLE_HASH(tuple) ((void)(tuple))
+    #endif
+    """
+    void clear_tuple_hash "OL_CLEAR_TUPLE_HASH"(void *tuple) noexcept
+
+
 cdef extern from "Python.h":
     # Missing in Cython's own declarations: makes an instance of a tuple subclass without calling its type.
     ctypedef struct tuple_type "PyTypeObject":

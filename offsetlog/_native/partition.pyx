@@ -91,11 +91,7 @@ from offsetlog._native.status cimport check
 
 from offsetlog.errors import ClosedError, GenerationError, InternalError, PartitionFailedError
 
-VALUE_V4 = {
-    "auto": OL_VALUE_V4_AUTO,
-    "always": OL_VALUE_V4_ALWAYS,
-    "never": OL_VALUE_V4_NEVER,
-}
+cdef dict VALUE_V4 = {"auto": OL_VALUE_V4_AUTO, "always": OL_VALUE_V4_ALWAYS, "never": OL_VALUE_V4_NEVER}
 ROLES = {
     OL_ROLE_UNLOADED: "unloaded",
     OL_ROLE_LOADING: "loading",
@@ -267,8 +263,7 @@ cdef class Partition:
         """Closes cleanly after the calls in progress have ended.  A second call does nothing.
 
         Args:
-            last: a function that is called with the partition just before it closes.  At that time no call is in
-                progress, and none can begin.
+            last: called with the partition just before it closes, when no call is in progress and none can begin.
 
         Raises:
             OffsetLogError: a file could not be written.  The partition is closed nevertheless, but not cleanly.
@@ -472,9 +467,7 @@ cdef class Partition:
     # ------------------------------------------------------------------------------------------------ writing
 
     def delete_group(self, group, *, bint only_empty=False):
-        """Deletes all records of a group.
-
-        Returns (end offset to wait for, term of the write, number of records written).
+        """Deletes all records of a group; returns (end offset to wait for, term of the write, records written).
 
         With `only_empty`, the call raises GenerationError if the group has members.
         """
