@@ -60,7 +60,7 @@ def create_manager(settings: Mapping[str, Any]) -> OffsetManager:
         kind = type(given).__name__
         raise ArgumentTypeError(f"the settings must be a mapping of a broker's properties by name, not {kind}")
     name = settings.get(STORAGE, DEFAULT)
-    entries = _found().get(name)
+    entries = _found().get(name) if isinstance(name, str) else None
     if entries is None:
         known = ", ".join(sorted(_found())) or "none"
         raise ConfigError(f"{STORAGE}={name!r} is not an installed manager; installed: {known}")

@@ -38,6 +38,9 @@ def test_the_package_declares_its_manager():
 
 
 def test_an_unknown_name_is_refused_with_those_there_are(installed):
+    for name in (["log"], {}, 7):
+        with pytest.raises(ConfigError, match="is not an installed manager; installed: log"):
+            registry.create_manager({"offset.storage": name})
     with pytest.raises(ConfigError, match=r"offset.storage='zoo' is not an installed manager; installed: log"):
         registry.create_manager({"offset.storage": "zoo"})
 

@@ -54,15 +54,16 @@ def test_stalls_until_later_are_within_what_was_seen() -> None:
     assert covered(audit_of([whole], until=1), {"first_at": None, "last_at": None}).span_ms is None
 
 
-def test_a_log_partition_ends_where_its_files_say(cleaned: Path, tmp_path: Path) -> None:
+@pytest.mark.spark
+def test_a_log_partition_ends_where_its_files_say(spark: Any, cleaned: Path, tmp_path: Path) -> None:
     left = {row["log_partition"] for row in rows_of(cleaned, view="records", columns="log_partition")}
-    ends = dict(log_ends(cleaned))
+    ends = dict(log_ends(spark, cleaned))
     (empty,) = set(ends) - left
     assert ends[empty] == 240
-    assert log_ends(cleaned, partitions=str(empty)) == [(empty, 240)]
+    assert log_ends(spark, cleaned, partitions=str(empty)) == [(empty, 240)]
     whole = build(tmp_path / "data", "closed")
     rows = rows_of(whole, view="records", columns="log_partition,log_offset")
-    assert log_ends(whole) == [
+    assert log_ends(spark, whole) == [
         (number, max(row["log_offset"] for row in rows if row["log_partition"] == number) + 1) for number in (0, 1)
     ]
 
@@ -72,7 +73,7 @@ def test_what_was_cleaned_away_whole_is_counted(spark: Any, cleaned: Path) -> No
     rows = rows_of(cleaned, view="records", columns="log_partition,log_offset")
     pairs = [(row["log_partition"], row["log_offset"]) for row in rows]
     records = spark.createDataFrame(pairs, "log_partition int, log_offset bigint")
-    ends = dict(log_ends(cleaned))
+    ends = dict(log_ends(spark, cleaned))
     found = {row["log_partition"]: row.asDict() for row in coverage(records, list(ends.items())).collect()}
     for number, end in ends.items():
         count = sum(each == number for each, _ in pairs)

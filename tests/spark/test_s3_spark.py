@@ -102,6 +102,21 @@ def test_a_job_reads_there_and_writes_there(server: S3Server, log: Path) -> None
         assert server.secret_key not in text
 
 
+@pytest.mark.parametrize("job", ["audit", "lag", "compact-report"])
+def test_every_job_reads_there_with_the_settings_of_the_session(
+    server: S3Server, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", NOWHERE)
+    options = []
+    if job == "lag":
+        ends = tmp_path / "ends.csv"
+        ends.write_text("topic,partition,log_end_offset\norders,0,1000\n")
+        options = ["--ends", str(ends)]
+    done = offsetlog_spark(job, server.put(log, f"read-{job}"), *options, settings=settings_of(server))
+    assert done.returncode in (0, 1), done.stderr
+    assert NOWHERE not in done.stderr
+
+
 @pytest.mark.parametrize("job", ["snapshot", "compact-report"])
 def test_without_its_package_spark_is_refused_before_it_reads(server: S3Server, log: Path, job: str) -> None:
     target = f"s3a://{BUCKET}/tables/refused"

@@ -683,6 +683,6 @@ def run(
     span = 0 if row["first"] is None else row["last"] - row["first"]
     made = audit(commits, records, stall_ms=stall_ms, until=until, bucket_ms=bucket_for(span))
     given = {"partitions": partitions, "columns": "log_partition,log_offset"}
-    ends = log_ends(path, partitions=partitions)
+    ends = log_ends(spark, path, partitions=partitions)
     there = coverage(read_view(spark, path, "records", permissive=permissive, **given), ends)
     return replace(made, coverage=there, incomplete=incomplete)

@@ -6,32 +6,34 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from offsetlog.errors import MissingFileError, StorageError
 from offsetlog.spark.jobs.audit_text import count_text, duration_text
+from offsetlog.spark.jobs.completeness import read_options
 from offsetlog.spark.scan.bounds import horizon_now
 from offsetlog.spark.scan.files import Files, PartitionListing, attempts, list_again
-from offsetlog.spark.scan.options import parse
 from offsetlog.spark.scan.plan import open_on_driver
 
 #: Tables that can only have rows if the log spans longer than a stall.
 OF_TIME = ("stalls", "silences")
 
 
-def log_ends(path: str | os.PathLike[str], *, partitions: str | None = None) -> list[tuple[int, int]]:
+def log_ends(
+    spark: SparkSession, path: str | os.PathLike[str], *, partitions: str | None = None
+) -> list[tuple[int, int]]:
     """Returns the number and the end of each log partition, including those that no longer have a record.
 
     Args:
+        spark: the session, whose settings reach the file system of the log.
         path: a log directory.
         partitions: log partitions, such as "0,3-5"; None for all.
 
     Raises:
         ConfigError, MissingFileError, StorageError: the log does not exist, or cannot be listed.
     """
-    given = {} if partitions is None else {"partitions": partitions}
-    source = open_on_driver(parse({"path": os.fspath(path), "view": "records", **given}))
+    source = open_on_driver(read_options(spark, path, "records", {"partitions": partitions}))
     return [(listing.number, end) for listing in source.listings if (end := _end_of(source.files, listing)) > 0]
 
 

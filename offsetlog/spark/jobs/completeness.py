@@ -34,15 +34,16 @@ def doubts_of(
     Raises:
         MissingFileError, StorageError, ConfigError: the log cannot be read, or an option is wrong.
     """
-    read = _options(spark, path, view, options)
+    read = read_options(spark, path, view, options)
     found: list[OffsetLogError] = []
     find_losses(open_on_driver(read), read, found)
     return tuple(sorted(map(problem_of, found)))
 
 
-def _options(
+def read_options(
     spark: SparkSession, path: str | os.PathLike[str], view: str, options: Mapping[str, object]
 ) -> ReadOptions:
+    """Returns the options of a read of a view, with the session's settings of file systems; None is left out."""
     given = {name: str(value) for name, value in options.items() if value is not None}
     return parse({"path": os.fspath(path), "view": view, **given, **hadoop_settings_of(spark)})
 
@@ -69,7 +70,7 @@ def problems_of(
         MissingFileError, StorageError, ConfigError: the log cannot be read, or an option is invalid.
     """
     if not permissive:
-        read = _options(spark, path, view, options)
+        read = read_options(spark, path, view, options)
         ask(open_on_driver(read), read)
         return ()
     found = view_of(spark, path, view, **{"mode": "permissive", "columns": "log_partition", **options})
