@@ -61,9 +61,9 @@ typedef struct ol_differences {
 
 void ol_differences_free(ol_differences *differences);
 
-/* Adds every key that differs to the list, ordered by kind, producer and group.  Within a group,
- * positions are ordered by topic and partition, and group records by their keys.  Fails with
- * OL_NO_MEMORY. */
+/* Adds every key that differs to the list.  The list is ordered by kind, producer and group.
+ * Within a group, positions are ordered by topic and partition, and group records by their keys.
+ * Fails with OL_NO_MEMORY. */
 int ol_state_diff(const ol_state *left, const ol_state *right, bool physical, ol_differences *found,
                   ol_error *error) OL_NODISCARD;
 

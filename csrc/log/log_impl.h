@@ -295,7 +295,7 @@ void ol_log_count_ends(ol_log *log, size_t count);
 /* Returns the number of ends for which space should be kept once `producer_id` has written its next
  * batch.  With -1, returns the number for the transactions that are open now. */
 size_t ol_log_ends_wanted(const ol_log *log, int64_t producer_id);
-/* Keeps space for the entries of `count` ends in the active segment's transaction index. */
+/* Reserves space in the active segment's transaction index for the ends of `count` transactions. */
 int ol_log_keep_entries(ol_log *log, size_t count, ol_error *error) OL_NODISCARD;
 /* Keeps space in `next`, which is about to become the active segment, for the same number of ends
  * as in the present active segment.  The caller holds extension.lock. */

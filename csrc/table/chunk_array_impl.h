@@ -1,4 +1,4 @@
-/* table/chunk_array_impl: one array of chunks, and the memory of arrays.
+/* table/chunk_array_impl: one array of chunks, and the allocation of arrays.
  *
  * Used by chunk_tree.c, which joins arrays to trees, by partition_map.c, and by the code that
  * checks both.  The rules of table/partition_map.h apply.  An array has a name, which says where it

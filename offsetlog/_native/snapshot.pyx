@@ -338,7 +338,7 @@ cdef class Snapshot:
 cdef ol_partition *_lent(Partition partition) except NULL:
     # Allowed only for a partition that is about to close: every call has ended, and none can begin.
     if partition.handle == NULL or not partition.closing or partition.in_flight > 0:
-        raise ClosedError("only a partition that is being closed can lend its state")
+        raise ClosedError("the state of a partition can be borrowed only while the partition is being closed")
     return partition.handle
 
 

@@ -277,7 +277,7 @@ class PartitionPast:
     # --------------------------------------------------------------------------------------- states
 
     def rows(self, group: str, cut: int) -> dict[tuple[bytes, int], Value]:
-        """Returns the positions of a group in the state at a log offset, as a dictionary by topic and partition."""
+        """Returns the positions that a group had at a log offset, as a dictionary by topic and partition."""
         past = native.Pasts(self.partition, group, [cut])
         self.check(group, cut, past.facts)
         return past.rows()
@@ -527,7 +527,7 @@ class Timeline:
         at = arguments.parsed_moment("at", given)
         if isinstance(at, int):
             raise InvalidArgumentError(
-                f"at={at} is a log offset, but each log partition has its own offsets: pass a time, or fetch one group"
+                f"at={at} is a log offset, and each log partition has its own: pass a time, or read a single group"
             )
         pasts = self.of_all(None)
         refuse_future("at", at, *pasts)

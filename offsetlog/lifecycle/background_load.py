@@ -120,7 +120,7 @@ class BackgroundLoad:
             return dict(self._unreadable)
 
     def get(self, number: int) -> Partition | None:
-        """Loads a partition next, and returns it when it is loaded; None if this object does not have the partition.
+        """Loads a partition before all that wait, and returns it once it is loaded; None if it is not in this object.
 
         Raises:
             ClosedError: loading was stopped.

@@ -134,7 +134,7 @@ class AsyncOffsetManager:
         return await self._transition(partial(self.manager.become_leader, partition, epoch))
 
     async def become_follower(self, partition: int, epoch: int) -> int:
-        """Follows a leader; returns the log end once the change is complete.  See OffsetManager.become_follower."""
+        """Makes this manager a follower; returns the log end once it is one.  See OffsetManager.become_follower."""
         return await self._transition(partial(self.manager.become_follower, partition, epoch))
 
     async def resign(self, partition: int, epoch: int) -> int:

@@ -336,7 +336,7 @@ class OffsetManager(Protocol):
         Args:
             group: the consumer group.
             offsets: the positions to commit.
-            expected: for each key, the offset that must be committed now, or None if the key must have no position.
+            expected: a condition for each key: the offset that is committed for it now, or None for no offset.
             monotonic: whether to write nothing if the commit would lower any offset.
             generation: the generation that the group must have now.  With -1, the group must have no members.  With
                 None, the generation is not checked.

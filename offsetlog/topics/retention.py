@@ -48,7 +48,7 @@ Kept = tuple[PartitionLog, TopicLog, TopicLogSettings]
 def delete_old_segments(
     partitions: Iterable[Kept], store_starts: Callable[[Mapping[PartitionLog, int]], None], now_ms: int
 ) -> list[DeletedFiles]:
-    """Deletes old segments, and returns the files to remove later.  Any thread may call this.
+    """Takes old segments out of the log, and returns their files, to be removed later.  Any thread may call this.
 
     Args:
         partitions: the partitions, with their open logs and settings.

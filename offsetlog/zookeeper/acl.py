@@ -69,7 +69,7 @@ def encoded(acl: Sequence[Acl]) -> bytes:
 
 
 def stored_bytes_max(acl: Sequence[Acl], auth: Iterable[tuple[str, str]]) -> int:
-    """Returns an upper bound of the entries' size in bytes once a server has replaced "auth" by identities.
+    """Returns the most bytes that the entries take after a server replaces "auth" with the client's identities.
 
     Args:
         acl: the entries.

@@ -235,7 +235,7 @@ class ClusterClient:
         return {each: _state_in(each, node) for each, node in self._get_many((key, state_node(*key)) for key in asked)}
 
     def create_partition_states(self, topic: str, states: Mapping[int, PartitionState], epoch: ControllerEpoch) -> None:
-        """Creates the states of new partitions of a topic, all of them or none; each node gets the version 0.
+        """Creates the state nodes of new partitions of a topic, all of them or none.  Each new node has version 0.
 
         Raises:
             NodeExistsError: one of the partitions already has a state.

@@ -344,7 +344,7 @@ def _affordable(entries: int, path: Path) -> int:
 
 def command(
     entries: Annotated[
-        int, typer.Option(min=1000, max=50_000_000, help="How many offsets the first step commits.")
+        int, typer.Option(min=1000, max=50_000_000, help="How many offsets the demo commits in its first step.")
     ] = 1_000_000,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the directory, and print its path.")] = False,
     form: Annotated[

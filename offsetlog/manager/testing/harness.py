@@ -92,5 +92,5 @@ class ManagerHarness:
         The manager that wrote to the directory has been stopped before.
         """
         raise NotImplementedError(
-            f"{type(self).__name__} must define the method history(), because its managers have HISTORY"
+            f"{type(self).__name__} must define the method history(), because its managers have the feature HISTORY"
         )

@@ -77,8 +77,8 @@ class Coverage:
         log_offsets: how many log offsets were assigned, in all log partitions together.
         gone: how many of these log offsets no longer have a record, because a cleaner removed the record, or because
             the log now begins above it.
-        span_ms: the time from the first commit to the last commit, in ms.  If stalls are measured up to a later time,
-            the span ends at that time.  None if no commit has a time.
+        span_ms: the time from the first commit to the last commit, in ms.  If the audit measures stalls up to a later
+            time, the span ends at that time.  None if no commit has a time.
         stall_ms: the shortest stall that the audit returns, in ms.
         incomplete: the missing and damaged parts of the log.
     """

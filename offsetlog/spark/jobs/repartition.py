@@ -410,7 +410,7 @@ def _begin(target: Path) -> tuple[Path, FileLock]:
     building = target.with_name(f"{target.name}.partial")
     if building.exists() and not (building / BUILDING).exists():
         raise ConfigError(
-            "a file or directory of this name exists, and no repartition left it; remove it, or choose another target",
+            "a file or directory of this name exists that no repartition made; remove it, or choose another target",
             path=building,
         )
     building.mkdir(parents=True, exist_ok=True)
