@@ -3,6 +3,7 @@
  *
  * The functions below take the place of those of libc. */
 #include <errno.h>
+#include <linux/ioctl.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -51,7 +52,14 @@ int fstatfs(int descriptor OL_UNUSED, struct statfs *found) {
     return 0;
 }
 
-int ioctl(int descriptor OL_UNUSED, unsigned long request, ...) {
+/* musl's declaration differs from that of glibc. */
+#ifdef __GLIBC__
+typedef unsigned long request_code;
+#else
+typedef int request_code;
+#endif
+
+int ioctl(int descriptor OL_UNUSED, request_code request, ...) {
     va_list arguments;
     va_start(arguments, request);
     uint32_t *geometry = va_arg(arguments, uint32_t *);

@@ -125,7 +125,7 @@ OL_TEST(a_reader_gives_what_is_before_a_bad_sector_and_goes_on_after_it) {
             begin(&s);
             if (read_only) open_read_only(&s);
             spoil(&s, number, 40960, 40960 + 4096);
-            check_gap(&s, number, offset_at(&s, number, 40960), offset_at(&s, number, 45056) + 1, "Input/output error");
+            check_gap(&s, number, offset_at(&s, number, 40960), offset_at(&s, number, 45056) + 1, strerror(EIO));
             spoil(&s, number, 0, 0);
             int64_t next = 0;
             ol_error error;
@@ -145,7 +145,7 @@ OL_TEST(a_bad_place_to_the_end_of_a_file_is_passed_in_few_attempts) {
     begin(&s);
     spoil(&s, 1, 4096, 1 << 30);
     int64_t reads = ol_fault_fs_reads(s.fs);
-    check_gap(&s, 1, offset_at(&s, 1, 4096), 2 * s.per_segment, "Input/output error");
+    check_gap(&s, 1, offset_at(&s, 1, 4096), 2 * s.per_segment, strerror(EIO));
     OL_CHECK(ol_fault_fs_reads(s.fs) - reads < 60);
     end(&s);
 }
