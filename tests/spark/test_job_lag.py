@@ -201,7 +201,8 @@ def test_of_replicas_the_highest_end_counts(spark, tmp_path):
 
 def test_ends_from_a_cluster(spark):
     pytest.importorskip("confluent_kafka")
-    with pytest.raises(errors.StorageError, match=r"127\.0\.0\.1:1 did not answer.*check that a broker listens there"):
+    expected = r"127\.0\.0\.1:1 did not return the log ends.*check that a broker listens there"
+    with pytest.raises(errors.StorageError, match=expected):
         lag_ends.of_broker(spark, [("t", 0)], {"bootstrap.servers": "127.0.0.1:1"}, timeout=1)
     # librdkafka's own cluster in process, which has no topic.
     assert lag_ends.of_broker(spark, [("t", 0), ("t", 1)], {"test.mock.num.brokers": "1"}).collect() == []
