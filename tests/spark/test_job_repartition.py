@@ -481,7 +481,7 @@ def test_what_a_killed_run_left_is_replaced_and_what_another_run_is_at_is_not(tm
     assert [each.name for each in building.iterdir()] == [repartition.BUILDING]
     lock.close()
     (building / repartition.BUILDING).unlink()
-    with pytest.raises(ConfigError, match="no repartition left"):
+    with pytest.raises(ConfigError, match="that no repartition made"):
         repartition._begin(target)
 
 
