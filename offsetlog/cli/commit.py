@@ -23,6 +23,7 @@ from offsetlog.cli.text import name_text
 from offsetlog.config import PARTITIONS_MAX
 from offsetlog.directory.log_directory import LogDirectory
 from offsetlog.errors import InvalidArgumentError
+from offsetlog.lifecycle.inspection import log_end
 from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 HELP = """Commit offsets of a group: all of them, or none.
@@ -144,9 +145,9 @@ def command(
     with open_writable(path, partitions, kind, create=True, lock_timeout=lock_timeout) as store:
         if not force:
             _refuse_going_back(store, group, values)
+        # Nothing else can write under the lock, so the commit begins here.  A large commit ends with a marker.
+        undo_at = log_end(store._open_core, group)
         position = store.commit(group, values, expected=conditions or None, monotonic=monotonic)
-    # The records of one commit follow each other.
-    undo_at = position.log_offset - len(values) + 1
     done = {
         "group": group,
         "committed_offsets": len(values),
@@ -156,7 +157,8 @@ def command(
         "durability": durability.value,
     }
     output.result(columns("commit"), done)
-    span = f"log offset {undo_at}" if len(values) == 1 else f"log offsets {undo_at} to {position.log_offset}"
+    is_one = undo_at == position.log_offset
+    span = f"log offset {undo_at}" if is_one else f"log offsets {undo_at} to {position.log_offset}"
     place = f"log partition {position.log_partition}, {span}"
     output.line(f"committed {count_text(len(values), 'offset')} of {name_text(group)} ({place})")
     return 0

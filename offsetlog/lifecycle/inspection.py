@@ -114,6 +114,13 @@ def recoveries(core: StoreCore) -> dict[int, dict[str, Any]]:
     return {partition.number: dict(partition.recovery) for partition in core.attached()}
 
 
+def log_end(core: StoreCore, group: str) -> int:
+    """Returns the log end offset of a group's log partition; 0 if the log partition does not exist yet."""
+    number = core.number_of(group)
+    ends = [partition.log_facts()["end"] for partition in core.attached() if partition.number == number]
+    return ends[0] if ends else 0
+
+
 def groups(core: StoreCore) -> list[str]:
     """Returns the names of all groups, sorted; see OffsetStore.groups."""
     return sorted({group for partition in core.attached() for group in partition.groups()})

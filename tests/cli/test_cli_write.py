@@ -84,6 +84,17 @@ def test_a_commit_is_undone_at_the_log_offset_that_it_names(data, capsys):
     assert fetched(capsys, data) == before
 
 
+def test_a_commit_of_several_batches_is_undone_at_the_log_offset_that_it_names(data, capsys):
+    # It is written as a transaction, and its last record is the marker.
+    before = fetched(capsys, data)
+    offsets = [f"orders:{number}=9" for number in range(4200)]
+    out = call(capsys, "commit", data, "billing", *offsets, "--metadata", "m" * 4096, "--format=json")[1]
+    row = json.loads(out)
+    assert (row["undo_at"], row["log_offset"]) == (2, 4202)
+    assert call(capsys, "restore", data, "billing", "--at", f"offset:{row['undo_at']}", "--yes")[0] == 0
+    assert fetched(capsys, data) == before
+
+
 @pytest.mark.parametrize(
     "text",
     ["orders", "orders:0", "orders=1", ":0=1", "orders:=1", "orders:x=1", "orders:0=", "orders:0=-1", "orders:-1=1"],
