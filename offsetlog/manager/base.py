@@ -298,7 +298,9 @@ class BaseOffsetManager:
             self._lacks(Capability.EPOCHS)
         if value.expire_timestamp != -1 and Capability.TIMESTAMPS not in self.capabilities:
             self._lacks(Capability.TIMESTAMPS)
-        return value if value.commit_timestamp >= 0 else value._replace(commit_timestamp=wall_ms())
+        if value.commit_timestamp >= 0 and Capability.TIMESTAMPS in self.capabilities:
+            return value
+        return value._replace(commit_timestamp=wall_ms())
 
     def commit_async(
         self,

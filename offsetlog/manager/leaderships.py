@@ -26,8 +26,10 @@ from offsetlog.errors import (
     FencedLeaderEpochError,
     NotCoordinatorError,
     OffsetLogError,
+    OffsetOutOfRangeError,
     PartitionFailedError,
     ReadOnlyError,
+    UnknownLeaderEpochError,
 )
 from offsetlog.manager.executor import Executor
 from offsetlog.manager.interface import PartitionState
@@ -173,10 +175,40 @@ class Leaderships:
         if self._slots[number].role is not Role.LEADER:
             raise NotCoordinatorError(f"this process does not lead log partition {number}")
 
+    def check_epoch(self, number: int, epoch: int) -> None:
+        """Checks the leader epoch of a call to a partition that has no log yet; the engine checks it in other calls.
+
+        Raises:
+            FencedLeaderEpochError: the epoch is older than the newest one that the host assigned.
+            UnknownLeaderEpochError: the epoch is newer.
+        """
+        known = self._slots[number].epoch
+        if epoch < known:
+            raise FencedLeaderEpochError(
+                f"log partition {number}: leader epoch {epoch} is older than {known}"
+            )
+        if epoch > known:
+            raise UnknownLeaderEpochError(
+                f"log partition {number}: leader epoch {epoch} is newer than {known}, the newest that "
+                f"this replica was given"
+            )
+
+    def check_read(self, number: int, epoch: int, offset: int) -> None:
+        """Checks a read from a partition that has no log yet, as the engine checks one from an empty log.
+
+        Raises the errors of `check_epoch` unless the epoch is -1, and OffsetOutOfRangeError if the offset is not 0.
+        """
+        if epoch >= 0:
+            self.check_epoch(number, epoch)
+        if offset != 0:
+            raise OffsetOutOfRangeError(
+                f"log partition {number} has no log yet, so the only offset to read from is 0, not {offset}"
+            )
+
     def check_follows(self, number: int, epoch: int) -> None:
-        """Raises FencedLeaderEpochError unless a partition without a directory follows in this leader epoch."""
-        slot = self._slots[number]
-        if slot.role is not Role.FOLLOWER or slot.epoch != epoch:
+        """Raises the errors of `check_epoch`, and FencedLeaderEpochError if this process does not follow."""
+        self.check_epoch(number, epoch)
+        if self._slots[number].role is not Role.FOLLOWER:
             raise FencedLeaderEpochError(
                 f"log partition {number} is not a follower of leader epoch {epoch} in this process"
             )

@@ -345,18 +345,15 @@ class LogManager:
 
     def resign(self, partition: int, epoch: int) -> Transition:
         """Stops leading; see OffsetManager.resign."""
-        number = self._checked(partition)
-        return self._leaderships.resign(number, arguments.checked_epoch(epoch, 0))
+        return self._leaderships.resign(self._checked(partition), arguments.checked_epoch(epoch, 0))
 
     def state(self, partition: int) -> PartitionState:
         """Returns the state of a partition here; see OffsetManager.state."""
-        number = self._checked(partition)
-        return self._leaderships.state(number)
+        return self._leaderships.state(self._checked(partition))
 
     def leader_epoch(self, partition: int) -> int:
         """Returns the newest known leader epoch; see OffsetManager.leader_epoch."""
-        number = self._checked(partition)
-        return self._leaderships.epoch(number)
+        return self._leaderships.epoch(self._checked(partition))
 
     def require_replicas(self, partition: int, epoch: int, *, enough: bool) -> None:
         """Sets whether commits are admitted: `enough` tells whether `min.insync.replicas` replicas are in sync.
@@ -473,12 +470,14 @@ class LogManager:
 
     def advance(self, partition: int, epoch: int, offset: int) -> int:
         """Moves the high watermark (W); see OffsetManager.advance."""
-        return self.open_core.advance(partition, epoch, offset)
+        watermark = self.open_core.advance(partition, epoch, offset)
+        if watermark == 0 and self.replica(partition) is None:
+            self._leaderships.check_epoch(partition, epoch)
+        return watermark
 
     def flush(self, partition: int) -> Transition:
         """Makes everything written so far durable; see OffsetManager.flush."""
-        number = self._checked(partition)
-        return self._flushes.flush(number)
+        return self._flushes.flush(self._checked(partition))
 
     # ------------------------------------------------------------------------------ reading and deleting
 
@@ -571,9 +570,7 @@ class LogManager:
         """Returns the seconds until a commit is admitted; see OffsetManager.throttle."""
         quotas = self.open_core.quotas
         check_client(client, principal)
-        if quotas is None:
-            return 0.0
-        return quotas.throttle(group, client_name(client, principal))
+        return 0.0 if quotas is None else quotas.throttle(group, client_name(client, principal))
 
     @property
     def quotas(self) -> Quotas | None:
@@ -603,6 +600,7 @@ class LogManager:
         replica = self.replica(partition)
         arguments.checked_place(epoch, offset)
         if replica is None:
+            self._leaderships.check_follows(partition, epoch)
             return 0
         # A truncation that is refused must change nothing, so it is checked first.
         replica.check_cut(epoch)
@@ -658,6 +656,7 @@ class LogManager:
         given = arguments.checked_buffer(buffer, writable=True)
         arguments.checked_place(epoch, offset, -(2**63))  # an offset below 0 is refused by the log
         if replica is None:
+            self._leaderships.check_read(partition, epoch, offset)
             return 0
         return replica.read_into(offset, given, epoch=epoch, uncommitted=uncommitted)
 
@@ -675,6 +674,7 @@ class LogManager:
         arguments.checked_place(epoch, offset, -(2**63))
         arguments.checked_number("size_max", size_max, 0, 2**63 - 1)
         if replica is None:
+            self._leaderships.check_read(partition, epoch, offset)
             return FileRange("", 0, 0)
         return replica.file_range(offset, size_max, epoch=epoch, uncommitted=uncommitted)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,20 @@ def test_what_a_hook_raises_is_an_error_of_offsetlog(hook):
         cause = DiskFullError("no space")
         with pytest.raises(DiskFullError, match="no space"):
             calls[hook]()
+
+
+class UntimedManager(DictionaryManager):
+    """Keeps no timestamps of commits."""
+
+    capabilities = DictionaryManager.capabilities - {Capability.TIMESTAMPS}
+
+
+def test_without_timestamps_a_position_has_the_time_of_its_write():
+    with UntimedManager({}) as manager:
+        manager.become_leader(manager.partition_for("g"), 1)
+        before = time.time_ns() // 1_000_000
+        manager.commit("g", {KEY: OffsetAndMetadata(2, commit_timestamp=1234)})
+        assert manager.fetch("g")[KEY].commit_timestamp >= before
 
 
 def test_a_start_that_fails_can_be_repeated():

@@ -119,8 +119,9 @@ def test_what_only_zookeeper_has_taken_back_is_a_difference(monkeypatch, kind):
             "delete": lambda: manager.delete(GROUP, KEYS),
             "delete_group": lambda: manager.delete_group(GROUP),
         }
-        with pytest.raises(errors.DifferenceError, match="no space"):
+        with pytest.raises(errors.DifferenceError, match="no space") as caught:
             calls[kind]()
+        assert {"commit": "(t:0=50)", "delete": "(t:0)", "delete_group": "the group,"}[kind] in str(caught.value)
         assert manager.differences() == [Difference(GROUP, "t", 0, 90, 50 if kind == "commit" else None)]
         monkeypatch.undo()
         calls[kind]()

@@ -406,7 +406,11 @@ def _there(found: Mapping[TopicPartition, OffsetAndMetadata | None]) -> dict[Top
 def _different(
     group: str, state: str, changed: Mapping[TopicPartition, int | None], failure: OffsetLogError
 ) -> DifferenceError:
-    shown = ", ".join(f"{key[0]}:{key[1]}={offset}" for key, offset in list(changed.items())[:5])
+    # A deleted position has no offset.
+    shown = ", ".join(
+        f"{topic}:{partition}" if offset is None else f"{topic}:{partition}={offset}"
+        for (topic, partition), offset in list(changed.items())[:5]
+    )
     more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
     which = f" ({shown}{more})" if shown else ""
     return DifferenceError(

@@ -6,7 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from offsetlog.errors import FencedLeaderEpochError, PartitionError, UnknownLeaderEpochError
+from offsetlog.errors import (
+    FencedLeaderEpochError,
+    OffsetOutOfRangeError,
+    PartitionError,
+    UnknownLeaderEpochError,
+)
 from offsetlog.manager.interface import Capability, OffsetManager
 from offsetlog.manager.testing.errors import refused
 from offsetlog.manager.testing.replica_set import ReplicaSet, batches_of, committed_bytes
@@ -102,17 +107,34 @@ class TestReplicationEpochs:
             former.advance(replicas.partition, replicas.epoch - 1, 3)
         assert former.positions(replicas.partition).watermark == 0
 
-    @pytest.mark.parametrize("epoch", [4, 6])
+    @pytest.mark.parametrize("name", ALL)
     def test_an_empty_follower_refuses_another_epoch(
-        self, manager_site: ManagerSite, epoch: int
+        self, manager_site: ManagerSite, name: str
     ) -> None:
         replicas = ReplicaSet(manager_site)
         leader, follower = replicas.elect("one", epoch=5), replicas["two"]
         _write(leader, 1)
         batches = committed_bytes(leader, replicas.partition)
-        with refused(FencedLeaderEpochError, UnknownLeaderEpochError):
-            follower.append_as_follower(replicas.partition, epoch, batches)
-        assert follower.positions(replicas.partition).log_end == 0
+        for epoch, kind in ((4, FencedLeaderEpochError), (6, UnknownLeaderEpochError)):
+            with refused(kind, case=epoch):
+                ALL[name](follower, replicas.partition, epoch, batches)
+            assert follower.positions(replicas.partition).log_end == 0
+
+    def test_an_empty_follower_has_nothing_to_move_or_to_remove(
+        self, manager_site: ManagerSite
+    ) -> None:
+        replicas = ReplicaSet(manager_site)
+        replicas.elect("one", epoch=5)
+        follower, partition = replicas["two"], replicas.partition
+        assert follower.advance(partition, 5, 3) == 0
+        assert follower.truncate_to(partition, 5, 3) == 0
+        buffer = bytearray(4096)
+        assert follower.read_into(partition, 0, buffer, epoch=5, uncommitted=True) == 0
+        for offset in (-1, 1):
+            with refused(OffsetOutOfRangeError, case=offset):
+                follower.read_into(partition, offset, buffer, epoch=5)
+            with refused(OffsetOutOfRangeError, case=offset):
+                follower.file_range(partition, offset, 4096, epoch=5)
 
     def test_who_does_not_follow_appends_nothing(self, manager_site: ManagerSite) -> None:
         replicas = ReplicaSet(manager_site, ("one", "two"))
