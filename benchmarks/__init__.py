@@ -1,1 +1,1 @@
-"""The costs of offsetlog, beside its peers in the same run: `python -m benchmarks engine`."""
+"""Measures offsetlog, and other stores in the same run: `python -m benchmarks engine`."""

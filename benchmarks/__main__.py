@@ -1,4 +1,4 @@
-"""`python -m benchmarks engine` (or `server`, `spark`, `zookeeper`): measures, prints tables, judges the goals."""
+"""`python -m benchmarks engine` (or `server`, `spark`, `zookeeper`) runs workloads and prints figures and goals."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from typing import Any
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("suite", choices=["engine", "server", "spark", "zookeeper"], help="the suite to run")
-    parser.add_argument("--smoke", action="store_true", help="tiny sizes, a few seconds; no goal is judged")
-    parser.add_argument("--only", metavar="NAME", action="append", help="a workload, or all below a name; repeatable")
-    parser.add_argument("--list", action="store_true", help="names the workloads and their goals")
-    parser.add_argument("--seed", type=int, default=1, help="of the order of keys (default: %(default)s)")
+    parser.add_argument("--smoke", action="store_true", help="use tiny sizes (seconds); judge no goal")
+    parser.add_argument("--only", metavar="NAME", action="append", help="run this workload or all below it; repeatable")
+    parser.add_argument("--list", action="store_true", help="print the workloads and their goals; run none")
+    parser.add_argument("--seed", type=int, default=1, help="the seed of the order of keys (default: %(default)s)")
     parser.add_argument(
-        "--seconds", type=float, default=10.0, help="least time of a sustained run (default: %(default)s)"
+        "--seconds", type=float, default=10.0, help="the least time of a sustained run (default: %(default)s)"
     )
-    parser.add_argument("--rounds", type=int, default=5, help="of a burst, at least 5 (default: %(default)s)")
-    parser.add_argument("--directory", type=Path, help="on the disk to measure (default: the temporary one)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="writes everything there too")
-    parser.add_argument("--profile", action="store_true", help="profiles the first line of each workload")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds, at least 5 (default: %(default)s)")
+    parser.add_argument("--directory", type=Path, help="a folder on the disk to measure (default: a temporary one)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write all figures into this file, as JSON")
+    parser.add_argument("--profile", action="store_true", help="profile the first line of each workload")
     return parser.parse_args()
 
 
 def _is_named(name: str, only: list[str]) -> bool:
-    # disk/100 is not disk/1000; disk is both.
+    # The name disk/100 does not select disk/1000; the name disk selects both.
     return any(word in ("", name) or name.startswith(f"{word}/") for word in only)
 
 

@@ -1,4 +1,4 @@
-"""Compiles and runs a bare C loop, which shows how close a figure is to the limit of this machine's memory."""
+"""Compiles and runs a bare C loop, which shows the limit that the memory of this machine sets to a figure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class BareLoop:
         return Figure.of_rounds(name, unit, stats, int(rounds[0][1]), note)
 
     def append(self, keys: KeySpace, operations: int, rounds: int, seed: int) -> Figure:
-        """One-record batches into a mapped file, and random cells of a table of the size of `keys`."""
+        """Writes one-record batches into a mapped file, and random cells of a table that has the size of `keys`."""
         pairs = keys.groups * keys.topics
         file = self.directory / "bare.log"
         lines = self._run("append", file, pairs, keys.partitions, operations, rounds, seed)
@@ -47,7 +47,7 @@ class BareLoop:
         return self._figure("bare C loop", "offsets/s", lines, "encode, CRC, 3 dependent reads; no Python")
 
     def fetch(self, keys: KeySpace, operations: int, rounds: int, seed: int) -> Figure:
-        """Three dependent reads for each random key, one key after the other."""
+        """Makes three dependent reads for each random key, one key after the other."""
         pairs = keys.groups * keys.topics
         lines = self._run("fetch", pairs, keys.partitions, operations, rounds, seed)
         return self._figure("bare C loop", "offsets/s", lines, "3 dependent reads; no Python")

@@ -1,16 +1,16 @@
-/* The speed of the machine when only the memory work is done: no Python, no locks, no checks of arguments, one thread.
+/* Measures the speed of the machine if one thread does only the memory work, without Python, locks or checks of arguments.
  *
  *     bare_loop append FILE PAIRS PARTITIONS OPERATIONS ROUNDS SEED
- *         Commits to random keys of a table of PAIRS x PARTITIONS cells: three dependent reads (slot, pair, cell), a record batch of
- *         one record encoded with its CRC-32C into a mapped file whose pages were touched before, the cell written.
+ *         Commits to random keys of a table of PAIRS x PARTITIONS cells.  A commit makes three dependent reads (slot, pair, cell),
+ *         encodes a batch of one record with its CRC-32C into a mapped file whose pages were touched before, and writes the cell.
  *     bare_loop fetch PAIRS PARTITIONS OPERATIONS ROUNDS SEED
- *         The same three reads, and the cell's offset added up.
+ *         Makes the same three reads, and adds up the offsets of the cells.
  *     bare_loop load PAIRS PARTITIONS ROUNDS FILE...
- *         Reads segment files through a mapping: CRC-32C of each batch, each record's key hashed to a block of PARTITIONS cells, the
- *         cell written.
+ *         Reads segment files through a mapping.  It computes the CRC-32C of each batch, hashes the key of each record to a block
+ *         of PARTITIONS cells, and writes the cell.
  *
- * All memory is touched before the first round.  Each round prints its seconds and its operations (for load, also its bytes and a
- * sum of the offsets); round 0 is a warm-up.
+ * All memory is touched before the first round.  Each round prints its seconds and its operations; a round of `load` also prints its
+ * bytes and the sum of the offsets.  Round 0 is a warm-up.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -56,7 +56,7 @@ static uint64_t next_random(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-/* ---- CRC-32C: the processor's instruction where there is one, a table otherwise */
+/* ---- CRC-32C, with the processor's instruction if it has one, otherwise with a table */
 
 static uint32_t crc_table[256];
 
@@ -134,7 +134,7 @@ static table make_table(uint64_t pair_count, uint64_t partitions) {
     return made;
 }
 
-/* Finds the pair of a hash, or enters it; number 0 is none. */
+/* Returns the pair with this hash, and adds it if it is missing.  Pairs are numbered from 1. */
 static pair *find_pair(table *in, uint64_t hash, uint32_t *count) {
     for (uint64_t at = hash & in->slot_mask;; at = (at + 1) & in->slot_mask) {
         uint32_t number = in->slots[at];
@@ -162,7 +162,7 @@ static void fill(table *in, uint64_t seed) {
     }
 }
 
-/* The cell of a random key: a slot, a pair and a cell, each known only when the one before was read. */
+/* Returns the cell of a random key.  It reads a slot, a pair and a cell; each read depends on the one before. */
 static cell *random_cell(table *in, uint64_t random, uint64_t seed, pair **of) {
     uint64_t number = (random >> 32) % in->pair_count;
     uint32_t partition = (uint32_t)random % (uint32_t)in->partitions;

@@ -1,4 +1,4 @@
-"""The keys of a workload: which they are, in which order they are used, and the digest of the state that a run left."""
+"""The keys of a workload, the order in which they are used, and the digest of the state after a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Numbers = NDArray[np.int64]
 class KeySpace:
     """Every key of a table: `groups` groups x `topics` topics x `partitions` partitions, numbered in this order.
 
-    All groups commit for the same topics; names are 20 and 15 bytes long.
+    All groups commit for the same topics.  A group name has 20 bytes, and a topic name has 15.
     """
 
     groups: int
@@ -47,33 +47,39 @@ class KeySpace:
 
     @property
     def string_bytes(self) -> int:
-        """Bytes of the distinct names."""
+        """The number of bytes of all distinct names."""
         return sum(len(name) for name in self.group_names) + sum(len(name) for name in self.topic_names)
 
     def chunks(self, count: int = 500_000) -> Iterator[Numbers]:
-        """All numbers of keys in order, so many at a time."""
+        """Yields all numbers of keys in order, `count` at a time."""
         for start in range(0, self.count, count):
             yield np.arange(start, min(start + count, self.count))
 
     def split(self, indices: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-        """The numbers of group, topic and partition of each key."""
+        """Returns the numbers of the group, the topic and the partition of each key."""
         pairs, partitions = np.divmod(indices, self.partitions)
         groups, topics = np.divmod(pairs, self.topics)
         return groups, topics, partitions
 
     def rows(self, indices: Numbers) -> list[Row]:
-        """The keys as tuples, made in the order of their use, so that the caller's own loop reads memory in order."""
+        """Returns the keys as tuples.
+
+        The tuples are created in the order of their use, so that the caller's loop reads memory in order.
+        """
         names, topics = self.group_names, self.topic_names
         columns = (column.tolist() for column in self.split(indices))
         return [(names[group], topics[topic], partition) for group, topic, partition in zip(*columns, strict=True)]
 
     def calls(self, indices: Numbers, offsets: Numbers) -> list[Call]:
-        """One commit of one offset for each key."""
+        """Returns, for each key, the arguments of a commit of one offset."""
         rows = zip(self.rows(indices), offsets.tolist(), strict=True)
         return [(group, {TopicPartition(topic, partition): offset}) for (group, topic, partition), offset in rows]
 
     def calls_of_pairs(self, pairs: Numbers, bases: Numbers) -> list[Call]:
-        """One commit for each (group, topic): all its partitions, offsets from the base on."""
+        """Returns, for each pair of group and topic, the arguments of a commit of all its partitions.
+
+        The offset of a partition is the base of its pair plus the number of the partition.
+        """
         calls = []
         for pair, base in zip(pairs.tolist(), bases.tolist(), strict=True):
             group, topic = divmod(pair, self.topics)
@@ -83,7 +89,7 @@ class KeySpace:
         return calls
 
     def columns(self, indices: Numbers, offsets: Numbers, *, dictionary: bool) -> pa.RecordBatch:
-        """The same as an Arrow record batch; names as strings, or as dictionaries of strings."""
+        """Returns the keys and their offsets as an Arrow record batch, with names as strings or dictionary-coded."""
         groups, topics, partitions = self.split(indices)
         names: list[pa.Array] = [
             pa.DictionaryArray.from_arrays(pa.array(groups, pa.int32()), pa.array(self.group_names)),
@@ -95,7 +101,7 @@ class KeySpace:
         return pa.RecordBatch.from_arrays([*names, *numbers], ["group", "topic", "partition", "offset"])
 
     def offsets_of(self, table: pa.Table) -> Numbers:
-        """The offset of each key by its number, -1 where the table has none."""
+        """Returns the offset of each key, indexed by the number of the key; -1 if the table has no offset for it."""
         offsets = np.full(self.count, -1, np.int64)
         for batch in table.to_batches():
             group = self._numbers(batch.column("group"))
@@ -114,19 +120,19 @@ class KeySpace:
 
 
 def digest_of(offsets: Numbers) -> str:
-    """XXH3-128 over the offsets by key number: the result of a run, whichever store keeps it."""
+    """Returns the XXH3-128 of all offsets in the order of key numbers; it is equal for equal results of any store."""
     return xxhash.xxh3_128_hexdigest(np.ascontiguousarray(offsets, "<i8").tobytes())
 
 
 class Shuffled:
-    """Numbers below `count`, shuffled by a seed and handed out repeatedly; equal seeds give equal sequences."""
+    """An endless sequence of the numbers below `count` in a shuffled order; equal seeds give equal sequences."""
 
     def __init__(self, count: int, seed: int) -> None:
         self._order: Numbers = np.random.default_rng(seed).permutation(count)
         self._at = 0
 
     def take(self, count: int) -> Numbers:
-        """Returns the next `count` numbers; every number comes once before any is repeated."""
+        """Returns the next `count` numbers.  No number is repeated before every number was returned."""
         parts = []
         while count > 0:
             part = self._order[self._at : self._at + count]

@@ -1,4 +1,4 @@
-"""The machine and the software that a figure was measured with."""
+"""Describes the machine and the software with which a figure was measured."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _version(package: str) -> str:
 
 
 def file_system(path: Path) -> str:
-    """The type of the file system that a path is on, from the longest mount point above it."""
+    """Returns the type of the file system of a path, which is that of the longest mount point above the path."""
     best, kind = "", "unknown"
     for line in Path("/proc/mounts").read_text().splitlines():
         _, mount, found, *_ = line.split()
@@ -52,7 +52,7 @@ def file_system(path: Path) -> str:
 
 
 def describe(directory: Path) -> dict[str, str]:
-    """The head of every report; `directory` is where the files are."""
+    """Returns the head of every report; `directory` has the files of the benchmarks."""
     kib = int((_field("/proc/meminfo", "MemTotal") or "0 kB").split()[0])
     huge = Path("/sys/kernel/mm/transparent_hugepage/enabled")
     return {
@@ -68,10 +68,10 @@ def describe(directory: Path) -> dict[str, str]:
 
 
 def touch_free_memory(size: int) -> None:
-    """Touches and frees `size` bytes, or a quarter of what is free, whichever is less.
+    """Touches and frees `size` bytes, or a quarter of the free memory if that is less.
 
-    A virtual machine's host takes back memory that lies idle, and the first touch of each page then waits for it. This
-    cost of the machine is up to fifty times that of the page itself, and would otherwise be charged to the appends.
+    The host of a virtual machine takes back idle memory.  The first touch of a page then waits for the host, up to
+    fifty times as long as the touch itself takes.  Without this call, the wait would count as time of the appends.
     """
     kib = int((_field("/proc/meminfo", "MemAvailable") or "0 kB").split()[0])
     size = min(size, kib * 1024 // 4) // mmap.PAGESIZE * mmap.PAGESIZE

@@ -1,4 +1,4 @@
-"""Opens stores for benchmarks and records what each open read, without which a figure means little."""
+"""Records the sources that the open of a store has read, so that a benchmark can check them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Opened:
     """The sources that a store was loaded from.
 
     Attributes:
-        log_bytes_read: bytes of the log that were replayed.
-        snapshots: log partitions whose load went on from a snapshot.
-        discarded: why snapshots that were there were not used.
+        log_bytes_read: the number of bytes of the log that were replayed.
+        snapshots: the number of log partitions whose load began with a snapshot.
+        discarded: for each snapshot that existed and was not used, the reason.
     """
 
     log_bytes_read: int
@@ -28,7 +28,7 @@ class Opened:
 
     @classmethod
     def of(cls, store: OffsetStore) -> Opened:
-        """Everything must be loaded."""
+        """Returns the sources of a store.  All log partitions of the store must be loaded."""
         recoveries = store.recoveries().values()
         discarded = [found["snapshot_discarded"] for found in recoveries if found["snapshot_discarded"] is not None]
         used = sum(found["snapshot"] is not None for found in recoveries)
@@ -38,26 +38,26 @@ class Opened:
         return asdict(self)
 
     def check_whole_log(self, name: str, log_bytes: int) -> None:
-        """Raises AssertionError unless all of the log was read, and nothing else."""
+        """Raises AssertionError unless the whole log was read, and no snapshot."""
         if self.snapshots or self.discarded or self.log_bytes_read != log_bytes:
             raise AssertionError(f"{name}: not the log alone, {log_bytes:,} bytes, was loaded: {self}")
 
     def check_tail(self, name: str, snapshots: int, tail_bytes: int) -> None:
-        """Raises AssertionError unless so many snapshots were used, and of the log only what follows them was read."""
+        """Raises AssertionError unless `snapshots` snapshots and only the log after them, `tail_bytes`, were read."""
         if self.discarded or self.snapshots != snapshots or self.log_bytes_read != tail_bytes:
             raise AssertionError(f"{name}: not {snapshots} snapshots and {tail_bytes:,} bytes were loaded: {self}")
 
 
 def segments_of(path: Path) -> list[Path]:
-    """The segment files of a log directory, in order."""
+    """Returns the segment files of a log directory, in order."""
     return sorted(path.glob("*/*.log"))
 
 
 def log_bytes_of(path: Path) -> int:
-    """Bytes of a log whose store is closed: an open one has room ahead in its files."""
+    """Returns the size of a log in bytes.  Its store must be closed, since files of an open store have unused space."""
     return sum(segment.stat().st_size for segment in segments_of(path))
 
 
 def partitions_of(path: Path) -> int:
-    """How many log partitions hold anything: each has a directory from its first commit on."""
+    """Returns the number of log partitions that contain a commit; the first commit creates the directory."""
     return sum(folder.is_dir() for folder in path.glob("__consumer_offsets-*"))

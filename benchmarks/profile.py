@@ -19,7 +19,7 @@ LINES_MAX = 40
 
 
 def profile(runner: Runner, seconds: float) -> str:
-    """Runs jobs of a runner for `seconds` under a profiler and returns the functions that took most."""
+    """Runs jobs of a runner for `seconds` under a profiler, and returns the functions that took the most time."""
     with tempfile.TemporaryDirectory() as directory:
         data = Path(directory) / "perf.data"
         return _perf(runner, seconds, data) or _frames(runner, seconds)
@@ -52,7 +52,7 @@ def _perf(runner: Runner, seconds: float, data: Path) -> str:
 
 
 def _frames(runner: Runner, seconds: float) -> str:
-    # Python frames only: the line that called C stands for it.
+    # Only Python frames are seen.  The time of C code is counted for the line that called it.
     seen: collections.Counter[str] = collections.Counter()
     watched, stop = threading.get_ident(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""Runs contenders side by side, in alternating rounds, so that a drift of the machine affects all of them."""
+"""Runs contenders in alternating rounds, so that a change of the machine's speed affects all of them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pytest_benchmark.stats import Stats
 from benchmarks.machine import touch_free_memory
 from benchmarks.results import Figure
 
-#: Rounds of at least so many operations find so much free memory touched just before: about three times what one
-#: appends (`touch_free_memory`).
+#: Before a round of at least WARMED_OPERATIONS operations, WARMED_BYTES of free memory are touched
+#: (`touch_free_memory`).  This is about three times the memory that such a round appends.
 WARMED_OPERATIONS = 100_000
 WARMED_BYTES = 768 << 20
 
 
 @dataclass
 class Job:
-    """One round's work, prepared outside the measured time."""
+    """The work of one round, which is prepared outside the measured time."""
 
     run: Callable[[], object]
     operations: int
@@ -29,12 +29,12 @@ class Job:
 
 @dataclass
 class Runner:
-    """One line of a report: makes the job of each round.
+    """Makes the jobs of one line of a report.
 
     Attributes:
-        prepare: called before each round with its number, 0 for the warm-up.
+        prepare: returns the job of a round; called before the round with its number, which is 0 for the warm-up.
         settle: called after each round with its job, outside the measured time.
-        count: how many operations were done ever, as whoever does them counts; None where that is not counted.
+        count: returns the number of operations that the contender has counted so far; None if it does not count them.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Runner:
 
 
 class _Counted:
-    """Compares the operations that a runner has counted with those of its jobs."""
+    """Compares the number of operations that a contender has counted with the number in its jobs."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -81,9 +81,10 @@ def _timed(job: Job) -> float:
 
 
 def race(benchmark: BenchmarkFixture, runners: list[Runner], rounds: int) -> list[Figure]:
-    """One warm-up and `rounds` measured rounds of each, in turn; before each free memory is touched.
+    """Runs one warm-up and `rounds` measured rounds of each runner, in turn; returns a figure for each runner.
 
-    pytest-benchmark times the first; the others run in its setup, timed alike into the same kind of statistics.
+    Free memory is touched before each large round.  pytest-benchmark measures the first runner.  The other runners run
+    in the setup of its rounds, and are measured in the same way.
     """
     ours, *others = runners
     number = -1
@@ -130,9 +131,9 @@ def race(benchmark: BenchmarkFixture, runners: list[Runner], rounds: int) -> lis
 
 
 def sustain(runner: Runner, seconds: float, jobs: int = 5) -> Figure:
-    """Runs the same few jobs over and over for at least `seconds`; the figure is all operations by all time.
+    """Repeats the same few jobs for at least `seconds`; returns the number of operations per second of the whole time.
 
-    The low and the high are those of single jobs.
+    The lowest and the highest rate of the figure are those of single jobs.
     """
     prepared = [runner.prepare(number) for number in range(jobs)]
     stats = Stats()

@@ -1,4 +1,4 @@
-"""The result of a workload: figures of each contender, and the goals that they are held against."""
+"""The result of a workload: the figures of each contender, and the goals that the figures must meet."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pytest_benchmark.stats import Stats
 
 @dataclass
 class Figure:
-    """One line: who, how fast (or how large), and the digest of the state that was left.
+    """One line of a report: a contender, its rate or size, and the digest of its state after the run.
 
     Attributes:
-        low, high: the slowest and the fastest round.
-        rounds: measured rounds, without the warm-up.
-        operations: operations in one round.
-        digest: of what the contender holds after the run, None where it holds nothing.
+        low, high: the figures of the slowest and of the fastest round.
+        rounds: the number of measured rounds, without the warm-up.
+        operations: the number of operations in one round.
+        digest: the digest of the positions that the contender has after the run; None if it keeps none.
     """
 
     name: str
@@ -31,14 +31,14 @@ class Figure:
 
     @classmethod
     def of_rounds(cls, name: str, unit: str, stats: Stats, operations: int, note: str = "") -> Figure:
-        """From the seconds of each round, as pytest-benchmark keeps them."""
+        """Returns the figure in operations per second; `stats` has the seconds of each round."""
         rates = (operations / stats.median, operations / stats.max, operations / stats.min)
         return cls(name, unit, *rates, rounds=stats.rounds, operations=operations, note=note)
 
 
 @dataclass
 class Goal:
-    """One thing that must hold; the wanted figure is a lower bound, or an upper one."""
+    """A condition that a figure must meet.  `wanted` is the lower bound, or the upper bound if `at_most`."""
 
     text: str
     wanted: float
@@ -52,10 +52,10 @@ class Goal:
 
 @dataclass
 class Report:
-    """One workload: its work, its input, and its result.
+    """The report of one workload: its title, its conditions, and its results.
 
     Attributes:
-        facts: observed work of the workload, such as bytes read; each was compared with the claim of its title.
+        facts: numbers that show the work that was done, such as bytes read; the workload has checked them.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Kafka's packages, as the benchmarks run them: with the Java options that a broker has by default."""
+"""Kafka's packages for the benchmarks, which run with the Java options that a broker has by default."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 HARNESS = Path(__file__).resolve().parents[1] / "tests" / "kafka"
 
-#: Options of `kafka-server-start.sh` and `kafka-run-class.sh`; the tests start their brokers with less.
+#: Options of `kafka-server-start.sh` and `kafka-run-class.sh`; the tests start their brokers with less memory.
 JAVA_OPTIONS = (
     "-Xmx1G",
     "-Xms1G",
@@ -21,7 +21,7 @@ JAVA_OPTIONS = (
 
 
 def find_packages() -> Any | None:
-    """Kafka's packages, None where there is no Java or nothing to fetch them with."""
+    """Returns Kafka's packages; None if Java is missing or the packages cannot be fetched."""
     if not HARNESS.is_dir():
         return None
     if str(HARNESS) not in sys.path:
@@ -36,7 +36,7 @@ def find_packages() -> Any | None:
 
 
 def as_served(packages: Any) -> Any:
-    """The packages, run with JAVA_OPTIONS."""
+    """Returns the same packages, whose commands run with JAVA_OPTIONS."""
     import kafka_packages
 
     class Served(kafka_packages.KafkaPackages):

@@ -1,4 +1,4 @@
-"""The workloads as pytest-benchmark runs them: one test a workload; collected only by `python -m benchmarks`."""
+"""Runs each workload as a test of pytest-benchmark.  Only `python -m benchmarks` collects these tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.workload import Options, Run, Workload, stopwatch
 
 
 class Suite:
-    """The pytest plugin that hands workloads to `test_workload` and keeps what they report."""
+    """The pytest plugin that passes workloads to `test_workload` and keeps their reports."""
 
     def __init__(self, options: Options, workloads: list[Workload]) -> None:
         self.options = options
@@ -55,9 +55,9 @@ def test_workload(benchmark: BenchmarkFixture, suite: Suite, workload: Workload)
 
 
 def run_suite(options: Options, workloads: list[Workload]) -> Suite:
-    """Runs the workloads in this process, one after the other; each is printed as it ends."""
+    """Runs the workloads in this process, one after the other, and prints the report of each when it ends."""
     suite = Suite(options, workloads)
-    # Options that somebody sets for their own tests do not apply here.
+    # Options that a user has set for other tests must not change the benchmarks.
     os.environ.pop("PYTEST_ADDOPTS", None)
     words = [
         __file__, "-c", "/dev/null", "--rootdir", str(Path(__file__).parent), "--capture=no", "-p", "no:terminal",

@@ -1,4 +1,4 @@
-"""A report as text."""
+"""Formats a report as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from benchmarks.results import Figure, Report
 
 
 def amount(value: float) -> str:
-    """A figure with three significant digits or more, and its size as a letter."""
+    """Formats a figure with at least three significant digits and a letter for thousands, millions or billions."""
     for limit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= limit:
             return f"{value / limit:.2f} {letter}"
@@ -23,10 +23,10 @@ def _ratio(first: Figure, other: Figure) -> str:
 
 
 def format_report(report: Report, *, judged: bool) -> str:
-    """The table of one workload; the ratio is that of the first line to the others.
+    """Returns the table of one workload.  Its column of ratios compares the first line with each other line.
 
     Args:
-        judged: whether sizes and rounds were those that the goals speak of.
+        judged: whether the goals are judged, because the run had the sizes and rounds to which they apply.
     """
     lines = [f"== {report.name}: {report.title}", *(f"   {condition}" for condition in report.conditions)]
     width = max((len(figure.name) for figure in report.figures), default=0)

@@ -1,4 +1,4 @@
-"""The input of a workload, and the registry of all of them."""
+"""The input of a workload, and the registry of all workloads."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Options:
 
 @dataclass(frozen=True)
 class Workload:
-    """A function with a docstring, whose first line is the title of the report.
+    """A function that measures something.  The first line of its docstring is the title of its report.
 
     Attributes:
-        name: for --only.
-        goals: its goals.
-        smoke: whether --smoke runs it; the sizes of one kind are the same thing there.
+        name: the name for --only.
+        goals: the goals, as --list prints them.
+        smoke: whether --smoke runs the workload; workloads that differ only in size need not run there.
     """
 
     name: str
@@ -70,7 +70,7 @@ def workload(name: str, goals: str) -> Callable[[Function], Function]:
 
 
 class Run:
-    """One workload under way: its options, its directory, its report."""
+    """One run of a workload: its options, its directory and its report."""
 
     def __init__(self, options: Options, found: Workload, benchmark: BenchmarkFixture, directory: Path) -> None:
         self.options = options
@@ -96,21 +96,21 @@ class Run:
 
     @property
     def log_partitions(self) -> int:
-        """Those of a new store of which nothing is said."""
+        """The default number of log partitions of a new store."""
         return PARTITIONS_DEFAULT
 
     @property
     def kafka_partitions(self) -> int:
-        """Those of a broker of which nothing is said; making fifty directories would be most of a smoke run."""
+        """The default number of log partitions of a broker; in a smoke run 5, because 50 would take too long."""
         return self.size(KAFKA_PARTITIONS_DEFAULT, 5)
 
     @property
     def seconds(self) -> float:
-        """How long a sustained run takes at least."""
+        """The least time of a sustained run."""
         return 0.05 if self.options.smoke else self.options.seconds
 
     def condition(self, text: str) -> None:
-        """A line that stands above the figures."""
+        """Adds a line that the report prints above the figures."""
         self.report.conditions.append(text)
 
     def new_directory(self) -> Path:
@@ -125,12 +125,12 @@ class Run:
         return BareLoop(self.new_directory())
 
     def profile(self) -> None:
-        """Where --profile asks for it: profiles the chosen runner while its store is still open."""
+        """If --profile was given, profiles the chosen runner, whose store must still be open."""
         if self.options.profile and self.profiled is not None:
             self.report.profile = profile(self.profiled, max(self.seconds / 2, 0.5))
 
     def sustain(self, runner: Runner, contender: Contender) -> None:
-        """Adds the figure of a sustained run, beside which the store does what it does by itself from then on."""
+        """Adds the figure of a sustained run, during which the store runs its own maintenance."""
         contender.maintain()
         figure = sustain(runner, self.seconds)
         figure.note = "; ".join(text for text in (figure.note, contender.maintained()) if text)
@@ -140,7 +140,7 @@ class Run:
 
     @contextmanager
     def filled(self, keys: KeySpace, *contenders: Contender) -> Iterator[None]:
-        """Contenders that hold an offset of every key; at the end each is compared with the offsets it was given."""
+        """Commits an offset for every key to each contender; at the end, checks the offsets of each contender."""
         offsets = np.random.default_rng(self.seed).integers(1, 1 << 40, keys.count)
         try:
             for contender in contenders:
@@ -155,7 +155,7 @@ class Run:
                 contender.close()
 
     def committed(self, contender: Contender, indices: Numbers, offsets: Numbers) -> None:
-        """Records the offsets that a contender was given, in this order."""
+        """Records that these offsets were committed to a contender, in this order."""
         self._expected[contender.name][indices] = offsets
 
     def expected(self, contender: Contender) -> Numbers:
@@ -174,7 +174,7 @@ class Run:
 
 @contextmanager
 def one_core() -> Iterator[int]:
-    """Binds this thread, and those that it starts meanwhile, to one core; yields the core."""
+    """Binds this thread, and the threads that it starts meanwhile, to one core; yields the number of the core."""
     before = os.sched_getaffinity(0)
     core = max(before)
     os.sched_setaffinity(0, {core})

@@ -1,11 +1,11 @@
-"""A broker that keeps consumers' positions in offsetlog: three of these, and a controller, are a cluster.
+"""A broker that keeps consumers' positions in offsetlog.  A controller and three brokers are a cluster.
 
     python examples/controller.py 9000
-    python examples/broker.py 1 DIRECTORY 127.0.0.1:9000        (and 2, and 3, each with its own)
+    python examples/broker.py 1 DIRECTORY 127.0.0.1:9000        (brokers 2 and 3 likewise, each with its own directory)
     python examples/client.py 127.0.0.1:9000 commit billing orders:0=42
 
-The broker owns sockets and processes.  `offsetlog.manager` keeps the positions, and `offsetlog.replication` has the
-rules of copying and of electing.
+The code of this file only handles sockets and the process.  `offsetlog.manager` stores the positions, and
+`offsetlog.replication` has the rules of replication and of elections.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PARTITION, REPLICAS = 0, (1, 2, 3)
 
 
 class Broker:
-    """One replica: the network of its ReplicaHost, and the server of its clients."""
+    """One replica.  It is the network of its ReplicaHost, and serves clients and other brokers."""
 
     def __init__(self, number: int, path: str, controller: str) -> None:
         self.number, self.controller_address, self.loop = number, controller, asyncio.get_running_loop()
@@ -94,7 +94,7 @@ class Broker:
         except OffsetLogError as failure:
             reply({"error": failure.error_code, "message": str(failure), "retriable": failure.retriable})
 
-    # The port of the ReplicaHost, called by any thread.
+    # The ReplicaHost calls these methods (its Network), from any thread.
 
     def fetch(self, leader: int, request: FetchRequest, answer: Any) -> None:
         asyncio.run_coroutine_threadsafe(self.ask_leader(leader, request, answer), self.loop)
@@ -105,7 +105,7 @@ class Broker:
                 self.peers[leader] = await connect(self.addresses[str(leader)], self.serve)
             found = await self.peers[leader].call("replicate", **asdict(request))
         except (OSError, KeyError, TimeoutError):
-            self.peers.pop(leader, None)        # the fetch is repeated
+            self.peers.pop(leader, None)        # the ReplicaHost sends the fetch again
             return
         records, diverging = base64.b64decode(found.pop("records")), found.pop("diverging_epoch")
         found["error"] = FetchError(found["error"])
@@ -129,7 +129,7 @@ class Broker:
 
     def end(self, reason: str) -> None:
         print(f"broker {self.number}: {reason}", file=sys.stderr, flush=True)
-        os._exit(1)     # at once, whatever its threads do; started again, it recovers its log
+        os._exit(1)     # ends all threads at once; the next start of the broker recovers the log
 
 
 async def main() -> None:

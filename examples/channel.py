@@ -1,4 +1,4 @@
-"""Calls between the processes of the example: a line of JSON each way, over one connection."""
+"""Calls between the processes of the example.  A call and its answer are one line of JSON each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LINE_BYTES_MAX = 1 << 24
 
 
 class Channel:
-    """One connection, over which both sides call each other."""
+    """One connection.  Both sides can make calls over it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, served: Any) -> None:
         self.reader, self.writer, self.served = reader, writer, served
@@ -21,7 +21,7 @@ class Channel:
         self.ended: asyncio.Task[None] | None = None
 
     def send(self, message: dict[str, Any]) -> None:
-        """Sends a line; from any thread."""
+        """Sends a message as one line.  Any thread may call this."""
         line = json.dumps(message).encode() + b"\n"
         self.loop.call_soon_threadsafe(lambda: None if self.writer.is_closing() else self.writer.write(line))
 
@@ -35,7 +35,7 @@ class Channel:
         return await asyncio.wait_for(answer, 10)
 
     async def run(self) -> None:
-        """Serves the other side's calls until it hangs up."""
+        """Serves the calls of the other side until that side closes the connection."""
         with contextlib.suppress(OSError):
             while line := await self.reader.readline():
                 message = json.loads(line)
@@ -46,7 +46,7 @@ class Channel:
         self.writer.close()
 
     def reply(self, number: int, answer: Any) -> None:
-        """Answers a call; from any thread."""
+        """Answers a call.  Any thread may call this."""
         self.send({"id": number, "answer": answer})
 
 

@@ -1,4 +1,4 @@
-"""A client of the example's brokers: it asks the controller who leads, and tries until the leader answers.
+"""A client of the example's brokers.  It asks the controller which broker leads, and retries until that one answers.
 
     python examples/client.py 127.0.0.1:9000 commit GROUP TOPIC:PARTITION=OFFSET...
     python examples/client.py 127.0.0.1:9000 fetch GROUP
@@ -17,7 +17,7 @@ RETRY_SECONDS, PATIENCE_SECONDS = 0.2, 30.0
 
 
 async def ask_leader(controller: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Asks whoever leads; raises OSError or TimeoutError where nobody answers."""
+    """Sends a call to the broker that leads.  Raises OSError or TimeoutError if no broker answers."""
     address = await (await connect(controller, None)).call("leader")
     if address is None:
         raise ConnectionError("no broker leads")
@@ -26,7 +26,10 @@ async def ask_leader(controller: str, name: str, body: dict[str, Any]) -> dict[s
 
 
 async def ask(controller: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Asks until the answer is no error that a retry may mend; a commit may be made twice by that."""
+    """Repeats a call until it succeeds or fails with an error that is not retriable.
+
+    If an answer is lost, a commit may be made twice.
+    """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:

@@ -1,8 +1,8 @@
-"""The controller of the example: it elects leaders by the rules of `offsetlog.replication.election`.
+"""The controller of the example.  It elects leaders by the rules of `offsetlog.replication.election`.
 
     python examples/controller.py PORT
 
-It lives as long as its cluster: a controller that restarts would have to read its state from somewhere.
+It keeps its state only in memory, so it must run as long as the cluster does.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Controller:
             self.channels[number], self.live[number] = channel, body["incarnation"]
             self.addresses[str(number)] = body["address"]
             if number == self.state.leader:
-                self.leases.release()   # its former process has ended
+                self.leases.release()   # the former process of this broker has ended
             self.decide(
                 lambda: election.on_replica_registered(self.state, number, assigned=REPLICAS, live=self.live)
             )
@@ -75,7 +75,7 @@ class Controller:
             reply(self.addresses.get(str(self.state.leader)))
 
     def decide(self, decision: Callable[[], PartitionState]) -> None:
-        """Stores a decision; another leader only when the lease of the last one has ended."""
+        """Stores the state that a decision returns; waits with a new leader until the last lease has ended."""
         state, now = decision(), int(time.monotonic() * 1000)
         if state.leader_epoch == self.state.leader_epoch or self.leases.may_elect(now):
             self.is_due = False

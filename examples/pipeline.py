@@ -1,7 +1,8 @@
-"""The data pipeline from end to end, on what real brokers wrote: `make pipeline`.
+"""The data pipeline from end to end, on a directory that a Kafka broker wrote: `make pipeline`.
 
-Reads the committed positions of a broker's directory, audits it into a page of HTML, writes a snapshot, proves every
-digest, moves the log to other partitions, and shows that nothing is different.  About half a minute.
+The program reads the committed positions of the directory, and writes a snapshot of them.  It verifies the digest of
+every log partition, moves the log to another number of partitions, and shows that no position is different there.  At
+the end it writes an audit of the directory to a page of HTML.  It takes about half a minute.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ PARTITIONS = 3
 
 def main(output: Path, data: Path = DATA) -> int:
     started = time.monotonic()
-    # Only what a run before left, by name.
+    # Removes only the files of an earlier run, by their names.
     for name in ("offsets", "moved"):
         shutil.rmtree(output / name, ignore_errors=True)
     output.mkdir(parents=True, exist_ok=True)

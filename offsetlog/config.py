@@ -59,14 +59,14 @@ class StoreConfig:
             than this, in milliseconds (``producer.id.expiration.ms``).
         batch_bytes_max: the largest record batch, in bytes, at most eleven twelfths of a segment.  A larger commit is
             written as several batches in a transaction.
-        metadata_max_units: the longest metadata, in UTF-16 units, which Kafka counts too
+        metadata_max_units: the longest metadata, in UTF-16 units, in which Kafka measures it as well
             (``offset.metadata.max.bytes``).
         decompressed_bytes_max: the largest size of one batch after decompression, in bytes.
         extend_bytes_min: a segment file is allocated ahead in steps; this is the size of the first step, in bytes.
             Each later step is twice as large as the one before.
         extend_bytes_max: the largest size of such a step, in bytes.
-        flush_interval_ms: the interval between two flushes of the commits for which no caller waits, such as those with
-            durability "process", in milliseconds; None or 0 for no such flushes.  A power loss can lose only the
+        flush_interval_ms: the interval, in milliseconds, between two flushes of the commits for which no caller waits,
+            such as those with durability "process"; None or 0 for no such flushes.  A power loss can lose only the
             commits of one interval and those that were made during a flush.
         write_offset_value_v4: whether topic ids are written.  Only values of version 4 contain topic ids, and brokers
             before 4.1 refuse to load these values.  "auto" writes version 4 where the log already has such values,
@@ -166,8 +166,8 @@ class MaintenanceConfig:
         interval_ms: the interval between two checks of every log, in milliseconds (``log.cleaner.backoff.ms``).
         min_cleanable_dirty_ratio: a log is cleaned if its dirty ratio exceeds this number, from 0 to 1.  The dirty
             ratio is the share of its bytes that was written since its last cleaning (``min.cleanable.dirty.ratio``).
-        min_cleanable_bytes: the smallest number of bytes that can be cleaned in a log for which its dirty ratio
-            leads to a cleaning.
+        min_cleanable_bytes: a log is not cleaned because of its dirty ratio while fewer bytes than this can be cleaned
+            in it.
         min_compaction_lag_ms: records younger than this, in milliseconds, are not cleaned (``min.compaction.lag.ms``).
         max_compaction_lag_ms: a log is cleaned, however low its dirty ratio is, if it has uncleaned records that are
             older than this, in milliseconds (``max.compaction.lag.ms``).
@@ -177,18 +177,20 @@ class MaintenanceConfig:
             with more keys is cleaned in several passes.
         cleaner_bytes_per_second: how many bytes the cleaner may read and write in a second; 0 for no limit
             (``log.cleaner.io.max.bytes.per.second``).
-        idle_roll_ms: if a log has received no commit for this long, in milliseconds, its active segment is closed so
-            that it can be cleaned, provided that this is worthwhile.  Kafka never cleans an active segment.
+        idle_roll_ms: if a log has received no commit for this long, in milliseconds, and has more than twice the bytes
+            of its live records, its active segment is closed so that it can be cleaned.  Kafka never cleans an active
+            segment.
         roll_bytes: the active segment is closed, even while commits continue, once it has at least this many bytes and
             more than twice the live bytes of the whole log.
-        min_history_ms: for how many milliseconds past states can be queried at least; younger records are not cleaned.
-        min_history: `min_history_ms` by group.  If several entries apply to a group, or an entry and `min_history_ms`,
-            the longest time counts.
+        min_history_ms: the time for which past states can be queried at least, in milliseconds.  Records that are
+            younger than this are not cleaned.
+        min_history: `min_history_ms` by group.  If several times apply to a group, including `min_history_ms` itself,
+            the longest counts.
         retention_ms: how long positions of a group without members are kept after the group became empty, in
             milliseconds; None to keep them forever.  If the log does not have the time when the group became empty, a
             position is kept this long after its commit (``offsets.retention.minutes``).
-        retention: `retention_ms` by group.  The name of a group takes precedence over a prefix, and a longer prefix
-            over a shorter one.
+        retention: `retention_ms` by group; None to keep the group's positions forever.  The name of a group takes
+            precedence over a prefix, and a longer prefix over a shorter one.
         retention_check_interval_ms: the interval between two checks for expired positions, in milliseconds
             (``offsets.retention.check.interval.ms``).
         snapshots: whether snapshots are written beside the logs, so that the next open is fast.

@@ -354,8 +354,8 @@ class StateError(OffsetLogError):
     """The store or the partition cannot answer the call in its present state.
 
     Attributes:
-        rests_on: set if the error depends on a record that is not replicated yet.  It is the log offset that the high
-            watermark must pass before the error is certain, and the term of the leadership that wrote the record.
+        rests_on: (log offset, term) if the error depends on a record that is not replicated yet, written in this term.
+            The error is certain once the high watermark has passed the log offset.  Otherwise None.
     """
 
     status = Status.CLOSED
@@ -483,7 +483,7 @@ class HistoryError(StateError):
 
 
 class DeletesGroupError(StateError):
-    """A restore was refused, because it would delete all offsets of the group; `delete_all` permits this."""
+    """A restore needs `delete_all`: it would leave the group without offsets, or the group had none at that moment."""
 
 
 class FencedError(StateError):

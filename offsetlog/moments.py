@@ -22,13 +22,14 @@ Moment = datetime | int | str
 
 _MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(ms|[smhdw])", re.ASCII | re.IGNORECASE)
-#: A month in other programs; refused, so that it is not mistaken for a minute.
+#: The unit of a month in other programs.  It is refused, so that it is not mistaken for a minute.
 _MONTHS = re.compile(r"[\d.]+\s*(M|[Mm]on\w*)", re.ASCII)
 #: Units in full, as people write them before "ago"; the first letter is the unit.
 _IN_FULL = re.compile(r"(?<=[\d ])(?:sec(?:ond)?s?|min(?:ute)?s?|hours?|days?|weeks?)$", re.ASCII | re.IGNORECASE)
 _AGO = re.compile(r"-\s*(?P<before>\S.*)|(?P<after>.*\S)\s+ago")
 _OFFSET = re.compile(r"offset:(\d{1,19})", re.ASCII)
-#: From September 2001 on.  Fewer digits are refused: they may be a log offset, or a date without its dashes.
+#: Milliseconds since 1970, for times from September 2001 on.  A number with fewer digits is refused, because it may be
+#: a log offset, or a date without its dashes.
 _EPOCH_MS = re.compile(r"\d{13,19}", re.ASCII)
 #: The lowest number that counts as milliseconds since 1970; it has 13 digits.
 EPOCH_MS_MIN = 10**12
@@ -110,7 +111,7 @@ def _time(text: str, name: str | None, kind: str, others: str) -> datetime:
     plain = text.strip()
     if found := _AGO.fullmatch(plain):
         return _ago(found["before"] or found["after"], text, name)
-    # Sentences of the commands name the zone.
+    # Commands print times with the zone "UTC" after them, so this form is accepted as well.
     named = plain.removesuffix(" UTC")
     try:
         if _EPOCH_MS.fullmatch(plain):

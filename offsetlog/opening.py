@@ -59,10 +59,9 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
         lock_timeout: how many seconds to wait until a process that has the directory open for writing closes it, as in
             a rolling restart; 0 to not wait.  In the main thread, an interrupt ends the wait.  A coroutine calls
             `open_async`, whose wait ends when its task is cancelled.
-        create: where a missing log may be created: with "new" in a directory that is missing or empty, with "anywhere"
-            also in a directory that has other files, with "never" nowhere.  A broker's directory is opened with each of
-            the three.  With "never", a directory of offsetlog whose creation was interrupted is refused.  A read-only
-            store creates nothing.
+        create: where a missing log may be created.  "new": in a directory that is missing or empty.  "anywhere": also
+            in a directory that has other files.  "never": nowhere, not even in a directory of offsetlog whose creation
+            was interrupted.  A broker's directory is opened with each of the three.  A read-only store creates nothing.
 
     Raises:
         LockedError: after `lock_timeout`, a process, which can be this one, still has the directory open for writing;

@@ -109,8 +109,8 @@ class OffsetStore(OnePosition, StoreContext):
     def wait_loaded(self, timeout: float | None = None) -> bool:
         """Waits at most `timeout` seconds until everything is loaded; returns whether it is loaded.
 
-        If a log partition could not be loaded, the call raises its error.  If the disk cannot read some bytes, the call
-        only issues a warning about them and about damage, as `offsetlog.open` does.
+        If a log partition could not be loaded, the call raises its error.  But if bytes are damaged, or if the disk
+        cannot read them, the call only issues a warning, as `offsetlog.open` does.
         """
         core = self._open_core
         if not self._open_partitions.wait_loaded(timeout):
@@ -196,7 +196,7 @@ class OffsetStore(OnePosition, StoreContext):
         monotonic: bool = False,
         durability: Durability | None = None,
     ) -> Position:
-        """Commits positions of one group, either all of them or none, even if there are many, even after a crash.
+        """Commits positions of one group.  A crash leaves either all of them in the log or none, however many they are.
 
         Args:
             group: the consumer group; "" is a valid name.
@@ -401,10 +401,12 @@ class OffsetStore(OnePosition, StoreContext):
     def to_arrow(self, *, at: Moment | None = None) -> pyarrow.Table:
         """Returns every committed position as an Arrow table; with `at`, the sorted state at that moment.
 
-        Columns: group, topic (dictionary of string), partition int32, offset int64, leader_epoch int32 (-1 if unknown),
-        metadata string, commit_timestamp int64 (ms), expire_timestamp int64 (ms, -1 if the record has none), topic_id
-        fixed_size_binary(16) or null, log_partition int32, log_offset int64.  Each log partition is read in one
-        consistent state, and commits to it wait during that read.  A log partition that does not exist has no rows.
+        Columns: group, topic (dictionaries of string), partition (int32), offset (int64), leader_epoch (int32, -1 if
+        unknown), metadata (string), commit_timestamp (int64, ms), expire_timestamp (int64, ms, -1 if the record has
+        none), topic_id (fixed_size_binary(16), null if none), log_partition (int32), log_offset (int64).
+
+        Each log partition is read in one consistent state, and commits to it wait during that read.  A log partition
+        that does not exist has no rows.
         """
         core = self._open_core
         return fetch_columns.to_arrow(core) if at is None else self._timeline.to_arrow(at)
@@ -452,8 +454,8 @@ class OffsetStore(OnePosition, StoreContext):
     def memory(self) -> dict[str, int]:
         """Returns the bytes of memory that each component uses, over all partitions, and their `total`.
 
-        Other components include `string_bytes` (the distinct strings) and `free` (allocated but unused bytes).
-        `snapshot` is an estimate of the memory of a snapshot that is being written.
+        `string_bytes` (the distinct strings) and `free` (allocated but unused bytes) are parts of other components, and
+        are not added to `total`.  `snapshot` is an estimate of the memory of a snapshot that is being written.
         """
         return inspection.memory(self._open_core, self._maintenance.snapshot_bytes)
 
@@ -517,16 +519,16 @@ class OffsetStore(OnePosition, StoreContext):
             at: the moment.
             partitions: the topic partitions to restore; by default all.
             dry_run: whether nothing is written; the call then returns the changes that it would make.
-            delete_all: whether the restore may delete all offsets of the group, as it does if the group had none at
-                that moment.
+            delete_all: whether the restore may delete offsets if it would leave the group without any, or if the group
+                had none at that moment.
 
         Returns:
-            The changes; empty if nothing differs, as in a group that never existed.  A restore to the moment `undo_at`
-            of the result undoes this restore.
+            The changes; empty if nothing differs, as in a group that never existed.  A restore of the same partitions
+            to the moment `undo_at` of the result undoes this restore.
 
         Raises:
             HistoryError, OffsetOutOfRangeError, InsideCommitError: see `fetch`.
-            DeletesGroupError: the restore would delete all offsets of the group, but `delete_all` is False.
+            DeletesGroupError: the restore needs `delete_all`, but that is False.
             ReadOnlyError: the store is read-only, or the log partition is damaged; not raised with `dry_run`.
             ConditionError: in every attempt, the group committed between the read and the write.
             TooLargeError: the changes include deletions, and do not fit into one batch.
@@ -581,7 +583,7 @@ class OffsetStore(OnePosition, StoreContext):
         Args:
             group: the consumer group.
             partitions: the topic partitions to restore; by default all that were deleted.
-            at: a moment, whose values are committed; None for the last value of each position.
+            at: the moment whose values are committed; None to commit the last value of each position.
             since: a time; without `at`, only positions that were deleted at this time or later are restored.
             dry_run: whether nothing is written; the call then returns the positions that it would restore.
 

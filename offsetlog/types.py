@@ -165,10 +165,10 @@ class PartitionHealth(NamedTuple):
 
     Attributes:
         log_partition: the number of the log partition.
-        state: "missing" (without a directory), "unreadable" (the disk cannot read its bytes), "failed" (it refuses
-            calls until the store is opened again), "read-only" (commits are missing, or bytes are damaged), "in doubt"
-            (records may be missing, but it accepts commits) or "quarantined" (it accepts commits, but the cleaner skips
-            segments).
+        state: "missing": it has no directory.  "unreadable": the disk cannot read its bytes.  "failed": it refuses
+            calls until the store is opened again.  "read-only": commits are missing, or bytes are damaged.  "in doubt":
+            records may be missing, but it accepts commits.  "quarantined": the cleaner skips damaged segments, but it
+            accepts commits.
         problems: the reasons for this state, as errors that were not raised.
         quarantined: the segments that the last cleaning left unchanged.
     """
@@ -308,8 +308,9 @@ class Expiring(NamedTuple):
         topic: the topic; None if the row is about the group's own records, which are deleted when its last position is.
         partition: the partition of the topic; None if `topic` is None.
         expires_at: the time when it expires; None for a group whose last position was deleted at an unknown time.
-        reason: the start of the retention: "commit" (the position's commit), "empty" (the group became empty),
-            "expire_timestamp" (the record says when it expires) or "group" (a group's own records).
+        reason: the event with which the retention begins.  "commit": the position was committed.  "empty": the group
+            became empty.  "expire_timestamp": there is no event, because the record says when it expires.  "group": the
+            row is about the group's own records.
         counted_from: the time of this event; for "expire_timestamp" it equals `expires_at`.
         retention_ms: the retention that applies to the group.
         rule: the group or "prefix*" whose rule sets this retention; None for the default.
@@ -381,9 +382,9 @@ class Way(NamedTuple):
 
     Attributes:
         log_partition: the number of the log partition; None for files outside every partition's directory.
-        name: "live" for the state in memory, which commits in an open store have made; "loaded" for the state after
-            opening the directory; "replay" for a plain replay of its files; "cleaned" for a replay of the records that
-            the cleaner would keep; "snapshot" for the snapshot and the log after it.
+        name: "live": the state in memory, which the commits of an open store have made.  "loaded": the state after
+            an open of the directory.  "replay": a plain replay of its files.  "cleaned": a replay of the records that
+            the cleaner would keep.  "snapshot": the snapshot and the log after it.
         end: the log offset at which the state ends; -1 if the method was not used.
         digest: the digest of the state, which includes log offsets (docs/digest.md); None if the method was not used.
         note: the reason why the method was not used; "" if it was used.
@@ -493,7 +494,8 @@ class Appended(NamedTuple):
     Attributes:
         base_offset: the base offset of the batch, -1 if it was refused.
         next_offset: the log offset after the batch; once the log is flushed up to it, the batch survives a power loss.
-        log_append_time: in ms since 1970, if the topic uses it or the batch was already in the log; otherwise -1.
+        log_append_time: the time of the append, in ms since 1970, if the topic uses it instead of the producer's
+            timestamps, or if the batch was already in the log; otherwise -1.
         is_duplicate: whether the batch was already in the log, because the producer sent it twice.
         refusal: the kind of the refusal, from `_native.topic_log.REFUSALS`; "" if the batch was accepted.
         refused_records: the indexes of the first 1000 records that caused the refusal; empty if the whole batch did.
@@ -581,7 +583,7 @@ class FileRange(NamedTuple):
         return None
 
     def _is_in(self, file: FileIO, offset: int) -> bool:
-        # A cleaned file has the same offsets at other positions, and may lack some.
+        # In a cleaned file, the batch of a log offset may be at another position, or may be gone.
         if os.fstat(file.fileno()).st_size < self.position + self.size:
             return False
         header = os.pread(file.fileno(), _OFFSETS_BYTES, self.position)
@@ -625,11 +627,12 @@ class LogGap(NamedTuple):
         log_partition: the partition of the offsets topic.
         start: the first log offset of the range.
         end: the log offset after the last one of the range.
-        reason: "cleaned" if records of the range are gone, because later records have their keys, because they were
-            tombstones whose retention was over, or because they were below the start of the log; the remaining records
-            follow.  Such a range may begin below the position of the watch, at the first record of a transaction that
-            ends above it.  "damaged" if batches of the range cannot be read.  "truncated" if the changes reported at
-            and above `start` are no longer in the log; other changes may follow at the same log offsets.
+        reason: "cleaned": records of the range are gone, because later records have the same keys, because they were
+            tombstones whose retention was over, or because they were below the start of the log.  The watch then
+            reports the remaining records.  Such a range may begin below the position of the watch, at the first record
+            of a transaction that ends above the position.  "damaged": batches of the range cannot be read.
+            "truncated": the changes reported at and above `start` are no longer in the log.  Other changes may follow
+            at the same log offsets.
     """
 
     log_partition: int

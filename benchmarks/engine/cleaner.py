@@ -1,4 +1,4 @@
-"""Speed of cleaning a log whose records are mostly superseded, beside Kafka's cleaner."""
+"""The speed of cleaning a log whose records are mostly superseded, compared with Kafka's cleaner."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from offsetlog.types import CleaningReport
 
 @dataclass
 class _Cleaning:
-    """Cleans a fresh copy in each round."""
+    """Cleans a fresh copy of the log in each round."""
 
     run: Run
     log: DirtyLog
@@ -59,7 +59,7 @@ class _Cleaning:
         report = self.reports[-1]
         if not report.cleaned or not report.complete or report.quarantined:
             raise AssertionError(f"{self.run.report.name}: not everything was cleaned: {report}")
-        # Each record is read at least once, and what is left is what the table holds.
+        # Each record is read at least once, and the records that remain are those of the table.
         if report.bytes_read < self.log.closed_bytes or report.records_kept > self.log.keys.count:
             raise AssertionError(f"{self.run.report.name}: it did not do the work of a clean: {report}")
         self.digests.add(self.log.digest_of(store))

@@ -1,4 +1,4 @@
-"""The effect of a clean on another core on commits: their rate, and how long the slowest take."""
+"""The effect that a clean on another core has on commits: on their rate and on the time of the slowest ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.workload import Run, workload
 from offsetlog import OffsetStore
 from offsetlog.types import CleaningReport
 
-#: Commits between two looks at the clean.
+#: The number of commits after which a loop checks whether the clean has ended.
 CHUNK = 1_000
 
 ALONE, MEANWHILE = "commits alone", "commits while a clean runs"
@@ -27,7 +27,7 @@ GoesOn = Callable[[], bool]
 
 
 class Committing:
-    """Commits to the keys of a log repeatedly, shuffled, and knows the offsets that must be there at the end."""
+    """Commits to the keys of a log in a shuffled order, repeatedly; `expected` has the offsets at the end."""
 
     def __init__(self, log: DirtyLog, count: int, seed: int) -> None:
         self.indices = Shuffled(log.keys.count, seed).take(count)
@@ -46,7 +46,7 @@ class Committing:
         return base, chosen
 
     def rate(self, store: OffsetStore, goes_on: GoesOn) -> tuple[int, float]:
-        """The number of commits, and the seconds that each chunk of them took."""
+        """Commits until `goes_on` returns False; returns the number of commits and the seconds that they took."""
         commit, done, seconds = store.commit_one, 0, 0.0
         while done == 0 or goes_on():
             base, chosen = self._chunk()
@@ -59,7 +59,7 @@ class Committing:
         return done, seconds
 
     def latencies(self, store: OffsetStore, goes_on: GoesOn) -> list[int]:
-        """Nanoseconds of each commit."""
+        """Commits until `goes_on` returns False; returns the nanoseconds that each commit took."""
         commit, clock = store.commit_one, time.perf_counter_ns
         found: list[int] = []
         keep = found.append
@@ -74,7 +74,7 @@ class Committing:
 
 @contextmanager
 def pinned(core: int) -> Iterator[None]:
-    """Keeps this thread on a core."""
+    """Binds this thread to a core."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
     try:
@@ -85,13 +85,13 @@ def pinned(core: int) -> Iterator[None]:
 
 @contextmanager
 def cleaning(store: OffsetStore, core: int) -> Iterator[GoesOn]:
-    """Cleans in a thread on one core; yields a function that says whether the clean still runs."""
+    """Cleans in a thread on one core; yields a function that returns whether the clean is still running."""
     reports: list[CleaningReport] = []
     failures: list[BaseException] = []
 
     def work() -> None:
         try:
-            # Its own threads are on this core, too.
+            # The threads that the clean starts run on this core too.
             with pinned(core):
                 reports.extend(store.compact(roll=False))
         except BaseException as failure:
@@ -115,7 +115,7 @@ def for_seconds(seconds: float) -> GoesOn:
 
 
 class Found:
-    """The measurements of all rounds: seconds a commit, with and without, and nanoseconds of single ones."""
+    """The measurements of all rounds, during a clean and without one: seconds per commit, and single commits."""
 
     def __init__(self) -> None:
         self.seconds = {ALONE: Stats(), MEANWHILE: Stats()}
@@ -123,7 +123,7 @@ class Found:
         self.commits = {ALONE: 0, MEANWHILE: 0}
 
     def measure_rate(self, committing: Committing, store: OffsetStore, core: int) -> None:
-        """Commits while a clean runs, then for as long without."""
+        """Measures the rate of commits while a clean runs, and then for the same time without a clean."""
         committing.rate(store, for_seconds(0))
         started = time.perf_counter()
         with cleaning(store, core) as goes_on:
@@ -137,7 +137,7 @@ class Found:
         self.commits[name] = done
 
     def measure_latencies(self, committing: Committing, store: OffsetStore, core: int) -> None:
-        """The same, each commit by itself."""
+        """Measures the time of each commit while a clean runs, and then for the same time without a clean."""
         committing.latencies(store, for_seconds(0))
         started = time.perf_counter()
         with cleaning(store, core) as goes_on:

@@ -1,4 +1,4 @@
-"""Kafka's own cleaner on the same bytes, with the settings and the Java options that a broker has by default."""
+"""Runs Kafka's own cleaner on the same bytes, with a broker's default settings and Java options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class KafkaRates:
-    """The rates that Kafka's cleaner reports for one clean, in bytes a second; `digest` is of its result."""
+    """The rates that Kafka's cleaner reports for one clean, in bytes per second, and the digest of the cleaned log."""
 
     bytes_cleaned: float
     end_to_end: float
@@ -27,7 +27,7 @@ class KafkaRates:
 
 
 def clean(packages: Any, log: DirtyLog, directory: Path) -> KafkaRates:
-    """Lets a broker load a copy of the log, and only then clean it; the active segment stays as it is."""
+    """Lets a broker load a copy of the log first, and then clean it.  The broker does not clean the active segment."""
     import broker as kafka
     import cleaning
 

@@ -1,4 +1,4 @@
-"""A log whose records are mostly superseded: built once, and copied for each clean."""
+"""A log whose records are mostly superseded.  It is built once, and copied for each clean."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from offsetlog import OffsetStore, StoreConfig
 
 @dataclass(frozen=True)
 class DirtyLog:
-    """A log directory with one log partition, closed cleanly; nobody writes into it.
+    """A log directory with one log partition, which was closed cleanly and is not written to any more.
 
     Attributes:
         path: the directory.
-        keys: of the table.
-        offsets: the committed ones, by number of key.
-        commits: how many one-record batches there are.
-        config: of its stores.
+        keys: the keys of the table.
+        offsets: the committed offsets, indexed by the number of the key.
+        commits: the number of commits; each is a batch of one record.
+        config: the settings of stores that open the log.
     """
 
     path: Path
@@ -40,7 +40,7 @@ class DirtyLog:
 
     @property
     def closed_bytes(self) -> int:
-        """The bytes of the segments that are cleaned: all but the active one, which Kafka never cleans."""
+        """Returns the bytes of the segments that are cleaned: all except the active one, which Kafka never cleans."""
         return sum(segment.stat().st_size for segment in self.segments[:-1])
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class DirtyLog:
         return f"{self.keys}, {self.commits:,} commits of one record each, {dead:.0%} superseded; {size}"
 
     def copy(self, target: Path) -> Path:
-        """A directory with the same log; closed segments are links, since a cleaner replaces them as a whole."""
+        """Makes a directory with the same log.  Closed segments are hard links; a cleaner replaces whole files."""
         *closed, _ = self.segments
         for source in sorted(self.path.rglob("*")):
             copied = target / source.relative_to(self.path)
@@ -62,7 +62,7 @@ class DirtyLog:
         return target
 
     def files(self) -> dict[Path, tuple[int, int]]:
-        """Size and time of every file: a run that changed one of them has measured something else."""
+        """Returns the size and the time of every file, with which a run checks that it has not changed this log."""
         found = (path for path in self.path.rglob("*") if path.is_file())
         return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in found}
 
@@ -70,7 +70,7 @@ class DirtyLog:
         return offsetlog.open(path, 1, durability="process", config=self.config, maintenance=BY_HAND)
 
     def digest_of(self, store: OffsetStore) -> str:
-        """The digest of a store's positions; raises AssertionError if they differ from the committed ones."""
+        """Returns the digest of a store's positions; raises AssertionError if they differ from the committed ones."""
         found = self.keys.offsets_of(store.to_arrow())
         wrong = int((found != self.offsets).sum())
         if wrong:
@@ -79,7 +79,7 @@ class DirtyLog:
 
 
 def build(run: Run, keys: KeySpace, times: int) -> DirtyLog:
-    """Commits each key so many times, one record a batch, in a new order each time."""
+    """Commits each key several times, in a new order each time, with one record per batch."""
     path = run.new_directory()
     config = StoreConfig(segment_bytes=run.size(100 << 20, 128 << 10))
     shuffled = Shuffled(keys.count, run.seed)
@@ -97,7 +97,7 @@ def build(run: Run, keys: KeySpace, times: int) -> DirtyLog:
 
 
 def dirty_log(run: Run) -> DirtyLog:
-    """The log of the workloads: 90 % of its records are superseded."""
+    """Returns the log of the workloads.  90 % of its records are superseded."""
     log = build(run, KeySpace(run.size(800, 4), run.size(10, 5), run.size(100, 20)), 10)
     run.condition(f"one log partition: {log}; in the page cache")
     return log

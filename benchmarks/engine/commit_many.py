@@ -1,4 +1,4 @@
-"""Commits of many offsets a call, from dictionaries and from columns."""
+"""Calls that commit many offsets, from dictionaries and from columns."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from benchmarks.peers.ours import Ours
 from benchmarks.race import Job, Runner, race
 from benchmarks.workload import ON_END, Run, workload
 
-#: LMDB with transactions of the dicts of `commit_dict`, and with those of the batches that we take.
+#: LMDB with one transaction per dict of `commit_dict`, and with one per record batch of `commit_arrow`.
 PEERS = ("LMDB, a dict of 100 at a time", "LMDB, a batch at a time")
 
 
 class _Pairs:
-    """Hands out shuffled (group, topic) pairs, each with a base for its offsets; equal seeds give equal pairs."""
+    """Returns pairs of group and topic in a shuffled order, each with a base offset; equal seeds, equal pairs."""
 
     def __init__(self, run: Run, keys: KeySpace, contender: Contender) -> None:
         self.run, self.keys, self.contender = run, keys, contender

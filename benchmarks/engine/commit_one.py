@@ -20,7 +20,7 @@ Commit = Callable[[list[Row], int], None]
 def _runner(
     run: Run, keys: KeySpace, contender: Contender, count: int, commit: Commit | None = None, note: str = ""
 ) -> Runner:
-    # Every contender gets the same shuffled keys from the first on.
+    # Every contender gets the same keys in the same shuffled order.
     shuffled = Shuffled(keys.count, run.seed)
     use = commit if commit is not None else contender.commit_each
     base = 1

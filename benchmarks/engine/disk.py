@@ -1,7 +1,8 @@
-"""Commits that survive the loss of power, many waiting at a time.
+"""Commits that survive a loss of power, many of which wait for the disk at a time.
 
-In waves of so many, all committed and then all collected, as a peer does in a transaction of as many: these lines are
-judged. And sliding, so many outstanding all the time, which a transaction cannot do: for comparison.
+In the lines that are judged, the caller commits in waves: it makes N commits, and then waits for their N results.
+The other stores commit a wave in one transaction.  In the lines named "sliding", the caller always keeps N commits
+outstanding, which is not possible with a transaction.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from benchmarks.peers.sqlite_peer import Sqlite
 from benchmarks.race import Job, Runner, race
 from benchmarks.workload import ON_END, REGISTRY, Run, Workload
 
-#: How many wait where a goal is set.
+#: The number of waiting commits for which there is a goal.
 JUDGED = 1_000
-#: The store of which nothing is said is judged by this, those of one and of fifty log partitions by the other.
+#: The goals as multiples of the best other store: for the default store, and for one or fifty log partitions.
 WANTED, WANTED_OF_OTHERS = 2.5, 3
 
 
@@ -63,7 +64,7 @@ def _stores(run: Run) -> list[Ours]:
 
 
 def _check_partitions(run: Run, stores: list[Ours]) -> None:
-    # A line named after fifty log partitions is of fifty.
+    # A line whose name contains a number of log partitions must have used all of them.
     for ours, wanted in zip(stores, (run.log_partitions, 1, run.kafka_partitions), strict=True):
         used = partitions_of(ours.directory)
         if used != wanted:
@@ -76,8 +77,8 @@ def _measure(run: Run, waiting: int) -> None:
     waves = run.size(max(5, min(100, 100_000 // waiting)), 2)
     run.condition(f"{keys}, shuffled, seed {run.seed}; {waves} waves a round; files on {file_system(run.directory)}")
     run.condition(
-        "ours: commit_async of one offset each, then result() of each; peers: the same in one synced transaction; "
-        "sliding: so many outstanding all the time, the oldest collected before the next is committed"
+        "offsetlog: commit_async of one offset each, then result() of each; others: the same in a synced transaction; "
+        f"sliding: always {waiting:,} outstanding, result() of the oldest before the next commit"
     )
     stores = _stores(run)
     peers = [

@@ -1,4 +1,4 @@
-"""Reading committed positions."""
+"""Fetches of committed positions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def fetch_arrow(run: Run) -> None:
         run.report.figures += race(run.benchmark, runners, run.rounds)
         run.sustain(runners[0], ours)
         for figure in run.report.figures:
-            # The figure on end is of the same call as the one of its rounds.
+            # The sustained figure measures the same call as the rounds.
             table = next(tables[name] for name in tables if figure.name.startswith(name))
             found = keys.offsets_of(table)
             if (found != run.expected(ours)).any():

@@ -1,7 +1,8 @@
-"""Two processes that end by SIGKILL: one commits until it is killed, the other opens the directory and kills itself.
+"""Two processes that end by SIGKILL.
 
-`python -m benchmarks.engine.killed_process load PATH SEED GROUPS TOPICS PARTITIONS` writes a line once it commits;
-`... restart PATH` writes what it measured as JSON, and leaves the directory as after a kill.
+`python -m benchmarks.engine.killed_process load PATH SEED GROUPS TOPICS PARTITIONS` commits until it is killed.  It
+prints a line when it begins to commit.  `... restart PATH` opens the directory, prints its measurements as JSON, and
+kills itself, so that the directory is left as after a kill.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from benchmarks.keys import KeySpace, Shuffled
 from benchmarks.machine import touch_free_memory
 from benchmarks.opening import Opened
 
-#: More than the table and the pages of the tail take.
+#: The free memory that is touched before the open; more than the table and the pages of the active segments need.
 WARMED_BYTES = 1024 << 20
 
 
 def load(path: str, seed: int, keys: KeySpace) -> None:
-    """Commits single positions, shuffled, for as long as it lives."""
+    """Commits single positions in a shuffled order until the process is killed."""
     shuffled = Shuffled(keys.count, seed)
     with offsetlog.open(path, durability="process") as store:
         base = 1
@@ -36,7 +37,7 @@ def load(path: str, seed: int, keys: KeySpace) -> None:
 
 
 def restart(path: str) -> None:
-    """Opens the store with the defaults, waits until all is loaded, and ends without closing it."""
+    """Opens the store with the default settings, waits until it is loaded, and ends without closing it."""
     touch_free_memory(WARMED_BYTES)
     begun, user = time.perf_counter(), os.times().user
     store = offsetlog.open(path)

@@ -1,4 +1,4 @@
-"""Loading a written directory on one core."""
+"""Loads of a directory that was written before, on one core."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.peers.ours import Ours
 from benchmarks.race import Job, Runner, race
 from benchmarks.workload import Run, one_core, workload
 
-#: Kafka 4.3.0 on this kind of machine, records a second.
+#: The rate of Kafka 4.3.0 on this kind of machine, in records per second.
 KAFKA = 910_000
 
 

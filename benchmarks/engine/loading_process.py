@@ -1,4 +1,4 @@
-"""The process whose memory is measured: opens an empty store, then loads a written one; each step on command."""
+"""The process whose memory is measured.  It opens an empty store, and then loads another one, when it is asked to."""
 
 from __future__ import annotations
 

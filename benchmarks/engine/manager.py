@@ -1,4 +1,4 @@
-"""The storage plugin: its commits beside those of a bare store, W that moves, and takeovers."""
+"""The storage plugin: its commits compared with those of a store, `advance`, watches, and takeovers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from offsetlog.types import LogGap, OffsetAndMetadata, PositionChange, TopicPart
 Commit = Callable[[str, dict[TopicPartition, int]], object]
 Fetch = Callable[[str, list[TopicPartition]], Mapping[TopicPartition, OffsetAndMetadata]]
 
-#: Limits that nobody reaches.
+#: Limits that the workload never reaches.
 UNREACHED = QuotaLimits(group_commits=1e12, group_bytes=1e15, client_commits=1e12, client_bytes=1e15)
 PARTITIONS = 4
 
@@ -47,7 +47,7 @@ def leading(run: Run, *, replicas: int = 1, quotas: QuotaLimits | None = None) -
 
 
 def digest_left(keys: KeySpace, fetch: Fetch) -> str:
-    """The digest of what is committed of every key, -1 for nothing."""
+    """Returns the digest of the committed offsets of all keys; a key without an offset counts as -1."""
     offsets = np.full(keys.count, -1, np.int64)
     by_group: dict[str, list[tuple[int, TopicPartition]]] = {}
     for index, (group, topic, partition) in enumerate(keys.rows(np.arange(keys.count))):
@@ -85,7 +85,7 @@ def _runner(run: Run, name: str, keys: KeySpace, count: int, commit: Commit, not
 
 @workload("manager/commit", "<= 1.3 x the time of a bare store, <= 2 x with quotas")
 def commit(run: Run) -> None:
-    """commit(group, {partition: offset}), "process", 10^4 keys: through the log manager and a bare store."""
+    """commit(group, {partition: offset}), "process", 10^4 keys: through the log manager, and through a store alone."""
     keys = KeySpace(10, run.size(10, 2), run.size(100, 10))
     count = run.size(300_000, 1_000)
     run.condition(f"{keys}, shuffled, seed {run.seed}; one offset a commit; rounds in turn")
@@ -122,7 +122,7 @@ def _goal_time(run: Run, name: str, wanted: float) -> None:
 
 @workload("manager/advance", "<= 1.5 us for a commit and the move of W over it")
 def advance(run: Run) -> None:
-    """One-offset commits on a replicated partition, each followed by the move of W over it."""
+    """One-offset commits on a replicated partition, each followed by `advance`, which moves W over it."""
     keys = KeySpace(1, run.size(100, 2), run.size(100, 10))
     count = run.size(300_000, 1_000)
     run.condition(f"{keys}, shuffled, seed {run.seed}; W is moved after each commit; rounds in turn")
@@ -146,7 +146,7 @@ def advance(run: Run) -> None:
 
 @workload("manager/watch", ">= 1 M changes/s in Arrow batches")
 def watch(run: Run) -> None:
-    """A watch from the beginning of the logs: every change once, in Arrow batches and as objects."""
+    """A watch from the beginning of the logs that reports every change once, in Arrow batches and as objects."""
     keys = KeySpace(run.size(1000, 10), run.size(10, 2), run.size(100, 10))
     commits, rows = run.size(1000, 10), run.size(1000, 50)
     run.condition(f"{commits} commits of {rows} rows of columns, from {keys}")
@@ -201,7 +201,7 @@ def watch(run: Run) -> None:
 
 
 def _first_fetch(manager: LogManager, number: int, epoch: int, group: str, key: TopicPartition) -> float:
-    """Seconds from becoming leader until a fetch is answered; W is where it was."""
+    """Makes the replica leader; returns the seconds until a fetch is answered.  W stays at the log end."""
     started = time.perf_counter()
     manager.become_leader(number, epoch)
     while True:
@@ -220,7 +220,7 @@ def _figure(name: str, stats: Stats, note: str = "") -> Figure:
 
 @workload("manager/takeover", "first fetch < 50 ms from a hot standby, < 300 ms cold from a snapshot")
 def takeover(run: Run) -> None:
-    """A replica of 10^6 positions becomes leader: until its first fetch is answered."""
+    """The time from which a replica of 10^6 positions becomes leader until its first fetch is answered."""
     keys = KeySpace(1, run.size(1000, 10), run.size(1000, 10))
     path = run.new_directory()
     with offsetlog.open(path, 1, "process", maintenance=BY_HAND) as store:

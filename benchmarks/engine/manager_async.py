@@ -15,9 +15,9 @@ from offsetlog.manager.async_manager import AsyncOffsetManager
 from offsetlog.manager.interface import Durability
 from offsetlog.types import TopicPartition
 
-#: Tasks, each of which awaits one commit after another.
+#: The number of tasks; each awaits one commit after another.
 WAITING = 1_000
-#: A round of the disk is shorter.
+#: The number of commits in a round, for each durability.
 DURABILITIES: dict[Durability, int] = {"process": 200_000, "disk": 50_000, "replicas": 50_000}
 
 Row = tuple[str, dict[TopicPartition, int]]

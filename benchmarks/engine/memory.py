@@ -1,4 +1,4 @@
-"""Bytes an entry in memory."""
+"""The bytes of memory per entry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks.workload import REGISTRY, Run, Workload
 
 SAMPLE_SECONDS = 0.01
 
-#: Name, topics a group, partitions a topic, the goal in bytes an entry.
+#: The name, topics per group, partitions per topic, and the goal in bytes per entry.
 SHAPES = [
     ("dense-100", 1, 100, 40),
     ("dense-50", 2, 50, None),
@@ -37,7 +37,7 @@ def _rss_anon(pid: int) -> int:
 
 
 def _measure_process(path: Path, empty: Path, partitions: int) -> tuple[int, int, dict[str, Any]]:
-    """Highest RssAnon while loading, that before, and what a process of its own says of the store that it loaded."""
+    """Loads the store in a new process; returns its highest RssAnon, its RssAnon before, and its report."""
     words = [sys.executable, "-m", "benchmarks.engine.loading_process", str(path), str(empty), str(partitions)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None

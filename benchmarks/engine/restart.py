@@ -1,4 +1,4 @@
-"""A restart from a snapshot, in a process of its own: until the first fetch is answered, and until all is there."""
+"""A restart from a snapshot in a new process: the time until the first fetch is answered, and until all is loaded."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from benchmarks.workload import REGISTRY, Run, Workload
 
 FIRST, COMPLETE, LONG = "first fetch", "complete", "complete, 10 x the log"
 
-#: More than the table and the pages of the tail take.
+#: The free memory that is touched before the open; more than the table and the pages of the active segments need.
 WARMED_BYTES = 1024 << 20
 
 
 @dataclass(frozen=True)
 class _Written:
-    """A directory to start from; the last `tail_bytes` of its log come after the snapshots."""
+    """A directory for a restart.  The last `tail_bytes` of its log were written after the snapshots."""
 
     path: Path
     digest: str
@@ -36,7 +36,7 @@ class _Written:
 
 
 def _write(run: Run, keys: KeySpace, partitions: int, times: int) -> _Written:
-    """A directory: every key so many times, a snapshot, and a tail of single commits."""
+    """Writes a directory: commits every key `times` times, takes snapshots, and then makes single commits."""
     path = run.new_directory()
     expected = np.zeros(keys.count, np.int64)
     tail = run.size(100_000, 100)
@@ -64,9 +64,10 @@ def _write(run: Run, keys: KeySpace, partitions: int, times: int) -> _Written:
 
 @dataclass
 class _Times:
-    """Seconds of restarts; `user` is time of the processor outside the system, which gives out pages.
+    """The times of restarts in seconds.
 
-    `bytes_read` of all files, by the last restart.
+    `user` is user time, which excludes the time in which the kernel provides fresh pages.  `bytes_read` is the number
+    of bytes that the last restart has read from all files.
     """
 
     first: Stats = field(default_factory=Stats)

@@ -1,4 +1,4 @@
-"""A restart with the defaults after a load that was killed: the work that the policy of snapshots leaves to it."""
+"""A restart with the default settings after a committing process was killed; it replays the log after the snapshots."""
 
 from __future__ import annotations
 

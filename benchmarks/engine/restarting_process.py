@@ -1,4 +1,4 @@
-"""The process whose start is measured: opens a directory, fetches one position, and waits until all is loaded."""
+"""The process whose start is measured.  It opens a directory, fetches a position, and waits until all is loaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.opening import BY_HAND, Opened
 
 
 def _bytes_read() -> int:
-    # By all reads of this process, from the page cache or not.
+    # This counts all reads of the process, from the page cache or from the disk.
     lines = Path("/proc/self/io").read_text().splitlines()
     return int(next(line.removeprefix("rchar: ") for line in lines if line.startswith("rchar: ")))
 

@@ -1,1 +1,1 @@
-"""Stores that are measured side by side, all from the same Python objects: ours, and LMDB, RocksDB and SQLite."""
+"""The stores that are compared, with the same Python objects as input: offsetlog, LMDB, RocksDB and SQLite."""

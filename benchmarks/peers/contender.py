@@ -1,4 +1,4 @@
-"""The operations that a workload needs of every store."""
+"""The operations that a workload needs from every store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from benchmarks.keys import Call, KeySpace, Numbers, Row
 
-#: The fields of a position in a key-value peer: offset, leader epoch, commit time, which is fixed: it reads no clock.
+#: A position in a key-value store: offset, leader epoch, and commit time, fixed so that no clock is read.
 pack_value = struct.Struct("<qiq").pack
 unpack_offset = struct.Struct("<q").unpack_from
 pack_partition = struct.Struct(">i").pack
@@ -19,42 +19,42 @@ TIMESTAMP = 1_700_000_000_000
 
 
 def pack_key(group: str, topic: str, partition: int) -> bytes:
-    """A key that sorts by group, topic and partition; the hot loops have this expression in place."""
+    """Returns a key that sorts by group, topic and partition.  Hot loops contain this expression themselves."""
     return f"{group}\0{topic}\0".encode() + pack_partition(partition)
 
 
 class Contender(ABC):
-    """A store in a directory of its own; its commit calls return when the commits are as durable as its name says."""
+    """A store in its own directory.  A commit call returns when the commits have the durability that `name` states."""
 
     name: str
 
     @abstractmethod
     def fill(self, keys: KeySpace, offsets: Numbers) -> None:
-        """Commits an offset for every key, by its number, in the fastest way that the store has."""
+        """Commits an offset for every key in the fastest way of the store; `offsets` is indexed by key number."""
 
     @abstractmethod
     def commit_each(self, rows: Sequence[Row], base: int) -> None:
-        """One transaction a row; offsets count up from `base`."""
+        """Commits each row in its own transaction; the offsets count up from `base`."""
 
     @abstractmethod
     def commit_calls(self, calls: Sequence[Call]) -> None:
-        """One transaction a call."""
+        """Commits each call in its own transaction."""
 
     @abstractmethod
     def commit_wave(self, calls: Sequence[Call]) -> None:
-        """All calls together, then one wait for the disk."""
+        """Commits all calls, and then waits for the disk once."""
 
     def commit_columns(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """One transaction a record batch."""
+        """Commits each record batch in its own transaction."""
         raise NotImplementedError(f"{self.name} does not take columns")
 
     @abstractmethod
     def fetch_each(self, rows: Sequence[Row]) -> int:
-        """Reads one row after the other; returns the sum of the offsets."""
+        """Fetches one row after the other; returns the sum of the offsets."""
 
     @abstractmethod
     def offsets(self, keys: KeySpace) -> Numbers:
-        """The offset of each key by its number, -1 where there is none; raises when there are other keys."""
+        """Returns the offset of each key, indexed by its number, or -1; raises AssertionError for other keys."""
 
     @abstractmethod
     def close(self) -> None:
@@ -62,22 +62,22 @@ class Contender(ABC):
 
     @property
     def count(self) -> Callable[[], int] | None:
-        """Counts the offsets that were ever written; None for a store that knows only the last of each key."""
+        """A function that counts all offsets ever written; None if the store keeps only the last of each key."""
         return None
 
     def check_durability(self) -> None:
-        """Raises AssertionError where what was committed last is not as durable as the store's name says."""
-        raise NotImplementedError(f"{self.name} cannot tell")
+        """Raises AssertionError if the last commits do not have the durability that `name` states."""
+        raise NotImplementedError(f"{self.name} does not report its durability")
 
-    def maintain(self) -> None:  # noqa: B027  (peers do what they do by themselves all the time)
-        """From now on the store runs its own maintenance; bursts are measured before this call."""
+    def maintain(self) -> None:  # noqa: B027  (other stores always run their own maintenance)
+        """Starts the store's own maintenance.  Short rounds are measured before this call."""
 
     def maintained(self) -> str:
-        """The maintenance that the store did since then, for the report."""
+        """Describes, for the report, the maintenance since `maintain`."""
         return ""
 
     def offsets_by_rows(self, keys: KeySpace, get: object) -> Numbers:
-        """`offsets` for a store of packed keys; `get` returns the value's bytes, or None."""
+        """Implements `offsets` for a store with packed keys; `get` returns the bytes of a value, or None."""
         assert callable(get)
         offsets = np.full(keys.count, -1, np.int64)
         for indices in keys.chunks():

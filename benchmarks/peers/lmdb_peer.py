@@ -13,7 +13,7 @@ from benchmarks.peers.contender import TIMESTAMP, Contender, pack_key, pack_part
 
 
 class Lmdb(Contender):
-    """One environment; `sync` as it comes out of the box, or off with a writable map, which is its fastest."""
+    """One environment: with `sync` the default configuration, otherwise unsynced with a writable map, its fastest."""
 
     def __init__(self, directory: Path, *, sync: bool, map_bytes: int = 16 << 30) -> None:
         self.name = "LMDB, synced" if sync else "LMDB, sync off, writable map"
@@ -38,7 +38,7 @@ class Lmdb(Contender):
             transaction.commit()
 
     def commit_each_in_one(self, rows: Sequence[Row], base: int) -> None:
-        """The same rows in a single transaction: nothing is committed before the last."""
+        """Commits all rows in a single transaction, so that nothing is committed before the last row."""
         with self.environment.begin(write=True) as transaction:
             put = transaction.put
             for offset, (group, topic, partition) in enumerate(rows, base):
@@ -73,7 +73,7 @@ class Lmdb(Contender):
                 transaction.cursor().putmulti(items)
 
     def fetch_each(self, rows: Sequence[Row]) -> int:
-        # One reading transaction for all, which is the cheapest way.
+        # One read transaction for all rows is the cheapest way.
         total = 0
         with self.environment.begin(buffers=True) as transaction:
             get = transaction.get

@@ -15,14 +15,14 @@ from benchmarks.opening import BY_HAND, partitions_of
 from benchmarks.peers.contender import Contender
 from offsetlog import MaintenanceConfig
 
-#: A store looks after its logs more often than by default, so that a run of ten seconds has its share of that.
+#: The store runs its maintenance more often than by default, so that a run of ten seconds includes it.
 MAINTAINED = MaintenanceConfig(interval_ms=2_000)
 
 
 class Ours(Contender):
-    """A store, with as many log partitions as a new one has where nothing is said.
+    """A store of offsetlog, with the default number of log partitions unless `partitions` is given.
 
-    Bursts are of calls alone: nothing is cleaned beside them, and no snapshot is taken (`maintain`).
+    Before `maintain` is called, the store cleans no log and takes no snapshot, so that short rounds measure only calls.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Ours(Contender):
             ticket.result()
 
     def commit_sliding(self, calls: Sequence[Call], waiting: int) -> None:
-        """Keeps a fixed number of commits outstanding: the oldest is collected before the next one is made."""
+        """Keeps `waiting` commits outstanding: waits for the result of the oldest before it makes the next commit."""
         commit = self.store.commit_async
         tickets = deque(commit(group, offsets) for group, offsets in calls[:waiting])
         for group, offsets in calls[waiting:]:

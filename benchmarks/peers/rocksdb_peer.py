@@ -1,4 +1,4 @@
-"""RocksDB, the log-structured store that most stream processors keep their state in."""
+"""RocksDB, the log-structured store in which most stream processors keep their state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.peers.contender import TIMESTAMP, Contender, pack_key, pack_part
 
 
 class RocksDb(Contender):
-    """One database with its write-ahead log, synced at each write or not; options as they come out of the box."""
+    """One database with its default options.  With `sync`, it syncs its write-ahead log at each write."""
 
     def __init__(self, directory: Path, *, sync: bool) -> None:
         self.name = "RocksDB, synced" if sync else "RocksDB, sync off"

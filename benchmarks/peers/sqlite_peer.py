@@ -20,7 +20,7 @@ GET = "select position from positions where name = ? and topic = ? and partition
 
 
 class Sqlite(Contender):
-    """One table without row ids; synchronous=FULL waits for the disk at each transaction, OFF never does."""
+    """One table without row ids.  With synchronous=FULL, each transaction waits for the disk; with OFF, none does."""
 
     def __init__(self, directory: Path, *, sync: bool) -> None:
         self.name = "SQLite, synchronous=FULL" if sync else "SQLite, synchronous=OFF"
@@ -76,7 +76,7 @@ class Sqlite(Contender):
     def offsets(self, keys: KeySpace) -> Numbers:
         (count,) = self.connection.execute("select count(*) from positions").fetchone()
         self.check_count(keys, count)
-        # The primary key's order is that of the numbers: names are padded.
+        # The numbers in the names are padded, so that the primary key sorts in the order of the key numbers.
         rows = self.connection.execute("select position from positions order by name, topic, partition")
         return np.fromiter((row[0] for row in rows), np.int64, keys.count)
 

@@ -1,9 +1,10 @@
-/* The ceiling: a server that cuts frames and answers each with the same bytes, and does nothing.
+/* A server that splits its input into frames and answers each frame with the same bytes.  It shows
+ * the highest rate that a server can reach.
  *
  *   bare_server ANSWER
  *
- * ANSWER is a file with one answer, without its size.  Prints its port, and serves on loopback until
- * it is ended.
+ * ANSWER is a file with one answer, without its size.  The server prints its port, and serves on
+ * loopback until it is killed.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>

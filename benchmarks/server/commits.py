@@ -1,4 +1,4 @@
-"""Commits over the wire: one at a time, pipelined, of many connections, of many offsets."""
+"""Commits over a socket: one at a time, pipelined, from many connections, and of many offsets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def waiting(run: Run) -> None:
 
 @workload("commit/pipelined", ">= 0.8 M/s and >= 100 x Kafka")
 def pipelined(run: Run) -> None:
-    """One connection with a hundred commits of one offset on their way."""
+    """One connection with a hundred outstanding commits of one offset."""
     _measure(run, Asking(1, 100, frames.commits(GROUPS, 1), 1), "requests/s", Goals(100, 800_000))
 
 
@@ -46,5 +46,5 @@ def connections(run: Run) -> None:
 
 @workload("commit/offsets", ">= 3 M offsets/s and >= 10 x Kafka")
 def offsets(run: Run) -> None:
-    """One connection with ten commits of a hundred offsets on their way."""
+    """One connection with ten outstanding commits of a hundred offsets."""
     _measure(run, Asking(1, 10, frames.commits(GROUPS, 100), 100), "offsets/s", Goals(10, 3_000_000))

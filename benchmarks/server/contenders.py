@@ -1,4 +1,4 @@
-"""Servers that receive the same requests: ours, Kafka's broker, and one that does nothing."""
+"""Servers that receive the same requests: offsetlog's server, Kafka's broker, and a server that does nothing."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Contender(Protocol):
     port: int
 
     def close(self) -> None:
-        """Ends it."""
+        """Stops the server."""
 
 
 def ask(port: int, message: Any, version: int) -> Any:
-    """Asks a server on a connection of its own."""
+    """Sends a request over a new connection; returns the decoded answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as connection:
         connection.sendall(encode_request(message, version, 1, "benchmark"))
         with connection.makefile("rb") as answers:
@@ -47,7 +47,7 @@ def ask(port: int, message: Any, version: int) -> Any:
 
 
 def make_topic(port: int) -> None:
-    """Makes the topic, and waits until it and the coordinator of groups are there."""
+    """Creates the topic, and waits until the topic and the coordinator of groups are ready."""
     ask(port, CreateTopicsRequest((CreateTopicsRequestTopic(TOPIC, PARTITIONS, 1),), 30_000), 7)
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
@@ -60,7 +60,7 @@ def make_topic(port: int) -> None:
 
 
 class Ours:
-    """`offsetlog serve` in a process of its own."""
+    """`offsetlog serve` in a new process."""
 
     def __init__(self, directory: Path, durability: str) -> None:
         self.name = f"offsetlog, {durability}"
@@ -73,19 +73,19 @@ class Ours:
 
     @property
     def resident_bytes(self) -> int:
-        """The memory of the process."""
+        """The resident memory of the process."""
         status = Path(f"/proc/{self._process.pid}/statm").read_text()
         return int(status.split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     def close(self) -> None:
-        """Stops the server and checks that it exits as it should."""
+        """Stops the server; raises AssertionError if its exit code is not 0."""
         self._process.terminate()
         if self._process.wait(SECONDS) != 0:
             raise AssertionError(f"{self.name} ended with {self._process.returncode}")
 
 
 class Kafka:
-    """A broker with the settings and the Java options that it has by default; it does not sync."""
+    """A broker with its default settings and Java options.  It does not sync its log."""
 
     name = "Kafka"
 
@@ -102,12 +102,12 @@ class Kafka:
 
     @classmethod
     def if_there(cls, directory: Path) -> list[Kafka]:
-        """The broker, where Java and a way to fetch Kafka are there."""
+        """Returns a list with the broker, which is empty if Java is missing or Kafka cannot be fetched."""
         packages = find_packages()
         return [] if packages is None else [cls(packages, directory)]
 
     def close(self) -> None:
-        """Stops it."""
+        """Stops the broker."""
         self._broker.stop()
 
 
@@ -125,13 +125,13 @@ class Bare:
         self.port = int(self._process.stdout.readline())
 
     def close(self) -> None:
-        """Ends it."""
+        """Kills the server."""
         self._process.kill()
         self._process.wait()
 
 
 def compiled(directory: Path, name: str) -> Path:
-    """Compiles one of the C programs of this folder."""
+    """Compiles one of the C programs of this folder; returns the path of the program."""
     program = directory / name
     source = Path(__file__).with_name(f"{name}.c")
     compiler = os.environ.get("CC", "cc").split()

@@ -1,4 +1,4 @@
-"""Fetches of positions over the wire, in the forms in which commits are measured."""
+"""Fetches of positions over a socket, in the same four ways as commits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def waiting(run: Run) -> None:
 
 @workload("fetch/pipelined", ">= 0.8 M/s and >= 100 x Kafka")
 def pipelined(run: Run) -> None:
-    """One connection with a hundred fetches of one position on their way."""
+    """One connection with a hundred outstanding fetches of one position."""
     _measure(run, Asking(1, 100, frames.fetches(GROUPS, 1), 1), "requests/s", Goals(100, 800_000))
 
 
@@ -39,5 +39,5 @@ def connections(run: Run) -> None:
 
 @workload("fetch/offsets", ">= 3 M offsets/s and >= 10 x Kafka")
 def offsets(run: Run) -> None:
-    """One connection with ten fetches of a hundred positions on their way."""
+    """One connection with ten outstanding fetches of a hundred positions."""
     _measure(run, Asking(1, 10, frames.fetches(GROUPS, 100), 100), "offsets/s", Goals(10, 3_000_000))

@@ -1,4 +1,4 @@
-"""Requests with the answers that they must have, as `wire_load` reads them."""
+"""Requests and the answers that they must get, in the form that `wire_load` reads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _offset(group: int, partition: int) -> int:
 
 
 def commits(groups: int, partitions: int) -> bytes:
-    """One commit for each group, of so many partitions; all are taken."""
+    """Returns one commit for each group, with so many partitions; the answer accepts all of them."""
     answer = OffsetCommitResponse(
         topics=(
             OffsetCommitResponseTopic(
@@ -57,7 +57,7 @@ def _commit(group: int, partitions: int) -> OffsetCommitRequest:
 
 
 def fetches(groups: int, partitions: int) -> bytes:
-    """One fetch for each group, of what `commits` has committed."""
+    """Returns one fetch for each group, of the positions that `commits` has committed."""
     return b"".join(_pair(_fetch(group, partitions), _fetched(group, partitions)) for group in range(groups))
 
 

@@ -17,7 +17,7 @@ GOAL_KB = 20.0
 
 @workload("idle", "<= 20 KB a connection")
 def idle(run: Run) -> None:
-    """Ten thousand connections, each of which has asked once."""
+    """Ten thousand connections, each of which has sent one request."""
     count = run.size(10_000, 100)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,14 +1,15 @@
-/* A client of Kafka's protocol that asks as fast as it is answered, and checks every answer.
+/* A client of Kafka's protocol that sends requests as fast as they are answered, and checks every
+ * answer.
  *
  *   wire_load PORT CONNECTIONS DEPTH SECONDS ROUNDS FRAMES
  *
- * FRAMES is a file of pairs: a request and its whole answer, both without their sizes; each is
- * preceded by its size, four bytes, big end first.  Connection i asks pairs i, i + CONNECTIONS, ...
- * again and again, each with a correlation id of its own; DEPTH requests are on their way at a
- * time.  An answer must be the one of its request but for the correlation id.
+ * FRAMES is a file of pairs.  A pair is a request and its whole answer, each preceded by its size in
+ * four bytes (big-endian).  Connection i sends the requests of the pairs i, i + CONNECTIONS, ...
+ * repeatedly, each with a new correlation id.  On each connection, DEPTH requests are outstanding at
+ * a time.  An answer must equal the answer of the pair in all bytes except the correlation id.
  *
- * The first round warms up.  A line for each other one: seconds, answers, and the latencies p50,
- * p99, p99.9 and the longest, in ns.
+ * The first round is a warm-up.  For each other round, the client prints a line with the seconds, the
+ * number of answers, and the latencies p50, p99, p99.9 and the longest, in ns.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -108,7 +109,7 @@ static uint64_t quantile(double share) {
     return longest;
 }
 
-/* ------------------------------------------------------------ what is asked */
+/* ------------------------------------------------------------ the requests */
 
 static bytes read_bytes(FILE *file, size_t head) {
     uint8_t size[SIZE_BYTES];
@@ -167,7 +168,7 @@ static void write_out(connection *c) {
     c->out_size = c->out_done = 0;
 }
 
-/* Requests until `depth` are on their way. */
+/* Sends requests until `depth` are outstanding. */
 static void ask(connection *c) {
     uint64_t time = now();
     while (c->sent - c->received < depth) {

@@ -1,4 +1,4 @@
-"""Sends the same requests to each server in turn, through the compiled client, which checks every answer."""
+"""Sends the same requests to each server in turn, with a compiled client that checks every answer."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from benchmarks.workload import Run
 
 @dataclass(frozen=True)
 class Asking:
-    """The requests of a race, and how they are sent.
+    """The requests of a race, and the way in which they are sent.
 
     Attributes:
-        connections, depth: how many connections, and requests on their way on each.
-        frames: pairs of requests and answers.
-        offsets: positions in each request.
+        connections: the number of connections.
+        depth: the number of requests that are outstanding on each connection.
+        frames: pairs of a request and its answer.
+        offsets: the number of positions in each request.
     """
 
     connections: int
@@ -39,14 +40,14 @@ class _Round:
 
 
 class WireLoad:
-    """The compiled client, in a directory of its own."""
+    """The compiled client, with a directory for its files."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._program = compiled(directory, "wire_load")
 
     def round(self, contender: Contender, asking: Asking, seconds: float) -> _Round:
-        """Warms up, then sends requests for the given number of seconds."""
+        """Warms up, and then sends requests for the given number of seconds."""
         file = self._directory / "frames"
         file.write_bytes(asking.frames)
         words = [self._program, contender.port, asking.connections, asking.depth, seconds, 1, file]
@@ -60,13 +61,13 @@ class WireLoad:
         return _Round(answers * asking.offsets / took, int(answers), tuple(each / 1000 for each in latencies))
 
 
-#: Kafka does not sync: this one is judged beside it.
+#: The server that is compared with Kafka, which does not sync its log.
 JUDGED = "offsetlog, process"
 
 
 @dataclass(frozen=True)
 class Goals:
-    """The least that is asked of JUDGED: a rate, 0 for none, and so many times Kafka's."""
+    """The least rates that JUDGED must reach: a multiple of Kafka's rate, and a rate (0: none)."""
 
     kafka: float
     rate: float = 0
@@ -74,7 +75,7 @@ class Goals:
 
 @contextmanager
 def beside_kafka(run: Run, own: Iterable[Contender]) -> Iterator[list[Contender]]:
-    """Our servers, and Kafka's broker where it can be run; ended at the end.  A smoke run is without Kafka."""
+    """Yields our servers, and Kafka's broker if it can run; stops them at the end.  A smoke run is without Kafka."""
     with ExitStack() as opened:
         contenders = [opened.enter_context(closing(each)) for each in own]
         if not run.options.smoke:
@@ -84,7 +85,7 @@ def beside_kafka(run: Run, own: Iterable[Contender]) -> Iterator[list[Contender]
 
 
 def judge(run: Run, goals: Goals) -> None:
-    """Holds the figures against the goals."""
+    """Adds the goals to the report."""
     if goals.rate:
         run.report.goal_rate(JUDGED, goals.rate)
     if any(figure.name == Kafka.name for figure in run.report.figures):
@@ -92,18 +93,18 @@ def judge(run: Run, goals: Goals) -> None:
 
 
 def race(run: Run, contenders: list[Contender], asking: Asking, unit: str) -> None:
-    """Adds a figure of each; rounds in turn, so that a machine that drifts drifts for all."""
+    """Adds a figure of each server.  Rounds alternate, so that a change of the machine's speed affects all of them."""
     load = WireLoad(run.new_directory())
     seconds = 0.1 if run.options.smoke else max(1.0, run.seconds / 5)
     rounds: dict[str, list[_Round]] = {contender.name: [] for contender in contenders}
     for number in range(run.rounds + 1):
         for contender in contenders:
             measured = load.round(contender, asking, seconds)
-            if number > 0:  # the first one warms up, for as long: Java compiles meanwhile
+            if number > 0:  # the first round warms up: Java compiles meanwhile
                 rounds[contender.name].append(measured)
     run.condition(
-        f"connections: {asking.connections}; requests on their way on each: {asking.depth}; {asking.offsets} offsets "
-        f"in each; rounds of {seconds:g} s in turn; every answer was compared with the right one"
+        f"connections: {asking.connections}; outstanding requests on each: {asking.depth}; offsets in each request: "
+        f"{asking.offsets}; rounds of {seconds:g} s in turn; every answer was checked"
     )
     run.report.figures.extend(_figure(name, unit, measured) for name, measured in rounds.items())
 

@@ -1,4 +1,4 @@
-"""Every commit of a log, with all its columns and with those of the position itself."""
+"""Reads of every commit of a log, with all columns and with those of the position itself."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from offsetlog.spark.source import OffsetlogDataSource
 ROWS = 65_536
 JVM = "offsetlog, JVM reader"
 
-#: The position itself, without how it was written.
+#: The columns of the position itself, without those about its record.
 POSITION = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_timestamp", "log_offset")
 
 
 class PrebuiltReader(DataSourceReader):
-    """Yields one batch that was made beforehand again and again: the least that a Python data source can cost."""
+    """Yields one prebuilt batch repeatedly, which shows the least cost of a Python data source."""
 
     def __init__(self, options: Any) -> None:
         self._options = dict(options)
@@ -58,7 +58,7 @@ class Prebuilt(DataSource):
 
 
 class PythonSource(OffsetlogDataSource):
-    """The Python source under a name of its own: with the JVM reader on the class path, "offsetlog" is that."""
+    """The Python source under another name: if the JVM reader is on the class path, "offsetlog" means that reader."""
 
     @classmethod
     def name(cls) -> str:

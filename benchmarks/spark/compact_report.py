@@ -1,4 +1,4 @@
-"""The space that a clean would free, beside the dry run of the command line."""
+"""The job that reports the space that a clean would free, compared with the dry run of the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log as groups write it: commits of ten partitions of one topic each, in random order of groups."""
+"""Writes a log for measurements: each commit has ten partitions of one topic, in a random order of groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import offsetlog
 from benchmarks.opening import BY_HAND, log_bytes_of, partitions_of
 
-#: Positions of one commit, and so records of one batch.
+#: The number of positions in a commit, which is the number of records in a batch.
 ROWS_A_COMMIT = 10
 KEYS_A_GROUP = 1000
 PIECE = 200_000
@@ -19,7 +19,7 @@ PIECE = 200_000
 
 @dataclass(frozen=True)
 class Shape:
-    """The number of records, keys and log partitions."""
+    """The number of records, keys and log partitions of a log."""
 
     records: int
     keys: int
@@ -33,17 +33,17 @@ class Shape:
 
 
 def write_log(path: Path, shape: Shape, seed: int) -> int:
-    """Writes the log, every key at least once, and returns its bytes."""
+    """Writes the log, with every key at least once; returns the bytes of the log."""
     generator = np.random.default_rng(seed)
     groups = -(-shape.keys // KEYS_A_GROUP)
     keys = min(KEYS_A_GROUP, shape.keys)
     names = pa.array([f"consumer-group-{number:05d}" for number in range(groups)])
     topics = pa.array([f"orders-{number:02d}" for number in range(-(-keys // 100))])
-    # Cleaned unasked, the log would have fewer records than the workload says.
+    # The store must not clean the log, which would then have fewer records than the workload states.
     with offsetlog.open(path, partitions=shape.log_partitions, durability="process", maintenance=BY_HAND) as store:
         for start in range(0, shape.records, PIECE):
             count = min(PIECE, shape.records - start)
-            # Commits in order cover every key; from then on any may come.
+            # The first commits cover every key in order.  Later commits are random.
             number = np.arange(start, start + count) // ROWS_A_COMMIT
             first = number * ROWS_A_COMMIT % shape.keys
             if start >= shape.keys:

@@ -13,13 +13,13 @@ from benchmarks.workload import Run, workload
 
 KEY = ("group", "topic", "partition")
 GOALS = ">= 6 x a groupBy over Parquet, no worker above 512 MiB"
-#: The goal from when a task read a whole log partition for each bucket of its keys.
+#: A goal from the time when a task read the whole log partition again for each bucket of its keys.
 BUCKETS = (2, 16)
 VALUE = ("log_offset", "offset", "leader_epoch", "metadata", "commit_timestamp", "expire_timestamp", "topic_id")
 
 
 def latest(records: DataFrame) -> DataFrame:
-    """The query over records in Parquet: the fastest of the ways that Spark has for it."""
+    """Returns the same query over records in Parquet, in the fastest form that Spark has for it."""
     newest = records.groupBy(*KEY).agg(fn.max(fn.struct(*VALUE)).alias("newest"))
     return newest.select(*KEY, "newest.*")
 

@@ -1,4 +1,4 @@
-"""One Spark for the measurements: two cores, a driver of 1 GiB, and what its workers' memory came to."""
+"""The Spark session of the measurements: two cores, a driver of 1 GiB, and the peak memory of its workers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from offsetlog.spark.source import register
 
 WORKER_MIB_MAX = 512
-#: The JVM reader, as `make jvm` builds it.
+#: The JVM reader that `make jvm` builds.
 JAR = Path(__file__).parents[2] / "build" / "jvm" / "offsetlog-spark.jar"
 
 
 @contextmanager
 def spark_session(scratch: Path, *, jar: bool = False) -> Iterator[SparkSession]:
-    """local[2] with -Xmx1g; the data source is registered, with the JVM reader in front of it where `jar` says so."""
+    """Yields a session with local[2] and -Xmx1g; with `jar`, the JVM reader takes the place of the Python source."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
@@ -48,7 +48,7 @@ def spark_session(scratch: Path, *, jar: bool = False) -> Iterator[SparkSession]
 
 
 def _end_jvm() -> None:
-    """Waits until the JVM is gone, which removes its scratch at its end; the next Spark begins with fresh memory."""
+    """Ends the JVM and waits for it.  It removes its scratch files, and the next session starts with fresh memory."""
     gateway: Any = SparkContext._gateway
     gateway.shutdown()
     gateway.proc.stdin.close()
@@ -76,12 +76,12 @@ def _children(parent: int) -> list[int]:
 
 
 def worker_peak_mib() -> float:
-    """The largest resident set that a Python worker of this process's Spark has had."""
+    """Returns the largest resident set, in MiB, that a Python worker of this process's Spark has had."""
     return peak_mib_of(_children(os.getpid()))
 
 
 def peak_mib_of(processes: Iterable[int]) -> float:
-    """The largest resident set that a Python worker among processes has had."""
+    """Returns the largest resident set, in MiB, that a Python worker among the processes has had."""
     peak = 0
     for process in processes:
         try:

@@ -1,4 +1,4 @@
-"""The sink on the driver: the cost of publishing once the tasks have staged their rows; no Spark runs."""
+"""The sink on the driver: the time of committing rows that tasks have staged.  No Spark runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FIRST, NEXT = "the first epoch, which opens the store", "an epoch"
 
 
 class _Query:
-    """The epochs of one query, as Spark would have them staged and published."""
+    """The epochs of one query, which are staged and published in the same way as by Spark."""
 
     def __init__(self, path: Path, log_partitions: int, **options: str) -> None:
         self._path = path
@@ -35,7 +35,7 @@ class _Query:
         self.epoch = -1
 
     def staged(self, batches: list[pa.RecordBatch]) -> tuple[BatchWriter, list[StagedMessage]]:
-        """Stages the batches of the next epoch in turns to its tasks."""
+        """Stages the next epoch, whose batches are divided among its tasks in turn."""
         self.epoch += 1
         given = {"path": str(self._path), "queryId": "q", "epoch": str(self.epoch), **self._options}
         writer = BatchWriter(checked_options(given, stream=False, overwrite=False))
@@ -49,7 +49,7 @@ class _Query:
 def _check(run: Run, path: Path, keys: KeySpace, expected: np.ndarray) -> str:
     with offsetlog.open(path, read_only=True) as store:
         found = store.to_arrow()
-        # As strings: a dictionary keeps the names of rows that are left out.
+        # The columns become strings, because a dictionary would keep the names of rows that are filtered out.
         for name in ("group", "topic"):
             strings = found.column(name).cast(pa.string())
             found = found.set_column(found.column_names.index(name), name, strings)

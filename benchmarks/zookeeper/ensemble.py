@@ -1,4 +1,4 @@
-"""An ensemble of three servers, as the tests start it, with room for the nodes of the benchmarks."""
+"""An ensemble of three servers, started as in the tests, with enough memory for the nodes of the benchmarks."""
 
 from __future__ import annotations
 

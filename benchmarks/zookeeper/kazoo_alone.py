@@ -1,4 +1,4 @@
-"""The offsets of consumers moved by kazoo alone, with as many questions outstanding as a migration has."""
+"""Copies the offsets of consumers with kazoo alone, with as many outstanding requests as a migration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-#: By group, topic and partition.
+#: Offsets by group, topic and partition.
 Offsets = dict[str, dict[str, dict[str, int]]]
 
 READS, GROUPS = 64, 16
@@ -32,7 +32,7 @@ def _answers(questions: Iterable[tuple[Any, Callable[[], Any]]], most: int) -> I
 
 
 def write(client: Any, offsets: Offsets) -> None:
-    """Writes each group by one transaction."""
+    """Writes each group in one transaction."""
 
     def transactions() -> Iterator[tuple[str, Callable[[], Any]]]:
         for group, topics in offsets.items():

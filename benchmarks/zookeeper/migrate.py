@@ -1,4 +1,4 @@
-"""A migration beside what kazoo alone makes, with as many questions outstanding, against one ensemble of three."""
+"""A migration compared with kazoo alone, with as many outstanding requests, on one ensemble of three servers."""
 
 from __future__ import annotations
 
@@ -114,10 +114,11 @@ class _Timed:
 
 
 def _compete(run: Run, runners: list[Runner], ours: _Timed, alone: _Timed) -> None:
-    """Measures, and judges by three things, as others may work on the machine.
+    """Measures both, and judges three figures, because other work may run on the machine.
 
-    The medians of all rounds; the ratio of rounds that followed each other, whose median no single burst of other work
-    moves; and the processor time of this process, which other work hardly changes.
+    * The median of all rounds.
+    * The median ratio of successive rounds, which a short burst of other work does not change.
+    * The processor time of this process, which other work hardly changes.
     """
     report = run.report
     report.figures += race(run.benchmark, runners, run.rounds)
@@ -138,7 +139,7 @@ def _compete(run: Run, runners: list[Runner], ours: _Timed, alone: _Timed) -> No
 
 @workload("migrate/to-zookeeper", f">= {WANTED} x kazoo alone")
 def to_zookeeper(run: Run) -> None:
-    """A log directory into an empty ZooKeeper, beside kazoo alone, which has the offsets in memory."""
+    """From a log directory into an empty ZooKeeper, compared with kazoo alone, which has the offsets in memory."""
     offsets = _drawn(run)
     rows = _rows(offsets)
     path = run.new_directory()
@@ -169,7 +170,7 @@ def to_zookeeper(run: Run) -> None:
 
 
 class _OneByOne(ZooKeeperConnection):
-    """As with servers before 3.6, which know no requests of many reads."""
+    """A connection that behaves as with servers before 3.6, which have no requests for many reads."""
 
     def reads_many(self) -> bool:
         return False
@@ -177,13 +178,13 @@ class _OneByOne(ZooKeeperConnection):
 
 @workload("migrate/from-zookeeper", f">= {WANTED} x kazoo alone")
 def from_zookeeper(run: Run) -> None:
-    """ZooKeeper into an empty log directory, on the disk, beside kazoo alone, which only reads."""
+    """From ZooKeeper into an empty log directory on the disk, compared with kazoo alone, which only reads."""
     _out_of_zookeeper(run, ZooKeeperConnection)
 
 
 @workload("migrate/from-zookeeper-one-by-one", f">= {WANTED} x kazoo alone")
 def from_zookeeper_one_by_one(run: Run) -> None:
-    """The same where each node is read by a request of its own, as with servers before 3.6."""
+    """From ZooKeeper with one request for each node, as with servers before 3.6, compared with kazoo alone."""
     _out_of_zookeeper(run, _OneByOne)
 
 

@@ -47,9 +47,9 @@ static uint8_t *grow_on_heap(ol_arena *arena, size_t capacity) {
     return base;
 }
 
-/* Address space of `capacity` bytes at a multiple of the huge page size: only between such
- * addresses can the kernel move whole page tables and huge pages unchanged.  NULL: no address space
- * is left. */
+/* Reserves address space of `capacity` bytes at a multiple of the huge page size, because only
+ * between such addresses can the kernel move whole page tables and huge pages unchanged.  Returns
+ * NULL if no address space is left. */
 static uint8_t *reserve_aligned(size_t capacity) {
     size_t span = capacity + HUGE_PAGE_SIZE;
     uint8_t *space = mmap(NULL, span, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
@@ -62,8 +62,9 @@ static uint8_t *reserve_aligned(size_t capacity) {
 }
 
 static void advise(uint8_t *base, size_t capacity) {
-    /* The whole mapping, every time: parts with other advice would be separate mappings, which
-     * mremap refuses to move together.  A refusal costs only speed. */
+    /* Each call gives the advice for the whole mapping: parts with different advice would be
+     * separate mappings, which mremap refuses to move together.  If the kernel refuses the advice,
+     * only speed is lost. */
     if (capacity >= HUGE_ARENA_SIZE_MIN) (void)madvise(base, capacity, MADV_HUGEPAGE);
 }
 

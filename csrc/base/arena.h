@@ -1,10 +1,10 @@
 /* base/arena: a run of zeroed memory that grows at its end and is addressed by offsets.
  *
  * An arena of up to 16 KiB is a block of the heap, so that a store with many small tables stays
- * small.  A larger arena is a mapping of its own.  It grows by at least an eighth at a time; the
- * kernel grows it in place or moves it without copying (mremap).  Its unused part is address space,
- * not memory.  A mapping of at least 2 MiB is aligned to huge pages, and a mapping of at least 64
- * MiB requests them.
+ * small.  A larger arena is a mapping of its own, which grows by at least an eighth at a time.  The
+ * kernel grows a mapping in place or moves it without copying (mremap).  The unused part of a
+ * mapping takes address space, but no memory.  A mapping of at least 2 MiB is aligned to huge
+ * pages, and a mapping of at least 64 MiB requests them.
  *
  * Ownership: the arena owns its memory; zeroed memory is an empty arena.  Growth may move the
  * memory, so a pointer into it is valid only until the next ol_arena_extend.  The arena takes no
@@ -27,7 +27,7 @@ typedef struct ol_arena {
 int ol_arena_extend(ol_arena *arena, size_t size, ol_error *error) OL_NODISCARD;
 void ol_arena_free(ol_arena *arena);
 
-/* Returns the bytes of memory that the arena takes.  Its unused address space does not count. */
+/* Returns how many bytes of memory the arena takes, not counting its unused address space. */
 uint64_t ol_arena_resident(const ol_arena *arena);
 
 /* For tests: lets `calls` more calls of ol_arena_extend in this process succeed and makes every

@@ -36,8 +36,8 @@ _Noreturn void ol_assert_failed(const char *condition, const char *file, int lin
 #define OL_VERIFY(condition) ((void)0)
 #endif
 
-/* A run of bytes that belong to someone else.  If `data` is NULL, the value is null, which Kafka
- * writes as the length -1.  Null differs from a run of length 0. */
+/* A run of bytes that belong to someone else.  If `data` is NULL, the slice is a null value, which
+ * Kafka writes as the length -1.  A null value is not the same as a run of length 0. */
 typedef struct ol_slice {
     const uint8_t *data;
     size_t size;

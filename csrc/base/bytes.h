@@ -2,9 +2,11 @@
  *
  * All integers are big-endian.  The loads and stores do not check bounds, so the caller must have
  * checked that the bytes are in its buffer.  The varint decoders are for bytes that are not
- * trusted: they take a limit and never read at or past it.  Code that reads a length compares it
- * with the difference of two pointers into the buffer, so a hostile length cannot make a sum
- * overflow.
+ * trusted: they take a limit and never read at or past it.
+ *
+ * Code that reads a length must compare it with the number of bytes left, which is the difference
+ * of two pointers.  It must not add the length to a pointer first: a hostile length could make the
+ * sum overflow.
  */
 #ifndef OL_BASE_BYTES_H
 #define OL_BASE_BYTES_H
@@ -88,10 +90,9 @@ static inline uint8_t *ol_store_varlong(uint8_t *p, int64_t v) {
     return ol_store_uvarlong(p, ol_zigzag64(v));
 }
 
-/* Read a varint at `p`, without reading a byte at or past `limit`, and return the position after
- * it.  Return NULL if the varint does not end before `limit`, or if it is too long.  A varint has
- * at most 5 bytes and 32 bits, and a varlong at most 10 bytes and 64 bits.  *v is set only on
- * success. */
+/* Read a varint at `p` and return the position after it.  No byte at or past `limit` is read.
+ * Return NULL if the varint does not end before `limit`, or if it is too long: a varint has at most
+ * 5 bytes and 32 bits, and a varlong at most 10 bytes and 64 bits.  *v is set only on success. */
 static inline const uint8_t *ol_read_uvarlong(const uint8_t *p, const uint8_t *limit, uint64_t *v) {
     uint64_t result = 0;
     for (unsigned shift = 0; shift < 70 && p != limit; shift += 7) {

@@ -1,4 +1,4 @@
-/* base/chained_map.c: buckets, doubled when the entries are as many as the buckets. */
+/* base/chained_map.c: a map whose buckets are doubled when it has as many entries as buckets. */
 #include "base/chained_map.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* base/chained_map: a hash table of entries that carry their own links.
  *
  * The map is for side structures whose keys have several parts and whose entries are removed one by
- * one.  The owner embeds ol_chained_entry as the first member of its entries.  The map knows only
- * the hashes of the keys; the owner stores the keys and compares them:
+ * one.  The user of the map embeds ol_chained_entry as the first member of its entries.  The map
+ * knows only the hashes of the keys; its user stores the keys and compares them:
  *
  *     for (ol_chained_entry *e = ol_chained_map_first(map, hash); e != NULL; e = e->next)
  *         if (e->hash == hash && key_of(e) == key) ...
@@ -26,7 +26,7 @@ typedef struct ol_chained_map {
     size_t count;
 } ol_chained_map;
 
-/* Frees the buckets of the map.  The owner frees the entries. */
+/* Frees the buckets of the map.  The user of the map frees the entries. */
 void ol_chained_map_free(ol_chained_map *map);
 
 /* Reserves memory for one more entry.  If it fails with OL_NO_MEMORY, nothing has changed. */

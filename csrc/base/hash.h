@@ -30,14 +30,14 @@ static inline ol_hash128 ol_hash128_subtract(ol_hash128 a, ol_hash128 b) {
     return difference;
 }
 
-/* Returns a 64-bit hash for tables in memory.  All of its bits are well mixed.  It is not for
- * files, because another version of the library may compute another value.  An adversary who knows
- * the seed can make collisions; a table therefore takes its seed from the operating system and
- * compares the keys themselves. */
+/* Returns a 64-bit hash for tables in memory.  All of its bits are well mixed.  It must not be
+ * written to a file, because another version of the library may compute another value.  An
+ * adversary who knows the seed can make keys with equal hashes.  Therefore a table takes its seed
+ * from the operating system, and compares the keys and not only their hashes. */
 uint64_t ol_hash64(const void *data, size_t size, uint64_t seed);
 
-/* Mixes two 64-bit values into one.  The hash of a pair is made from the hashes of its parts with
- * it. */
+/* Mixes two 64-bit values into one.  It is used to make the hash of a pair from the hashes of the
+ * parts. */
 static inline uint64_t ol_hash64_mix(uint64_t a, uint64_t b) {
     __uint128_t product = (__uint128_t)(a ^ 0x9e3779b97f4a7c15u) * (b ^ 0xe7037ed1a0b428dbu);
     return (uint64_t)product ^ (uint64_t)(product >> 64);

@@ -1,8 +1,8 @@
 /* base/int64_map: a small map from 64-bit keys to 64-bit values that are not 0.
  *
  * The map is for side structures of a few thousand entries.  It uses open addressing with backward
- * shift, so a removal leaves no marker.  When it grows, it moves all entries in one step, which
- * would take too long for the large structures of table/; they use ol_hash_index instead.
+ * shift, so a removal leaves no marker.  When the map grows, it moves all entries in one step.
+ * This would take too long for the large structures of table/, which use ol_hash_index instead.
  *
  * Ownership: the map owns its entries; zeroed memory is an empty map.  The caller reserves memory
  * in advance, so that setting a value cannot fail.  The map takes no locks.

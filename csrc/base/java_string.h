@@ -19,14 +19,14 @@ int32_t ol_java_hash(ol_slice utf8);
  * traps 1 to 3).  `count` is above 0. */
 int32_t ol_partition_for(ol_slice group, int32_t count);
 
-/* Decodes the next character as Java does.  A run of malformed bytes becomes U+FFFD; it ends where
- * Java ends it.  Returns the number of bytes that were decoded.  `left` is the number of bytes at
- * `p`, at least 1. */
+/* Decodes the character at `p` as Java's UTF-8 decoder does.  A run of malformed bytes becomes one
+ * character U+FFFD; the run ends where Java's decoder ends it.  Returns the number of bytes that
+ * were decoded.  `left` is the number of bytes from `p` on, at least 1. */
 size_t ol_java_character(const uint8_t *p, size_t left, uint32_t *character);
 
 /* Returns how many UTF-16 units the string has in Java (docs/format/traps.md trap 16).  Sets *valid
- * to whether the bytes are well-formed UTF-8, without surrogates and overlong forms.  The number is
- * exact only if they are. */
+ * to whether the bytes are well-formed UTF-8, without surrogates and overlong forms.  If *valid is
+ * false, the number is not exact. */
 size_t ol_utf16_units(ol_slice utf8, bool *valid);
 
 #endif

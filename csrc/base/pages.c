@@ -15,7 +15,7 @@ void *ol_pages_reserve(size_t size) {
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return NULL;
-    /* A huge page would be zeroed for each hundred bytes that are written in the middle of it. */
+    /* With huge pages, a store of a hundred bytes could make the kernel zero 2 MiB. */
     (void)madvise(memory, size, MADV_NOHUGEPAGE);
     if (madvise(memory, size, MADV_DONTFORK) == 0) return memory;
     munmap(memory, size);

@@ -11,8 +11,8 @@
 
 #include "base/base.h"
 
-/* An madvise that faults pages in without changing their content.  Older headers do not define the
- * constant, and older kernels return EINVAL for it. */
+/* The advice with which madvise faults pages in without changing their content.  Older headers do
+ * not define the constant, and older kernels return EINVAL for it. */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -20,12 +20,12 @@
 /* Returns zeroed memory for at least `size` bytes, or NULL. */
 void *ol_pages_allocate(size_t size) OL_NODISCARD;
 
-/* Like ol_pages_allocate, but for memory most of which is unused at any one time.  A forked child
- * process does not inherit the memory. */
+/* Does what ol_pages_allocate does, for memory of which most is unused at any one time.  A forked
+ * child process does not inherit the memory. */
 void *ol_pages_reserve(size_t size) OL_NODISCARD;
 
-/* Returns the whole pages in [memory, memory + size) to the operating system.  `memory` is
- * page-aligned.  Afterwards these pages read as zeros.  Returns their size in bytes. */
+/* Gives the whole pages in [memory, memory + size) back to the operating system, and returns their
+ * size in bytes.  `memory` must be page-aligned.  Afterwards these pages read as zeros. */
 size_t ol_pages_give_back(void *memory, size_t size);
 
 /* Frees pages; `size` is the size that was requested, and `memory` may be NULL. */

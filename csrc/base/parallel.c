@@ -1,4 +1,4 @@
-/* base/parallel.c: threads that take pieces by a shared counter. */
+/* base/parallel.c: threads that take the next piece from a shared counter. */
 #include "base/parallel.h"
 
 #include <pthread.h>

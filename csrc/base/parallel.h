@@ -10,9 +10,10 @@
 
 enum { OL_PARALLEL_WORKERS_MAX = 16 };
 
-/* Calls `piece` once for each index from 0 to count - 1.  The argument `worker` is the number of
- * the thread that makes the call, from 0 to workers - 1; a thread runs one piece at a time.  The
- * calling thread is worker 0.  If a thread cannot be started, the other threads do its work. */
+/* Calls `piece` once for each index from 0 to count - 1, on up to `workers` threads.  The argument
+ * `worker` of a call is the number of the thread that makes it, from 0 to workers - 1.  A thread
+ * runs one piece at a time.  The thread that calls ol_parallel_run is worker 0.  If a thread cannot
+ * be started, the other threads do its work. */
 void ol_parallel_run(unsigned workers, size_t count,
                      void (*piece)(void *context, unsigned worker, size_t index), void *context);
 

@@ -23,8 +23,8 @@ typedef enum ol_status {
     OL_LOCKED = 14,             /* another process, or this one, holds the directory's lock */
     OL_CHANGED = 15,            /* bytes changed between two reads of one call; retriable */
     /* bytes */
-    /* bytes on the disk are not those that were written, although a flush had made them durable or
-     * their file is closed */
+    /* bytes on the disk have changed since they were written: bytes that a flush had made durable,
+     * or bytes of a closed file */
     OL_CORRUPT = 20,
     OL_TORN = 21,               /* an unfinished tail: the bytes end too early */
     OL_UNSUPPORTED = 22,        /* well-formed bytes of an unknown version, magic or codec */
@@ -43,10 +43,11 @@ typedef enum ol_status {
     OL_NOT_COORDINATOR = 44,
     OL_CONDITION = 45,          /* the condition `expected=` did not hold */
     OL_REWIND = 46,  /* the commit would have lowered an offset, which `monotonic=` forbids */
-    OL_FENCED = 47,             /* an older leader or producer epoch */
-    /* the transaction is not open, or another one is open that must not be */
+    OL_FENCED = 47,             /* a producer epoch that is older than the newest one known */
+    /* the transaction is not open, the producer has an open one already, or its producer id is
+     * negative or reserved */
     OL_TRANSACTION = 48,
-    OL_TIMED_OUT = 49,
+    OL_TIMED_OUT = 49,          /* the time limit of the call was reached */
     OL_FENCED_LEADER_EPOCH = 50,    /* a leader epoch that is older than the newest one known */
     OL_UNKNOWN_LEADER_EPOCH = 51,   /* a leader epoch that is newer than the newest one known;
                                        retriable */

@@ -1,8 +1,9 @@
 /* base/string_dictionary: distinct byte strings, numbered from 0 in the order of their first use.
  *
  * Bulk reads and writes use a dictionary to turn a column of strings into a column of numbers.
- * Ownership: the dictionary copies the strings, one after the other, in Arrow's layout of a column:
- * an array of end positions and an array of bytes.  The dictionary takes no locks.
+ * Ownership: the dictionary owns copies of the strings.  They have Arrow's layout of a column: an
+ * array of bytes, with the strings one after the other, and an array of end positions.  The
+ * dictionary takes no locks.
  */
 #ifndef OL_BASE_STRING_DICTIONARY_H
 #define OL_BASE_STRING_DICTIONARY_H

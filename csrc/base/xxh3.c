@@ -1,7 +1,8 @@
 /* base/xxh3.c: XXH3-128 with seed 0 and the default secret.
  *
- * Written from the published description of the algorithm.  Inputs fall into five ranges of length,
- * each with its own mixing; from 241 bytes on eight accumulators take stripes of 64 bytes.
+ * This is written from the published description of the algorithm.  There are five ranges of input
+ * lengths, and each has its own way of mixing.  Inputs of 241 bytes or more are taken in stripes of
+ * 64 bytes by eight accumulators.
  */
 #include "base/hash.h"
 

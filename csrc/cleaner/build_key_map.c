@@ -1,10 +1,10 @@
-/* Pass A: the last offset of every key of the dirty part goes into the map
- * (docs/format/cleaner.md §8.2).
+/* Pass A puts the last offset of every key of the dirty part into the map (docs/format/cleaner.md
+ * §8.2).
  *
- * Two kinds of records of the clean part are put into it, too.  One is tombstones whose retention
- * time has passed, so that the pass that drops them also drops everything that they deleted.  The
- * other is records of held groups, because a hold leaves superseded records when its end moves
- * up. */
+ * It also puts two kinds of records of the clean part into the map.  The first kind is tombstones
+ * whose retention time has passed, so that the pass that drops them also drops everything that they
+ * deleted.  The second kind is records of groups with a hold: when the end of a hold moves up, the
+ * records that it no longer keeps may be superseded. */
 #include <stdlib.h>
 
 #include "cleaner/cleaner_impl.h"
@@ -21,8 +21,9 @@ typedef struct scanner {
 
 /* ----------------------------------------------------------------------------------------- rows */
 
-/* Adds rows of the clean part.  A tombstone that does not fit is not dropped yet, and another
- * record that does not fit supersedes nothing yet; another pass follows. */
+/* Adds rows of the clean part.  If a row does not fit the map, another pass follows.  In this pass,
+ * a tombstone that did not fit is not dropped, and any other record that did not fit supersedes
+ * nothing. */
 static void put_clean_rows(ol_key_map *map, const ol_clean_rows *rows, uint64_t key_max) {
     int64_t ignored;
     for (size_t i = 0; i < rows->count && map->count < key_max; i++) {

@@ -1,4 +1,4 @@
-/* A run of the cleaner: where it ends, its passes, its report. */
+/* Makes a run of the cleaner: determines E, makes the passes, and fills the report. */
 #include "cleaner/cleaner.h"
 
 #include <stdlib.h>
@@ -27,7 +27,8 @@ static int check_options(const ol_clean_options *options, ol_error *error) {
                        OL_CLEAN_MAP_BYTES_MIN);
     }
     if (options->delete_retention_ms < 0 || options->now_ms < 0 || options->end_max < 0) {
-        return ol_fail(error, OL_INVALID, "a clean was given a negative time or offset");
+        return ol_fail(error, OL_INVALID,
+                       "delete_retention_ms, now_ms and end_max must not be negative");
     }
     return OL_OK;
 }
@@ -162,7 +163,8 @@ static int copy_holds(ol_clean_run *run, const ol_clean_options *options, ol_err
     if (options->hold_count == 0) return OL_OK;
     ol_clean_hold *holds = malloc(options->hold_count * sizeof *holds);
     if (holds == NULL) {
-        return ol_fail(error, OL_NO_MEMORY, "no memory for %zu holds", options->hold_count);
+        return ol_fail(error, OL_NO_MEMORY, "no memory for the min_history of %zu groups",
+                       options->hold_count);
     }
     memcpy(holds, options->holds, options->hold_count * sizeof *holds);
     run->scope.options.holds = run->transactions.holds = holds;

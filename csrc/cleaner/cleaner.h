@@ -1,41 +1,47 @@
 /* cleaner/cleaner: drops superseded records from the closed segments of a partition, or of a topic
  * (docs/format/cleaner.md §8, docs/maintenance.md).
  *
- * One run cleans the segments that lie wholly below a log offset E, chosen so that nothing below it
- * can be undone.  E is the lowest of four offsets, rounded down to the start of a segment: the
- * flushed bound (the end of what is surely on disk), W (the high watermark), the start of the
- * oldest open transaction, and the option `end_max`.  Each record belongs to a slot.  The slot of
- * an offset record is (group, topic, partition), whatever the version of its key.  The slot of any
- * other record is the bytes of its key.  A record is live if no later record below E has the same
- * slot.  The cleaner replaces groups of neighbouring segments in ascending order, each group by one
- * swap (log/segment_rewrite.h).  At every moment of a run, a replay of the log therefore gives the
- * same state and the same digests.
+ * One run cleans the segments that lie wholly below a log offset E.  E is chosen so that nothing
+ * below it can be undone.  It is the lowest of four offsets, rounded down to the start of a
+ * segment:
+ *
+ *   the flushed bound, up to which the log is known to be on disk;
+ *   W, the high watermark;
+ *   the start of the oldest open transaction;
+ *   the option `end_max`.
+ *
+ * Each record belongs to a slot.  The slot of an offset record is (group, topic, partition),
+ * whatever the version of its key.  The slot of any other record is the bytes of its key.  A record
+ * is live if no later record below E has the same slot.  The cleaner replaces groups of
+ * neighbouring segments in ascending order, each group by one swap (log/segment_rewrite.h).  At
+ * every moment of a run, a replay of the log therefore gives the same state and the same digests.
  *
  * A run reads the log in two passes.  Pass A reads the dirty part, which is [first_dirty, E), and
  * keeps the last offset of every key in a map of fixed size (cleaner/key_map.h).  Pass B rewrites
  * all segments below E.  If the map cannot hold all keys, passes A and B are repeated for the rest
- * until E is reached.  If the map is full and `use_table` is set, the cleaner looks up offset keys
- * in the partition's table, and the map then holds only the keys that the table does not have.
+ * until E is reached.  With `use_table`, once the map is full, the cleaner first looks up offset
+ * keys in the partition's table.  The map then holds only the keys that the table does not have.
  *
  * Damage does not end a run.  A batch that has a wrong checksum or structure, or that cannot be
  * read or inflated, quarantines its segment: the segment stays as it is and is reported.  The run
  * cleans everything else.  No tombstone and no transaction marker at or above the base offset of a
- * quarantined segment is dropped.  A batch that cannot be compressed again stays whole, and no
- * tombstone from its base offset on is dropped in that run.
+ * quarantined segment is dropped.  If a batch cannot be compressed again, it stays whole, and the
+ * run drops no tombstone at or above its base offset.
  *
- * A wrong `first_dirty` cannot lose data, because a run drops a tombstone or a marker only after it
- * has seen that nothing is left for it to delete or to end.  If `first_dirty` is too high,
- * superseded records stay until their key is written again.  The same happens after a hold is
- * lifted.  If `first_dirty` is -1, all of the log is dirty.
+ * A wrong `first_dirty` cannot lose data.  A run drops a tombstone only after it has seen that
+ * nothing is left that it deletes, and a marker only after nothing is left that it ends.  If
+ * `first_dirty` is too high, superseded records stay until their key is written again.  The same
+ * happens to the records that a hold has kept (ol_clean_hold), after it is lifted.  If
+ * `first_dirty` is -1, all of the log is dirty.
  *
  * A replica's log can be cleaned whether the replica leads, follows or is unloaded, because below W
  * its log holds the same records as the leader's log, and these never change.  If the replica's
  * table was dropped or never loaded, the cleaner works without the table.  A change of leadership
  * does not disturb a run.  A truncation or a load ends it.
  *
- * The log of a topic is cleaned in the same way (ol_cleaner_run_topic), with three differences: its
- * keys are arbitrary bytes; all records of an aborted transaction are dropped; there is neither a
- * table nor a hold.
+ * The log of a topic is cleaned in the same way (ol_cleaner_run_topic), with three differences.
+ * Its keys are arbitrary bytes.  All records of an aborted transaction are dropped.  There is
+ * neither a table nor a hold.
  *
  * Locks: a run takes the partition's writer lock while it determines E.  While it replaces a
  * segment, it prevents loads of the partition.  With `use_table` it takes the table lock for at

@@ -85,9 +85,8 @@ typedef struct ol_clean_course {
     bool has_ended;  /* A function of the run returned OL_END; the report says why. */
 } ol_clean_course;
 
-/* Identifies the batches of a segment that a walk read.  If a batch's length field is damaged
- * later, the next walk finds other batch boundaries.  Its tally then differs, even if this walk,
- * too, ends exactly at the end of a batch. */
+/* Identifies the batches that a walk has read in a segment.  If the length field of a batch is
+ * damaged after a walk, the next walk finds other batches and gets another tally. */
 typedef struct ol_clean_tally {
     int64_t batches;
     uint64_t base_offsets;              /* the sum of the base offsets of the batches */
@@ -99,8 +98,8 @@ typedef struct ol_clean_segment {
     int64_t next_base;
     int64_t size;
     bool quarantined;
-    /* True: this is the active segment, and the log continues after next_base.  Occurs only if the
-     * run has a sink. */
+    /* True: this is the active segment, and the log continues at next_base.  Occurs only if the run
+     * has a sink. */
     bool is_open;
     bool is_tallied;  /* true: pass A has read the whole segment; pass A sets this field and
                          `tally` */

@@ -1,5 +1,5 @@
-/* Pass B: segments form groups, and each group becomes one segment without the dropped records
- * (docs/format/cleaner.md §8.3, §8.4). */
+/* Pass B divides the segments into groups, and makes of each group one segment without the dropped
+ * records (docs/format/cleaner.md §8.3, §8.4). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -202,7 +202,8 @@ static int add_alone(ol_clean_copier *copy, const ol_batch *batch, ol_error *err
 
 /* ------------------------------------------------------------------------------------- segments */
 
-/* Counts the batches that pass A has decided as if this pass had decided and dropped them. */
+/* Counts the skipped batches, which pass A has found superseded, as batches that this pass has
+ * dropped. */
 static int drop_gone(ol_clean_copier *copy, ol_error *error) {
     ol_clean_run *run = copy->run;
     int64_t bytes, position = copy->source.piece.position + (int64_t)copy->source.position;

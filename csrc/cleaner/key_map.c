@@ -1,4 +1,4 @@
-/* The map of one pass, and its growth. */
+/* Puts keys into the map of a pass, and lets the map grow. */
 #include "cleaner/key_map.h"
 
 #include <sys/mman.h>

@@ -148,7 +148,7 @@ static inline int64_t ol_key_map_get(const ol_key_map *map, ol_hash128 key) {
  * than allowed. */
 
 typedef struct ol_clean_superseded {
-    uint64_t *plain;  /* records about which nothing matters except their offset and their key */
+    uint64_t *plain;  /* records whose fate depends only on their offset and their key */
     uint64_t *gone;             /* records after which a record with the same key follows */
     int64_t from;
     uint64_t count;             /* number of offsets that are covered, from `from` on */

@@ -1,4 +1,4 @@
-/* Writing the records that stay, in the format of their batch. */
+/* Writes the records that stay, in the format of their batch. */
 #include "cleaner/rebuild_batch.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Which records stay (docs/format/cleaner.md §8.3, docs/maintenance.md). */
+/* Decides which records stay (docs/format/cleaner.md §8.3, docs/maintenance.md). */
 #include "cleaner/cleaner_impl.h"
 
 /* ----------------------------------------------------------------------------- reading a record */

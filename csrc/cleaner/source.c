@@ -1,5 +1,5 @@
-/* Reading segments, batch by batch, each checked before its content is used; the list of segments,
- * their quarantine, the pace. */
+/* Lists the segments, reads them batch by batch, and quarantines damaged ones.  It checks each
+ * batch before its content is used, and keeps to the rate limit. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-/* Counting what a run decides. */
+/* Counts what a run decides. */
 #include "cleaner/survey.h"
 
 #include <stdlib.h>

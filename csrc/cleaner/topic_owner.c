@@ -1,4 +1,5 @@
-/* The owner of a topic's log, for the cleaner.  Such a log is never truncated and never loaded. */
+/* A topic as the owner of a log that is cleaned.  Such a log is never truncated and never
+ * loaded. */
 #include "cleaner/cleaner_impl.h"
 
 static int find_limit(ol_clean_scope *scope, int64_t *log_end, ol_error *error) {

@@ -1,4 +1,4 @@
-/* Transactions in the log: which are open, how each one ended, and the walk that finds this out. */
+/* Finds out which transactions of a log are open and how each of the others ended. */
 #include "cleaner/transactions.h"
 
 #include <stdlib.h>

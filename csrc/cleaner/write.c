@@ -1,8 +1,8 @@
-/* Writes decided batches: each stays, is rebuilt, or is dropped.  The resulting segment replaces
- * the old ones.
+/* Writes the batches of a group of segments, after it was decided whether each stays, is rebuilt,
+ * or is dropped.  The resulting segment replaces the old ones.
  *
- * A lone segment that loses nothing is left as it is: nothing is written until the first
- * difference; then the part before the difference is copied. */
+ * If a group has only one segment and loses nothing, the segment is left as it is.  Nothing is
+ * therefore written before the first difference.  Then the part before the difference is copied. */
 #include <stdlib.h>
 
 #include "base/bytes.h"
@@ -289,7 +289,8 @@ int ol_clean_swap_in(ol_clean_copier *copy, ol_error *error) {
     }
     int64_t *bases = status == OL_OK ? malloc(copy->count * sizeof *bases) : NULL;
     if (status == OL_OK && bases == NULL) {
-        status = ol_fail(error, OL_NO_MEMORY, "no memory for %zu bases", copy->count);
+        status = ol_fail(error, OL_NO_MEMORY, "no memory for the base offsets of %zu segments",
+                         copy->count);
     }
     if (status != OL_OK) return status;
     for (size_t i = 0; i < copy->count; i++) {

@@ -1,4 +1,4 @@
-/* columns/offset_rows.c: keys, values and positions as columns of a row. */
+/* columns/offset_rows.c: puts keys, values and positions into the columns of a row. */
 #include "columns/offset_rows.h"
 
 /* Puts an id in Kafka's form: base64 in the alphabet of URLs, without padding. */

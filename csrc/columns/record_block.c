@@ -1,4 +1,5 @@
-/* columns/record_block.c: arrays that grow with their block, and UTF-8 as Java decodes it. */
+/* columns/record_block.c: fills arrays that grow with their block, and decodes UTF-8 as Java
+ * does. */
 #include "columns/record_block.h"
 
 #include <stdlib.h>

@@ -80,9 +80,9 @@ typedef struct ol_row_array {
     ol_column_kind kind;
     uint8_t *data;              /* strings: their bytes; otherwise `capacity` values */
     size_t data_capacity;       /* strings: bytes */
-    /* strings: 0, then the end of each string in `data`; lists: also, for each string of a list */
+    /* strings and lists: 0, then for each string the position in `data` at which it ends */
     int32_t *ends;
-    int32_t *list_ends;         /* lists: 0, then the end of each row's strings in `ends` */
+    int32_t *list_ends;         /* lists: 0, then for each row the number of strings up to it */
     size_t list_capacity;
     uint8_t *valid;  /* a bitmap of `capacity` bits, lowest first; used only if has_nulls */
     bool has_nulls;             /* may also be true if the row with the null was dropped */
@@ -107,8 +107,8 @@ void ol_record_block_clear(ol_record_block *block);
  * instead.  A call for an unwanted column does nothing.  The caller ensures that the block has
  * space for the row. */
 void ol_record_block_put_boolean(ol_record_block *block, ol_column column, bool value);
-/* The caller may call these functions for wanted columns only.  The inline functions below check
- * that. */
+/* The caller must call these two functions for wanted columns only.  The inline functions below
+ * check that a column is wanted. */
 void ol_record_block_set_null(ol_record_block *block, ol_column column);
 int ol_record_block_append_string(ol_record_block *block, ol_column column, ol_slice value,
                                   ol_error *error) OL_NODISCARD;

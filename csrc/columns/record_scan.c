@@ -1,4 +1,4 @@
-/* columns/record_scan.c: the columns of each view, and the walk over batches. */
+/* columns/record_scan.c: walks over the batches, and fills the columns of each view. */
 #include "columns/record_scan.h"
 
 #include <string.h>

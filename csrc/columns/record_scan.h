@@ -1,9 +1,9 @@
 /* columns/record_scan: reads the records of a .log file in a range of log offsets as rows.
  *
  * A scan starts at a position in the file and reads the batches from there on.  It needs no other
- * part of the log, no table and no state.  A scan never returns some rows of a batch whose
- * structure is damaged: it checks the structure of the whole batch before it returns a block with
- * the batch's first row, even if the rows of the batch fill several blocks.
+ * part of the log, no table and no state.  If the structure of a batch is damaged, a scan returns
+ * no row of that batch.  It therefore checks the structure of the whole batch before it returns the
+ * block with the batch's first row, even if the rows fill several blocks.
  *
  * Ownership: the file scan, the decompressor and the memory of the slices belong to the caller and
  * outlive the record scan.  A scan takes no locks; one thread uses it.
@@ -25,19 +25,19 @@ typedef enum ol_record_view {
 typedef struct ol_record_scan {
     ol_file_scan *file_scan;
     const ol_decompressor *decompressor;
-    const ol_transaction_outcomes *outcomes;  /* NULL until OL_WOULD_BLOCK asks for it */
+    const ol_transaction_outcomes *outcomes;  /* NULL until the caller sets them (OL_WOULD_BLOCK) */
     const char *const *kinds;  /* kind_count names of records by key type, NULL for unknown types */
     size_t kind_count;
     ol_slice segment;                   /* name of the file */
     int64_t first;                      /* records below this log offset are left out */
     int64_t until;                      /* records at or above this offset are left out */
     int64_t next_offset;                /* the next batch is expected at or above it */
-    int64_t segment_base;               /* a batch below it is damage; 0: not known */
+    int64_t segment_base;               /* a batch that begins below it is damage; 0: not known */
     /* base offset of the next segment: a batch that reaches it is damage; 0: not known */
     int64_t segment_limit;
     int64_t count_from;
-    /* how many records the scan has read at log offsets of [count_from, until), whether or not the
-     * filters below select them */
+    /* how many records the scan has read at log offsets from the greater of `first` and count_from
+     * up to `until`, whether or not the filters below select them */
     int64_t present;
     int32_t log_partition;
     ol_record_view view;
@@ -57,9 +57,9 @@ typedef struct ol_record_scan {
     int64_t marker_offset;              /* -1: none */
     bool is_open;
     bool takes_many;                    /* the fast path reads it (columns/usual_commits) */
-    /* Whether the structure of all records of the batch was checked before its first row.  If it
-     * was not, all rows of the batch are in the current block.  If the walk then meets damage, the
-     * scan removes these rows, with the values below. */
+    /* Whether the structure of all records of the batch has been checked.  As long as it has not,
+     * all rows of the batch are in the current block.  If the walk then meets damage, the scan
+     * removes these rows, with the values below. */
     bool is_checked;
     size_t first_row;                   /* the batch's first row in the block */
     /* `present` and `next_offset` before the batch */

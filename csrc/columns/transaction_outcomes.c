@@ -1,4 +1,4 @@
-/* columns/transaction_outcomes.c: markers in the order of producer and log offset. */
+/* columns/transaction_outcomes.c: keeps markers, sorted by producer and log offset. */
 #include "columns/transaction_outcomes.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* columns/usual_commits.c: the walk over commits of the usual form, and a loop for each column. */
+/* columns/usual_commits.c: reads commits of the usual form, and fills each column in a loop. */
 #include "columns/usual_commits.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* columns/usual_commits: makes rows of many commits of one batch at a time, column by column.
+/* columns/usual_commits: makes rows of many commits at a time, column by column.
  *
  * This is the fast path of columns/record_scan.  It first reads a number of commits that have the
  * form of format/usual_commit, and then fills each wanted column for all of these commits.  A

@@ -76,7 +76,8 @@ static OL_NOINLINE int refuse_fields(const ol_batch *batch, int32_t delta, ol_er
                       codec);
     }
     return refuse(error, OL_CORRUPT, OL_BATCH_AT_RECORD_COUNT,
-                  "the record count does not fit the offsets", batch->record_count);
+                  "the record count is negative or above the number of offsets",
+                  batch->record_count);
 }
 
 int ol_batch_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *error) {

@@ -1,16 +1,16 @@
 /* format/batch: record batches of magic 2 and message sets of magic 0 and 1 in a .log file.
  *
  * docs/format/batches.md §2 describes the format.  ol_batch_parse reads the header of the next
- * batch and checks every size before it uses the size.  With magic 0 and 1, every message is
- * treated as one batch; it may be a compressed wrapper.  ol_batch_check_crc verifies the checksum.
- * The ol_records functions read the records of a batch, whatever its magic and codec are and
- * whether or not its offsets have gaps.  The functions that write batches are in
- * format/batch_write.h.
+ * batch.  It checks every size before it uses the size.  In files of magic 0 and 1 it treats each
+ * message as one batch.  Such a message may be a wrapper, that is, a message whose value is a
+ * compressed block of other messages.  ol_batch_check_crc verifies the checksum.  The ol_records
+ * functions read the records of a batch of any magic and any codec, even if its offsets have gaps.
+ * The functions that write batches are in format/batch_write.h.
  *
  * Ownership: nothing here owns the bytes to which it points.  An ol_batch and its records point
  * into the caller's buffer.  The records of a compressed batch point into memory of the ol_records
- * from which they were read, and are valid until it is closed.  No locks: several threads can read
- * different batches at the same time. */
+ * from which they were read, and are valid until this ol_records is closed.  The functions take no
+ * locks.  Several threads can read different batches at the same time. */
 #ifndef OL_FORMAT_BATCH_H
 #define OL_FORMAT_BATCH_H
 
@@ -70,8 +70,9 @@ typedef enum ol_control {
 } ol_control;
 
 /* One batch (magic 2) or one message (magic 0 or 1).  In a message, base_offset and last_offset are
- * equal.  In a wrapper, both are the offset in its header, which is that of the last inner message.
- * The offset of the first inner message is known only after decompression. */
+ * equal.  In a wrapper, both are the offset in the wrapper's header, which is the offset of the
+ * last message in the wrapper.  The offset of the first message in it is known only after
+ * decompression. */
 typedef struct ol_batch {
     const uint8_t *data;        /* first byte of the batch */
     size_t size;                /* all of it, overhead included */
@@ -109,13 +110,12 @@ static inline bool ol_batch_has_horizon(const ol_batch *batch) {
 
 /* Reads the header of the batch at data[0].  Returns
  *   OL_OK            *batch is filled and all of its bytes are within `size`;
- *   OL_TORN          `size` bytes are not enough; batch->size is the needed size where the length
- *                    could be read, else 0;
- *   OL_CORRUPT       a size rule of docs/format/batches.md §2.4 is broken (length < 14, magic 2
- *                    below 61 bytes, negative counts, an offset range that overflows), or a
- *                    magic below 0;
- *   OL_UNSUPPORTED   magic above 2, or codec 5 to 7.
- * error->position is relative to `data`.  Reads nothing past `size`. */
+ *   OL_TORN          the batch has more than `size` bytes; batch->size is the number of bytes that
+ *                    it has, or 0 if the length could not be read;
+ *   OL_CORRUPT       the magic is negative, a size is below the least one (docs/format/batches.md
+ *                    §2.4), or an offset or a count breaks a rule of docs/format/batches.md §2.1;
+ *   OL_UNSUPPORTED   the magic is above 2, or the codec does not exist in this magic.
+ * error->position is relative to `data`.  No byte at or after data[size] is read. */
 int ol_batch_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *error) OL_NODISCARD;
 
 /* Verifies the checksum.  Returns OL_CORRUPT if it is wrong; the reason then contains the stored
@@ -124,8 +124,8 @@ int ol_batch_parse(const uint8_t *data, size_t size, ol_batch *batch, ol_error *
 int ol_batch_check_crc(const ol_batch *batch, ol_error *error) OL_NODISCARD;
 
 /* Returns the offset after the last offset of the batch.  If the last offset is INT64_MAX, there is
- * no greater offset, and the function returns INT64_MAX.  This can happen only before the functions
- * of log/batch_rules.h have checked the base offset. */
+ * no greater offset, and the function returns INT64_MAX.  The functions of log/batch_rules.h refuse
+ * such an offset, so this happens only before they have checked the batch. */
 static inline int64_t ol_batch_next_offset(const ol_batch *batch) {
     return OL_UNLIKELY(batch->last_offset == INT64_MAX) ? INT64_MAX : batch->last_offset + 1;
 }
@@ -139,20 +139,21 @@ static inline bool ol_batch_is_after(const ol_batch *batch, int64_t next_offset,
            (batch->record_count >= 0 || next_offset >= until);
 }
 
-/* The calls to a decompressor, which is outside the engine (it calls pyarrow).
+/* The functions of a decompressor.  The code outside the engine provides them; they call pyarrow.
  *
- * `decompress` decompresses `input`.  It returns OL_OK and sets *output to the result, in memory
- * that stays valid until the engine passes it to `release`.  It returns OL_LIMIT if the result
- * would exceed `limit` bytes, OL_CORRUPT if the input is damaged, and OL_UNSUPPORTED if the codec
- * is not available.  `magic` matters for LZ4, because in magic 0 the checksum of the LZ4 frame
- * header covers the wrong bytes.  The engine calls `decompress` from any thread, but never while it
- * holds a lock that the callback could need. */
+ * `decompress` decompresses `input`.  If it succeeds, it sets *output to the result and returns
+ * OL_OK.  The memory of the result stays valid until the engine passes it to `release`.
+ * `decompress` returns OL_LIMIT if the result would exceed `limit` bytes, OL_CORRUPT if the input
+ * is damaged, and OL_UNSUPPORTED if the codec is not available.  It needs `magic` for LZ4, because
+ * in magic 0 the checksum in the LZ4 frame header is computed from the wrong bytes.  The engine
+ * calls `decompress` from any thread, but never while it holds a lock that the callback could
+ * need. */
 typedef struct ol_decompressor {
     int (*decompress)(void *context, ol_codec codec, int magic, ol_slice input, size_t limit,
                       ol_slice *output, ol_error *error);
     void (*release)(void *context, ol_slice output);
     void *context;
-    size_t limit;               /* how many bytes a decompressed batch may have at most */
+    size_t limit;               /* the most bytes that a decompressed batch may have */
 } ol_decompressor;
 
 #define OL_DECOMPRESSED_LIMIT_DEFAULT ((size_t)64 << 20)
@@ -191,9 +192,9 @@ int ol_records_open(ol_records *records, const ol_batch *batch, const ol_decompr
 
 /* Reads the next record and returns OL_OK, or returns OL_END after the last record.  Returns
  * OL_CORRUPT if the records do not fill the batch exactly, or if a record breaks a rule of
- * docs/format/batches.md §2.2 (its offset must be greater than the offset before and be within the
- * batch).  In a batch with log-append time, the timestamp of every record is the max timestamp of
- * the batch. */
+ * docs/format/batches.md §2.2.  For example, its offset must be greater than that of the record
+ * before it, and must be within the batch.  In a batch with log-append time, the timestamp of every
+ * record is the max timestamp of the batch. */
 int ol_records_next(ol_records *records, ol_record *record, ol_error *error) OL_NODISCARD;
 
 /* Checks all records of an open walk without moving the walk.  Returns OL_OK if the structure of
@@ -202,10 +203,11 @@ int ol_records_check(const ol_records *records, ol_error *error) OL_NODISCARD;
 
 void ol_records_close(ol_records *records);
 
-/* Reads the record of a batch that has the most common form: magic 2, not compressed, exactly one
- * record, which is at the base offset, has a timestamp delta of one byte and has no headers.
- * Returns false for a batch of another form.  It also returns false for a batch that breaks a rule;
- * ol_records_next then reports the error. */
+/* Reads the only record of a batch that has the most common form.  Such a batch has magic 2, is not
+ * compressed and contains exactly one record.  The record is at the base offset, its timestamp
+ * delta has one byte, and it has no headers.  Returns false for a batch of another form, and for a
+ * batch that breaks a rule.  The caller then reads the batch with ol_records_next, which reports a
+ * broken rule. */
 bool ol_records_sole(const ol_batch *batch, ol_record *record);
 
 /* Reads one header of a record.  Before the first call, the caller sets *cursor to

@@ -12,8 +12,8 @@
 const ol_schema *ol_schema_of_key(int16_t key_type);
 const ol_schema *ol_schema_of_value(int16_t key_type);
 
-/* ol_schema_subscription and ol_schema_assignment return the schemas of the two values that a
- * consumer stores in its member of GroupMetadata: its subscription and its assignment. */
+/* ol_schema_of_subscription and ol_schema_of_assignment return the schemas of two byte fields that
+ * GroupMetadata has for each member of a group of consumers: `subscription` and `assignment`. */
 const ol_schema *ol_schema_of_subscription(void);
 const ol_schema *ol_schema_of_assignment(void);
 

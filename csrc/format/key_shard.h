@@ -1,9 +1,9 @@
 /* format/key_shard: divides the positions, or the groups, of a partition evenly into shards.
  *
  * Several workers can each read all of a partition and keep only their own shard.  The shard is
- * computed with a hash that is the same in every process with the same version of the library, and
- * the same for both key types (docs/format/records.md §3.1).  The hash is never stored in a file.
- * No memory is allocated and no lock is taken. */
+ * computed with a hash.  Every process with the same version of the library computes the same hash.
+ * The two key types of an offset commit (docs/format/records.md §3.1) also give the same hash.  The
+ * hash is never stored in a file.  No memory is allocated and no lock is taken. */
 #ifndef OL_FORMAT_KEY_SHARD_H
 #define OL_FORMAT_KEY_SHARD_H
 
@@ -17,8 +17,8 @@ typedef struct ol_key_shard {
 } ol_key_shard;
 
 /* Returns whether a key belongs to the shard.  If `by_group` is true, every key of a known type
- * belongs to the shard of its group.  Otherwise only positions are divided among the shards.  All
- * other keys belong to shard 0. */
+ * belongs to the shard of its group, and keys of unknown types belong to shard 0.  If `by_group` is
+ * false, only positions are divided among the shards, and all other keys belong to shard 0. */
 static inline bool ol_key_shard_has(const ol_key_shard *shard, const ol_key *key) {
     if (shard->count <= 1) return true;
     if (!key->known) return shard->number == 0;

@@ -103,10 +103,10 @@ static int next_inner(const ol_records *records, const uint8_t *p, ol_batch *inn
         return status;
     }
     if (inner->magic > 1) {
-        return refuse_inner(records, error, "a batch of magic 2", inner->base_offset);
+        return refuse_inner(records, error, "a message has magic 2", inner->base_offset);
     }
     if (ol_batch_codec(inner) != OL_CODEC_NONE) {
-        return refuse_inner(records, error, "a message that is itself compressed",
+        return refuse_inner(records, error, "a message is itself compressed",
                             inner->base_offset);
     }
     return OL_OK;
@@ -122,13 +122,14 @@ static int find_base(ol_records *records, ol_error *error) {
         int status = next_inner(records, p, &inner, error);
         if (status != OL_OK) return status;
         if (inner.base_offset <= last) {
-            return refuse_inner(records, error, "offsets do not grow", inner.base_offset);
+            return refuse_inner(records, error, "the offsets do not grow", inner.base_offset);
         }
         last = inner.base_offset;
     }
-    if (last < 0) return refuse_inner(records, error, "no message", -1);
+    if (last < 0) return refuse_inner(records, error, "there is no message", -1);
     if (last > records->batch.last_offset) {
-        return refuse_inner(records, error, "an offset above the wrapper's", last);
+        return refuse_inner(records, error, "an offset is above that of the compressed message",
+                            last);
     }
     records->base = records->batch.magic == 1 ? records->batch.last_offset - last : 0;
     return OL_OK;
@@ -146,7 +147,7 @@ int ol_messages_open(ol_records *records, ol_error *error) {
     ol_record wrapper;
     int status = ol_message_record(batch, &wrapper, error);
     if (status != OL_OK) return status;
-    if (wrapper.value.data == NULL) return refuse_inner(records, error, "no block", -1);
+    if (wrapper.value.data == NULL) return refuse_inner(records, error, "the value is null", -1);
     const ol_decompressor *port = records->decompressor;
     if (port == NULL) {
         return ol_fail(error, OL_UNSUPPORTED,

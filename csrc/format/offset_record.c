@@ -78,7 +78,8 @@ static OL_NOINLINE int refuse_value(ol_error *error, int16_t version, const char
 }
 
 static OL_NOINLINE int refuse_version(ol_error *error, int16_t key_type, int16_t version) {
-    return ol_fail(error, OL_UNSUPPORTED, "an offset commit under a key of type %d has version %d",
+    return ol_fail(error, OL_UNSUPPORTED,
+                   "an offset commit with a key of type %d has the unsupported version %d",
                    key_type, version);
 }
 

@@ -69,10 +69,12 @@ uint8_t *ol_offset_key_put(uint8_t *p, int16_t key_type, ol_slice group, ol_slic
                            int32_t partition);
 
 /* Returns the version in which a value must be written (docs/format/records.md §3.3).  `known`,
- * from 1 to 4, is the highest version that every reader of the log can read.  A value with an
- * expire timestamp gets version 1.  Otherwise, a value with a topic id gets version 4 if `known` is
- * 4.  Otherwise, a value without a leader epoch gets version `known` if that is 1 or 2.  All other
- * values get version 3. */
+ * from 1 to 4, is the highest version that every reader of the log can read.
+ * The first rule that applies determines the version:
+ *   1  A value with an expire timestamp gets version 1.
+ *   2  A value with a topic id gets version 4 if `known` is 4.
+ *   3  A value without a leader epoch gets version `known` if `known` is 1 or 2.
+ *   4  Every other value gets version 3. */
 int16_t ol_offset_value_version(const ol_offset_value *value, int16_t known);
 size_t ol_offset_value_size(const ol_offset_value *value, int16_t version);
 uint8_t *ol_offset_value_put(uint8_t *p, const ol_offset_value *value, int16_t version);

@@ -3,8 +3,8 @@
  * The functions are inline, because an application that commits after each message writes one
  * record per batch.  To put a record, call ol_record_put_start, which writes everything up to and
  * including the key length, and put the key.  Then call ol_record_put_value_size, put the value,
- * and call ol_record_put_headers.  Each function returns the position after its output; the caller
- * has checked that it fits.  Locks: none.
+ * and call ol_record_put_headers.  Each function returns the position after its output.  The caller
+ * has checked that the output fits.  The functions take no locks.
  */
 #ifndef OL_FORMAT_RECORD_PUT_H
 #define OL_FORMAT_RECORD_PUT_H

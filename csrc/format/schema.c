@@ -8,7 +8,8 @@ enum {
     UUID_SIZE = 16,
 };
 
-/* A walk in progress.  The position moves; the limit is narrowed while a tag is read. */
+/* The state of a decoding: the position, and the end of the bytes that may be read.  While a tag is
+ * read, this end is the end of the tag. */
 typedef struct decoder {
     const ol_schema *schema;
     const ol_schema_visitor *visitor;

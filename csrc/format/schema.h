@@ -1,14 +1,14 @@
-/* format/schema: describes records and messages by tables of their fields, and decodes them with
- * one bounded decoder.
+/* format/schema: describes records and messages by tables of their fields, and decodes them by
+ * these tables.
  *
- * A schema says which fields a record or a message has in which version.  Its tables use the same
- * field names as Kafka's tools.  The schemas of the records of __consumer_offsets are in
- * format/group_schema, and those of requests and responses in wire/.  The tables are constant, and
- * code outside this folder may read them.  To write a record from other data, such code walks the
- * schema and calls the functions of ol_schema_writer (format/schema_encode.h) in the order in which
- * the decoder reports events.
+ * A schema says which fields a record or a message has in which version.  A schema is a set of
+ * tables, which use the same field names as Kafka's tools.  The schemas of the records of
+ * __consumer_offsets are in format/group_schema, and those of requests and responses in wire/.  The
+ * tables are constant, and code outside this folder may read them.  To write a record, such code
+ * walks the schema and calls the functions of ol_schema_writer (format/schema_encode.h).  It calls
+ * them in the order in which the decoder would report the same fields as events.
  *
- * Ownership: the slices in events point into the decoded bytes.  No locks. */
+ * Ownership: the slices in events point into the decoded bytes.  The functions take no locks. */
 #ifndef OL_FORMAT_SCHEMA_H
 #define OL_FORMAT_SCHEMA_H
 
@@ -76,9 +76,9 @@ size_t ol_schema_element_size_min(const ol_schema *schema, int16_t version, cons
 
 /* The functions that the decoder calls for the parts of a record, in the order of the bytes.  A
  * function pointer may be NULL.  If a function fails, it must fill *error, and the decoder ends
- * with its status.  `field` is the entry of the table.  For an element of an array it is the entry
- * of the array, and for the outermost struct it is NULL.  A tagged field is reported only if it is
- * present.
+ * with its status.  `field` is the entry of the field in its table.  For an element of an array,
+ * `field` is the entry of the array.  For the outermost struct, `field` is NULL.  A tagged field is
+ * reported only if it is present.
  *
  * Slices point into the decoded bytes.  Their data is never NULL, because a null string, bytes or
  * array is reported with `null_value`. */
@@ -99,11 +99,12 @@ typedef struct ol_schema_visitor {
  * hold the type of the key or the version of the value.  *used is set to the end of the last known
  * field; the bytes after it are ignored (docs/format/records.md §3.1).  `used` may be NULL.
  *
- * Returns OL_UNSUPPORTED if the schema does not have this version.  Returns OL_CORRUPT if a field
- * ends too early, is null although the schema does not allow it, or does not fill its tagged field
- * exactly, or if the count of an array is greater than the remaining bytes allow.  The decoder
- * checks the count before it reports the array.  Events that were reported before a failure remain
- * valid.  The decoder allocates no memory, and its time is proportional to the number of bytes. */
+ * Returns OL_UNSUPPORTED if the schema does not have this version.  Returns OL_CORRUPT if the bytes
+ * end within a field, if a field is null although the schema does not allow it, or if a tagged
+ * field has another size than its tag states.  Also returns OL_CORRUPT if the count of an array is
+ * greater than the remaining bytes allow.  The decoder checks the count before it reports the
+ * array.  Events that were reported before a failure remain valid.  The decoder allocates no
+ * memory, and its time is proportional to the number of bytes. */
 int ol_schema_decode(const ol_schema *schema, int16_t version, ol_slice bytes,
                      const ol_schema_visitor *visitor, size_t *used, ol_error *error) OL_NODISCARD;
 

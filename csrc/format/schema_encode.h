@@ -2,13 +2,13 @@
  *
  * To write a record, call ol_schema_writer_start and then begin_struct with NULL.  Next, call one
  * function for each field of the version, in the order of the schema; for an array, call
- * begin_array, write the elements, and call end_array.  Write the tagged fields that the record
- * shall have last, in ascending order of their tags.  Then call end_struct with NULL, and finish.
+ * begin_array, write the elements, and call end_array.  Write the tagged fields of a struct after
+ * its other fields, in ascending order of their tags.  Then call end_struct with NULL, and finish.
  * The functions have the types of the visitor's callbacks, so that a decoder can call them
  * directly.
  *
- * Ownership: the writer owns no memory and writes only into the caller's buffer.  No locks.  After
- * one call has failed, every later call returns the same failure. */
+ * Ownership: the writer owns no memory and writes only into the caller's buffer.  The functions
+ * take no locks.  After one call has failed, every later call fails as well. */
 #ifndef OL_FORMAT_SCHEMA_ENCODE_H
 #define OL_FORMAT_SCHEMA_ENCODE_H
 
@@ -38,15 +38,19 @@ typedef struct ol_schema_writer {
 } ol_schema_writer;
 
 /* Starts a writer whose output begins at `bytes`.  In a record, two bytes precede this output: the
- * type of a key, or the version of a value.  The caller writes them. */
+ * type of a key, or the version of a value.  The caller writes them.  Fails with OL_UNSUPPORTED if
+ * the schema does not have this version. */
 int ol_schema_writer_start(ol_schema_writer *writer, const ol_schema *schema, int16_t version,
                            uint8_t *bytes, size_t capacity, ol_error *error) OL_NODISCARD;
 
-/* Fail with OL_TOO_LARGE if the buffer is too small or a string is longer than 32,767 bytes.  Fail
- * with OL_INVALID if an integer is outside the range of its field, if null is written to a field
- * that cannot be null, if a UUID does not have 16 bytes, if tags do not ascend, or if the schema
- * does not allow the call at this point, for example because an array has a wrong number of
- * elements. */
+/* These functions fail with OL_TOO_LARGE if the buffer is too small or a string is longer than
+ * 32,767 bytes.  They fail with OL_INVALID in each of these cases:
+ *   - an integer is outside the range of its field
+ *   - null is written to a field that cannot be null
+ *   - a UUID does not have 16 bytes
+ *   - the tags do not ascend
+ *   - the schema does not allow the call at this point, for example because an array has a wrong
+ *     number of elements. */
 int ol_schema_put_begin_struct(void *writer, const ol_field *field, ol_error *error);
 int ol_schema_put_end_struct(void *writer, const ol_field *field, ol_error *error);
 int ol_schema_put_begin_array(void *writer, const ol_field *field, int32_t count, ol_error *error);

@@ -2,7 +2,7 @@
  * Both encoders use it: format/schema_encode, which encodes events, and wire/message_write, which
  * encodes values.
  *
- * The caller has checked that the output fits into its buffer.  No locks. */
+ * The caller has checked that the output fits into its buffer.  The functions take no locks. */
 #ifndef OL_FORMAT_SCHEMA_PUT_H
 #define OL_FORMAT_SCHEMA_PUT_H
 

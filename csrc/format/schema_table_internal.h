@@ -7,7 +7,7 @@
 #include "format/schema.h"
 
 /* FIELD declares a field that every version has, that is not tagged and that is never null.  The
- * macros below declare deviations from this. */
+ * macros after it change one of these properties. */
 #define FIELD(field_name, field_kind) .name = field_name, .kind = OL_FIELD_##field_kind
 #define NULLABLE .nullable = true
 #define NULLABLE_FROM(version) .nullable = true, .nullable_from = version

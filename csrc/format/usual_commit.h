@@ -1,15 +1,20 @@
 /* format/usual_commit: reads an offset commit in one pass if it has the form of nearly every
  * commit.
  *
- * In this form, each size and the offset delta take one or two bytes, and the timestamp delta takes
- * one byte.  The key has type 1, the value has version 3, and neither has bytes after its last
- * field.  The record has no headers (docs/format/batches.md §2.2, docs/format/records.md §3).  For
- * a record that has another form or breaks a rule, ol_usual_commit_read returns NULL, and the
- * caller reads the record with ol_records_next and the decoders of format/offset_record.  No
- * function here fails.  If a record is read here, the result is exactly the same as that of those
- * decoders.
+ * A record has this form (docs/format/batches.md §2.2, docs/format/records.md §3) if all of these
+ * conditions hold:
+ *   - each size and the offset delta have one or two bytes, and the timestamp delta has one byte
+ *   - the key has type 1, and the value has version 3
+ *   - neither the key nor the value has bytes after its last field
+ *   - the record has no headers
  *
- * Ownership: a commit points into the bytes from which it was read.  No locks. */
+ * If a record has another form or breaks a rule, ol_usual_commit_read returns NULL.  The caller
+ * then reads the record with ol_records_next and the decoders of format/offset_record, which also
+ * report a broken rule.  If ol_usual_commit_read reads a record, the result is the same as that of
+ * these decoders.
+ *
+ * Ownership: a commit points into the bytes from which it was read.  The functions take no
+ * locks. */
 #ifndef OL_FORMAT_USUAL_COMMIT_H
 #define OL_FORMAT_USUAL_COMMIT_H
 

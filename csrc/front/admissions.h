@@ -1,18 +1,19 @@
 /* front/admissions: members that may commit without asking the coordinator again.
  *
  * When the coordinator has checked a request in full, its decision holds until the group changes.
- * The coordinator therefore stores an admission for this group, generation, member id and instance
- * id.  If a later request has the same four values, it is answered without the coordinator.  Every
- * other request goes to the coordinator.  Before the coordinator handles anything that may change a
- * group, it revokes all admissions of the group.
+ * The coordinator therefore stores an admission for the group, generation, member id and instance
+ * id of the request.  If a later request has the same four values, the front answers it without the
+ * coordinator.  Every other request goes to the coordinator.  Before the coordinator handles
+ * anything that may change a group, it revokes all admissions of the group.
  *
- * The coordinator does not see the requests that are answered here.  A revocation therefore reports
- * when each member was last heard from, and the coordinator extends the members' sessions
- * accordingly.
+ * The coordinator does not see the requests that the front answers.  When it revokes admissions,
+ * the set therefore reports the time of each member's last request, and the coordinator extends the
+ * member's session accordingly.
  *
- * Ownership: the set copies names and owns its entries.  Zeroed memory with a seed and a limit is
- * an empty set.  If the member `counts` has a seed and limits, too, the set counts the commits of
- * each group.  The set takes no locks; one thread uses it.
+ * Ownership: the set copies names and owns its entries.  To make an empty set, set all of its
+ * memory to zero and then set `seed` and `limit`.  If the seed and the limits of `counts` are set
+ * too, the set counts the commits of each group.  The set takes no locks.  Only one thread may use
+ * it.
  */
 #ifndef OL_FRONT_ADMISSIONS_H
 #define OL_FRONT_ADMISSIONS_H
@@ -42,10 +43,10 @@ typedef struct ol_admission ol_admission;
 void ol_admissions_free(ol_admissions *admissions);
 
 /* Admits requests with this key from now on.  If the set has reached its limit, it first drops the
- * admissions of groups that have no admitted member; the coordinator admits such a request again
- * when it next comes.  If the set is still at its limit, the call fails with OL_LIMIT.  It can also
- * fail with OL_NO_MEMORY.  After a failure the set is unchanged, except for the dropped
- * admissions. */
+ * admissions of all groups that have no admitted member.  Requests of these groups go to the
+ * coordinator again, which admits them again.  If the set is still at its limit, the call fails
+ * with OL_LIMIT.  It can also fail with OL_NO_MEMORY.  After a failure the set is unchanged, except
+ * for the dropped admissions. */
 int ol_admissions_add(ol_admissions *admissions, const ol_admission_key *key,
                       ol_error *error) OL_NODISCARD;
 

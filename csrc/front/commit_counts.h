@@ -4,11 +4,12 @@
  * (front/admissions) holds the count of its group.  A change of the group revokes its admissions,
  * but the count stays.  Clients choose the names of groups, so the number of counted groups and the
  * memory for them are limited.  When a limit is reached, the counts that no admission holds are
- * dropped.  If the held counts alone take more than half of a limit, nothing is dropped, because
- * each new group would cost a search that frees little; new groups are then not counted.
+ * dropped.  If the held counts alone take more than half of a limit, nothing is dropped and new
+ * groups are not counted.  In this case each new group would cost a search that frees little.
  *
- * Ownership: the set copies names and owns its counts.  Zeroed memory with a seed and limits is an
- * empty set.  The set takes no locks; one thread changes it.
+ * Ownership: the set copies names and owns its counts.  To make an empty set, set all of its memory
+ * to zero and then set the seed and the limits.  The set takes no locks.  Only one thread may
+ * change it.
  */
 #ifndef OL_FRONT_COMMIT_COUNTS_H
 #define OL_FRONT_COMMIT_COUNTS_H
@@ -43,8 +44,8 @@ ol_commit_count *ol_commit_counts_hold(ol_commit_counts *counts, ol_slice group)
 /* Releases a count, which may be NULL.  The set keeps the value of the count for the next hold. */
 void ol_commit_counts_release(ol_commit_counts *counts, ol_commit_count *count);
 
-/* Counts one commit of a group, whether or not its count is held.  If the group has no count yet
- * and a limit is reached, nothing is counted. */
+/* Counts one commit of a group, whether or not its count is held.  If the group has no count yet,
+ * and a limit is reached or memory is short, nothing is counted. */
 void ol_commit_counts_add(ol_commit_counts *counts, ol_slice group);
 
 /* Reads the counts of all groups, one part for each call.  Calls `found` for each group of part

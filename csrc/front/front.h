@@ -2,13 +2,14 @@
  * the bytes of the answer.
  *
  * Nearly all requests to a broker that serves positions are OffsetCommit, OffsetFetch and
- * Heartbeat, and nearly all of these need only the table and an admission (front/admissions).  The
- * front answers them.  It declines every other request and changes nothing; the general path, which
- * implements the whole protocol, then handles the request.  The front therefore never answers with
- * an error code.
+ * Heartbeat.  To answer nearly all of these, the front needs only the table of positions and an
+ * admission (front/admissions), which says that the member may commit.  The front declines every
+ * other request: it returns false and changes nothing.  The caller then passes the request to the
+ * general path, which implements the whole protocol.  The front therefore never answers with an
+ * error code.
  *
  * Ownership: the front owns its sets and the values of one request at a time.  The front has no
- * locks of its own; one thread uses it.
+ * locks of its own.  Only one thread may use it.
  */
 #ifndef OL_FRONT_FRONT_H
 #define OL_FRONT_FRONT_H
@@ -23,12 +24,12 @@ enum {
     OL_API_OFFSET_COMMIT = 8,
     OL_API_OFFSET_FETCH = 9,
     OL_API_HEARTBEAT = 12,
-    OL_FRONT_VALUES_MAX = 1 << 20,      /* values of a request and its answer */
+    OL_FRONT_VALUES_MAX = 1 << 20,      /* values (16 bytes each) of a request and its answer */
     OL_FRONT_COUNTED_GROUPS_MAX = 1 << 16,
     OL_FRONT_COUNTED_BYTES_MAX = 32 << 20,
 };
 
-/* Answers that follow each other.  Each one has its size in four bytes before it. */
+/* A buffer of answers, one after the other.  Before each answer, four bytes contain its size. */
 typedef struct ol_answers {
     uint8_t *bytes;
     size_t size;
@@ -51,7 +52,7 @@ typedef struct ol_front {
     ol_admissions admissions;
     ol_known_topics topics;
     ol_value_pool pool;
-    bool *is_led;  /* by log partition: does this broker lead it and know its groups */
+    bool *is_led;  /* by log partition: whether this broker leads it and knows its groups */
     int32_t partition_count;
     size_t metadata_units_max;  /* of one position, in UTF-16 units */
     uint64_t requests;          /* number of the last request; marks the topics that it names */
@@ -70,14 +71,16 @@ void ol_front_free(ol_front *front);
  * these groups. */
 void ol_front_set_led(ol_front *front, int32_t log_partition, bool is_led);
 
-/* Reads the header of a frame and sets `body` to the bytes after it; `frame` does not include the
- * size of the frame.  Returns true if the API is OffsetCommit, OffsetFetch or Heartbeat. */
+/* Reads the header of a frame and sets *body to the bytes after the header.  `frame` does not
+ * include the four bytes of the size.  Returns true if the API is OffsetCommit, OffsetFetch or
+ * Heartbeat, and the header is valid and has a supported version.  Otherwise the general path must
+ * handle the frame. */
 bool ol_front_begin(ol_slice frame, ol_request_header *header, ol_slice *body);
 
 /* A commit that is admitted. */
 typedef struct ol_front_commit {
-    /* the items point into the frame and into the front; they are valid until the next call of the
-     * front */
+    /* The items point into the frame and into the front.  They are valid until the next call of
+     * the front. */
     const ol_item *items;
     size_t count;
     int32_t log_partition;
@@ -89,7 +92,7 @@ typedef struct ol_front_commit {
 /* Reads an OffsetCommit, and writes its answer after the last one in `answers`, without adding the
  * size of the answer to answers->size.  `now` is in ms since 1970.  Returns false if the front
  * declines the request.  If it returns true, the caller commits the items and then calls
- * ol_front_end_commit; or the caller begins another request, which drops the commit. */
+ * ol_front_end_commit.  To drop the commit instead, the caller begins another request. */
 bool ol_front_begin_commit(ol_front *front, const ol_request_header *header, ol_slice body,
                            int64_t now, ol_front_commit *commit, ol_answers *answers);
 

@@ -6,8 +6,8 @@
 #include "front/front.h"
 #include "wire/message.h"
 
-/* The positions of fields in wire/tables_offsets.c and wire/tables_groups.c; ol_front_init compares
- * them with the names there. */
+/* The positions of fields in wire/tables_offsets.c and wire/tables_groups.c; ol_front_init checks
+ * that each position still has the field with the expected name. */
 enum {
     COMMIT_GROUP,
     COMMIT_GENERATION,

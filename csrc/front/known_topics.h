@@ -1,7 +1,7 @@
 /* front/known_topics: the existing topics, by name and by id.
  *
- * Ownership: the set copies names and owns its entries; zeroed memory with a seed is an empty set.
- * The set takes no locks; one thread uses it.
+ * Ownership: the set copies names and owns its entries.  To make an empty set, set all of its
+ * memory to zero and then set `seed`.  The set takes no locks.  Only one thread may use it.
  */
 #ifndef OL_FRONT_KNOWN_TOPICS_H
 #define OL_FRONT_KNOWN_TOPICS_H

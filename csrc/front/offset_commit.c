@@ -5,8 +5,9 @@
 #include "front/front_impl.h"
 
 enum {
-    WITH_TIMESTAMPS = 1,        /* the only version in which each position has its time */
-    WITH_TOPIC_IDS = 10,        /* from which on topics have ids in place of names */
+    /* Versions of OffsetCommit. */
+    WITH_TIMESTAMPS = 1,        /* the only version in which each position has a timestamp */
+    WITH_TOPIC_IDS = 10,        /* the first in which topics have ids in place of names */
 };
 
 /* One request that is being turned into items. */

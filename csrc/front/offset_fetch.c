@@ -4,10 +4,11 @@
 #include "state/state.h"
 
 enum {
-    WITHOUT_POSITION_UNKNOWN = 0,   /* in which a missing position is an error */
-    FETCH_OF_GROUPS = 8,        /* from which on any number of groups is asked for */
-    WITH_MEMBER = 9,            /* from which on a member of a modern group may ask */
-    WITH_TOPIC_IDS = 10,        /* from which on topics have ids in place of names */
+    /* Versions of OffsetFetch. */
+    WITHOUT_POSITION_UNKNOWN = 0,   /* the only version in which a missing position is an error */
+    FETCH_OF_GROUPS = 8,        /* the first in which a request names any number of groups */
+    WITH_MEMBER = 9,            /* the first in which a request may name a member */
+    WITH_TOPIC_IDS = 10,        /* the first in which topics have ids in place of names */
 };
 
 /* A fetch of one group, in the form of one version or another. */
@@ -17,7 +18,7 @@ typedef struct asking {
     const ol_value *topics;
     bool of_groups;
     bool by_id;
-    bool is_stable;             /* positions that may still change are refused, or waited for */
+    bool is_stable;  /* requireStable: positions that may still change are not answered */
     const ol_state *state;      /* NULL: nothing was ever committed */
     uint64_t group_hash;
 } asking;
@@ -143,8 +144,8 @@ static bool answer(asking *work, const ol_request_header *header, ol_answers *an
     return size > 0;
 }
 
-/* Returns whether there are records that do not count yet, for which a fetch of stable positions
- * waits. */
+/* Returns whether there are records at or above W, which are not committed yet.  A fetch with
+ * requireStable must wait until they are. */
 static bool has_records_above_w(ol_partition *partition) {
     ol_positions positions;
     ol_partition_positions(partition, &positions);
@@ -166,7 +167,7 @@ bool ol_front_fetch(ol_front *front, const ol_request_header *header, ol_slice b
     if (!front->is_led[number] || partitions[number] == NULL) return false;
     if (work.is_stable && has_records_above_w(partitions[number])) return false;
     ol_error ignored;
-    /* The values borrow from the table, so the answer is written before the table is unlocked. */
+    /* The values point into the table, so the answer is written before the table is unlocked. */
     if (ol_partition_try_lock_state(partitions[number], &work.state, &ignored) != OL_OK) {
         return false;
     }

@@ -1,4 +1,4 @@
-/* fs/fs.c: operations composed of an implementation's calls. */
+/* fs/fs.c: operations that are made from the calls of any implementation. */
 #include "fs/fs.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* fs/posix.c: the real file system.
  *
- * Each function is one system call, retried on EINTR and continued after a short transfer.
+ * Most functions make one system call.  It is retried after EINTR and continued after a short
+ * transfer.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -116,8 +117,8 @@ static void close_file(ol_file *file) {
     if (file == NULL) return;
     if (file->locked) {
         unlink_lock(file);
-        /* Explicitly, because a child made by vfork or by another library's clone may still hold
-         * the description. */
+        /* The lock is released explicitly, because a child that was made by vfork, or by another
+         * library with clone, may still have the open file description. */
         struct flock lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
         (void)fcntl(file->descriptor, F_OFD_SETLK, &lock);
     }
@@ -226,7 +227,8 @@ static int allocate(ol_file *file, int64_t from, int64_t to, int64_t *end, ol_er
     return ol_fail_errno(error, errno, "fallocate", file->path);
 }
 
-/* Neither kind is flushed here: the caller chooses the moment, usually on a background thread. */
+/* Flushes neither written zeros nor allocated blocks.  The caller does that later, usually on a
+ * background thread. */
 static int posix_extend(ol_file *file, int64_t from, int64_t to, ol_growth growth,
                         ol_error *error) {
     OL_ASSERT(from >= 0 && from <= to);
@@ -264,9 +266,10 @@ static int posix_flush(ol_file *file, ol_error *error) {
     return result == 0 ? OL_OK : ol_fail_errno(error, errno, "fdatasync", file->path);
 }
 
-/* Returns the start of the page that holds `from`.  The kernel write-protects page by page and
- * interrupts the other cores for each.  Full pages are never stored to again, so they are unmapped
- * together before the flush; their bytes are in the page cache. */
+/* Unmaps the full pages in [from, to) before a flush, and returns the start of the page of `from`.
+ * During a flush the kernel write-protects each mapped page separately, and interrupts the other
+ * cores for each.  Full pages are never stored to again, and their bytes are in the page cache, so
+ * they need not stay mapped. */
 static int64_t unmap_full_pages(void *data, int64_t from, int64_t to) {
     int64_t page_size = (int64_t)sysconf(_SC_PAGESIZE);
     OL_ASSERT(from >= 0 && from <= to);
@@ -313,7 +316,7 @@ static void posix_unmap(ol_fs *fs, void *data, size_t size) {
     if (data != NULL) munmap(data, size);
 }
 
-/* The geometry that XFS reports; the ioctl is in headers that are not everywhere. */
+/* The geometry that XFS reports.  It is declared here because not every system has the header. */
 typedef struct xfs_geometry {
     uint32_t sizes[8];
     uint64_t blocks[4];
@@ -369,7 +372,7 @@ static int check_pages(ol_file *file, size_t from, size_t to, ol_error *error) {
     return ol_error_at(error, file->path, size);
 }
 
-/* The kernel does not say why a store would fail (EFAULT). */
+/* Finds out why a store would fail, because the kernel says only that it would (EFAULT). */
 static int blame_pages(ol_file *file, size_t from, size_t to, ol_error *error) {
     struct statvfs system;
     int status = check_pages(file, from, to, error);
@@ -380,8 +383,9 @@ static int blame_pages(ol_file *file, size_t from, size_t to, ol_error *error) {
     return ol_error_at(error, NULL, (int64_t)from);
 }
 
-/* Kernels before 5.14: an atomic OR of nothing dirties the page and cannot undo another thread's
- * store.  Each page is asked for before it is touched. */
+/* Faults pages in on kernels before 5.14.  An atomic OR with 0 dirties a page and cannot undo
+ * another thread's store.  Each page is read with pread before it is touched, because touching a
+ * page that the disk cannot read would kill the process. */
 static int touch_pages(ol_file *file, uint8_t *data, size_t from, size_t to, size_t page_size,
                        ol_error *error) {
     int status = check_pages(file, from, to, error);
@@ -527,10 +531,9 @@ static int posix_set_modified(ol_fs *fs, const char *path, int64_t modified_ms, 
                : ol_fail_errno(error, errno, "utimensat", path);
 }
 
-/* A lock of the open file description conflicts with every other open, also of this process, so no
- * registry of held paths is needed. */
-/* The system knows the holder of a lock that belongs to a process, such as a broker's, but not of
- * one that belongs to an open file, such as ours. */
+/* Fails with the holder of the lock, if the kernel knows it: it knows the holder of a lock that
+ * belongs to a process, such as that of a broker, but not of one that belongs to an open file, such
+ * as that of offsetlog. */
 static int report_holder(int descriptor, ol_error *error) {
     struct flock held = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0};
     if (fcntl(descriptor, F_OFD_GETLK, &held) == 0 && held.l_type != F_UNLCK && held.l_pid > 0) {
@@ -540,6 +543,8 @@ static int report_holder(int descriptor, ol_error *error) {
                    "the lock is held by another process, or by another store in this one");
 }
 
+/* A lock of an open file description conflicts with every other open of the file, also in this
+ * process.  Therefore the process needs no list of the paths that it has locked. */
 static int posix_lock(ol_fs *fs, const char *path, ol_file **file, ol_error *error) {
     ol_file *result = NULL;
     pthread_once(&locked_once, register_fork_handlers);

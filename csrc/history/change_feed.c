@@ -1,4 +1,4 @@
-/* Passes over the batches between the feed's offset and W. */
+/* Reads the batches between the feed's offset and W.  Each read is a pass. */
 #include "history/change_feed.h"
 
 #include <string.h>
@@ -183,7 +183,7 @@ static void end_transaction(ol_change_feed *feed, int64_t producer_id, ol_contro
     if (!has_pending(feed)) drop_state(feed);
 }
 
-/* Installs what is left of the feed's marker; statuses as of install. */
+/* Installs what is left of the feed's marker.  Returns the same statuses as install. */
 static int go_on_installing(pass *work, ol_error *error) {
     ol_change_feed *feed = work->feed;
     int status = install(work, error);
@@ -194,7 +194,7 @@ static int go_on_installing(pass *work, ol_error *error) {
     return OL_END;
 }
 
-/* OL_END: the record is finished; else as go_on_installing. */
+/* Returns OL_END if the record is finished, and otherwise the same as go_on_installing. */
 static int meet_marker(pass *work, const ol_batch *batch, const ol_record *record,
                        ol_error *error) {
     ol_change_feed *feed = work->feed;

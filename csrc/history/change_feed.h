@@ -1,17 +1,17 @@
 /* history/change_feed: the changes of the positions of a partition, in the order of its log.
  *
  * A feed reads the log from an offset up to W, the end of the committed part of the log
- * (docs/architecture.md §10).  A feed works at every replica that has the log, whether it is a
- * leader or a follower.  The feed returns a plain value or a tombstone when it reaches the offset
- * of its record, and the values of a transaction when it reaches their COMMIT marker.  As in every
- * load, state/pending decides which values a marker installs (docs/format/loading.md §6.4).
+ * (docs/architecture.md §10).  A feed works at every replica that has the log, whatever the role of
+ * the replica is.  The feed returns a plain value or a tombstone when it reaches the offset of its
+ * record, and the values of a transaction when it reaches their COMMIT marker.  As in every load,
+ * state/pending decides which values a marker installs (docs/format/loading.md §6.4).
  *
- * A feed leaves nothing out silently.  A *gap* is a range of log offsets that the log does not
- * have, because it was cleaned or begins above them, or a range of batches or records that cannot
- * be read.  A read reports a gap before it continues after the gap.  If transactions are open at
- * the offset at which a feed starts, some of their values lie below that offset.  The feed then
- * also reports the gaps between the beginning of the oldest of these transactions and its start,
- * because values may be missing there.
+ * A feed leaves nothing out silently.  A *gap* is a range of log offsets whose changes are unknown.
+ * Either the log does not have these offsets, because it was cleaned or begins above them, or the
+ * batches or records at these offsets cannot be read.  A read reports a gap before it continues
+ * after the gap.  If transactions are open at the offset at which a feed starts, some of their
+ * values lie below that offset.  The feed then also reports the gaps between the beginning of the
+ * oldest of these transactions and its start, because values may be missing there.
  *
  * Between two reads a feed holds only copies, so the partition may be cleaned, truncated and
  * closed.  After a truncation, ol_change_feed_is_current returns false, and the owner must start

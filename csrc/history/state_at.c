@@ -1,4 +1,4 @@
-/* Making pasts by a walk over the log, and comparing two of them. */
+/* Makes pasts by a walk over the log, and compares two of them. */
 #include "history/state_at.h"
 
 #include <string.h>

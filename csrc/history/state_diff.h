@@ -32,8 +32,8 @@
 typedef struct ol_compared {
     bool is_there;
     ol_position_value value;    /* of a group record: log_offset and commit_timestamp only */
-    size_t value_size;          /* bytes of a group record's value, */
-    ol_hash128 value_hash;      /* and their XXH3-128 */
+    size_t value_size;          /* size of the value of a group record, in bytes */
+    ol_hash128 value_hash;      /* XXH3-128 of the value of a group record */
 } ol_compared;
 
 typedef struct ol_difference {

@@ -1,4 +1,4 @@
-/* One walk over the log, by the headers of batches and the first bytes of keys. */
+/* Walks over the log, and skips records by the headers of batches and the first bytes of keys. */
 #include "history/timeline.h"
 
 #include <string.h>

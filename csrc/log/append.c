@@ -1,5 +1,5 @@
-/* The hot path: reserving and publishing a plain batch each take a few comparisons and stores, and
- * one branch that leads to every other case. */
+/* Reserves and publishes batches.  This is the hot path: for a plain batch, each of the two calls
+ * makes a few comparisons and stores, and one branch leads to all other cases. */
 #include <string.h>
 #include <time.h>
 
@@ -78,9 +78,10 @@ static void take_place(ol_log *log, size_t size, uint8_t **start) {
 
 enum { CHECKED_BYTES = 64 << 10 };
 
-/* If another process truncates the file under the mapping, this process must not die.  A batch with
- * the same timestamp (usually the same millisecond) within the next CHECKED_BYTES is not checked
- * again, so that frequent small commits pay nothing; a truncation in between is not noticed. */
+/* Checks the length of the mapped file.  If another process has truncated it, a store would kill
+ * this process.  The check is not repeated for batches with the same timestamp (usually the same
+ * millisecond) in the next CHECKED_BYTES, so that frequent small commits pay nothing.  A truncation
+ * in this time is not noticed. */
 static OL_NOINLINE int check_file(ol_log *log, int64_t end, int64_t max_timestamp,
                                   ol_error *error) {
     int status = ol_segment_check_mapping(log->tail.active, error);
@@ -236,9 +237,9 @@ static OL_NOINLINE void publish_rest(ol_log *log, int64_t base_offset, int64_t p
     if (status != OL_OK) ol_log_set_failed(log);
 }
 
-/* A bound was taken for the header: it counts as written only if this batch carries it.  If the
- * batch for which it was taken could not be appended, this one may be a marker without the
- * header. */
+/* Called after a bound was taken for the `ol.flushed` header.  The bound counts as written only if
+ * this batch has the header.  If the batch for which the bound was taken could not be appended,
+ * this one may be a marker without the header. */
 static OL_NOINLINE void settle_note(ol_log *log, size_t size) {
     ol_batch batch;
     ol_error ignored;
@@ -312,7 +313,7 @@ typedef struct append_needs {
     size_t markers;             /* batches that may be one */
 } append_needs;
 
-/* Checks all bytes before the first of them is written. */
+/* Checks all batches before the first of them is written. */
 static int check_batches(const ol_log *log, const uint8_t *data, size_t size, append_needs *needs,
                          ol_error *error) {
     int64_t next_offset = log->tail.next_offset;

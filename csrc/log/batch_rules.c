@@ -1,4 +1,5 @@
-/* The verdicts on offsets; the tests that nearly every batch passes are inline in the header. */
+/* Judges the offsets of a batch.  The tests that nearly every batch passes are inline in the
+ * header. */
 #include "log/batch_rules.h"
 
 ol_offsets_verdict ol_batch_judge_offsets(const ol_batch_bounds *bounds, const ol_batch *batch,
@@ -24,7 +25,8 @@ int ol_batch_refuse_offsets(const ol_batch_bounds *bounds, const ol_batch *batch
                        "last offset %lld is not below %lld, where the segment ends", last_offset,
                        (long long)bounds->limit);
     case OL_OFFSETS_PASS_SUCCESSOR:
-        return ol_fail(error, OL_CORRUPT, "base offset %lld is above that of the batch after it",
+        return ol_fail(error, OL_CORRUPT,
+                       "base offset %lld is too high: the next batch begins before this one ends",
                        base_offset);
     case OL_OFFSETS_GO_BACK:
         return ol_fail(error, OL_CORRUPT,

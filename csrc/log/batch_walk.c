@@ -72,8 +72,8 @@ static void set_bounds(ol_batch_walk *walk) {
 /* ------------------------------------------------------------ damage */
 
 /* Continues after bytes that cannot be read.  In a log that another process writes, the walk ends
- * at the unfinished tail, or where recovery found the log to end, because a batch must not be
- * applied while one before it is missing. */
+ * at the unfinished tail, or where recovery found that the log ends: a batch must not be applied
+ * while one before it is missing. */
 static int pass_over(ol_batch_walk *walk, const ol_error *damage, ol_error *error) {
     bool is_end = false, is_tail = false;
     bool writable = ol_log_is_writable(walk->log);
@@ -171,8 +171,9 @@ static OL_NOINLINE int judge(ol_batch_walk *walk, const ol_batch *batch, const u
                                    ol_batch_judge_offsets(&walk->bounds, batch, end), error);
 }
 
-/* Returns whether a batch that was returned before is not damage: in a segment that was cleaned
- * meanwhile and found again by offset, a piece may begin with such batches. */
+/* Returns whether the batch may be one that the walk has returned before, which is then not damage.
+ * If the segment was cleaned meanwhile, the walk finds its place again by offset, and the next
+ * piece may begin with such batches. */
 static inline bool may_repeat(const ol_batch_walk *walk, const ol_batch *batch) {
     return walk->reporter == NULL && batch->last_offset < walk->bounds.next_offset;
 }
@@ -189,8 +190,8 @@ static inline int check(ol_batch_walk *walk, ol_batch *batch, ol_error *error) {
     return OL_LIKELY(fits) || may_repeat(walk, batch) ? OL_OK : judge(walk, batch, end, error);
 }
 
-/* Returns whether this batch is beyond everything that was asked for.  Only the end of a compressed
- * message set is known, so the set is returned when the batch before it ends below `until`. */
+/* Returns whether a batch that begins at or above `until` ends the walk.  For a compressed message
+ * set only the last offset is known, so it does not if the batch before it ends below `until`. */
 static bool is_beyond(const ol_batch_walk *walk, const ol_batch *batch) {
     bool is_set = batch->magic < 2 && ol_batch_codec(batch) != OL_CODEC_NONE;
     return !is_set || walk->bounds.next_offset >= walk->until;

@@ -2,14 +2,16 @@
  * load.
  *
  * A walk is made for readers of a log that is in use.  It reads through ol_log_reader, so that
- * segments may be cleaned, rolled or removed during the walk.  It skips and counts bytes that are
- * not a batch, and batches whose CRC or offsets are wrong (log/batch_rules.h).  A load uses a walk
- * with a reporter, so a load and every other walk leave out the same bytes.
+ * segments may be cleaned, rolled or removed during the walk.  It skips and counts damage: bytes
+ * that are not a batch, and batches whose CRC or offsets are wrong (log/batch_rules.h).  A load
+ * uses a walk, too, so a load and every other walk leave out the same bytes.
  *
- * Bytes that the disk cannot read, or that are missing because another process truncated the file,
- * are treated differently, because they may be readable at the next attempt.  A walk without a
- * reporter fails with OL_IO.  A walk with a reporter reports these bytes as damage and continues.
- * After such a load, the partition serves everything that could be read and is read-only.
+ * A walk may have a reporter, which is called when damage is skipped.  The reporter makes a
+ * difference for bytes that the disk cannot read, and for bytes that are missing because another
+ * process truncated the file.  A walk without a reporter fails there with OL_IO, because the next
+ * attempt may find the bytes.  A walk with a reporter reports them as damage and continues.  A load
+ * has a reporter.  After it has met such bytes, the partition serves everything that could be read,
+ * and is read-only.
  *
  * One thread at a time may use a walk.  A log may have many walks at the same time.  A walk holds
  * no lock between calls. */
@@ -19,14 +21,14 @@
 #include "log/batch_rules.h"
 #include "log/log.h"
 
-/* A walk calls these functions from within ol_batch_walk_next. */
+/* The functions of a reporter.  ol_batch_walk_next calls them. */
 typedef struct ol_batch_walk_reporter {
     /* Called before the bytes of the batches that were returned so far are released.  If it fails,
      * ol_batch_walk_next returns its status. */
     int (*release)(void *context, ol_error *error);
     /* Called after the walk has skipped damage, or bytes that cannot be read (OL_IO).  `below` is
-     * the offset where the next batch begins, or the log end if there is no next batch.  It is not
-     * called for the unfinished tail of a log that another process writes. */
+     * the offset where the next batch begins, or the log end if there is no next batch.  The
+     * function is not called for the unfinished tail of a log that another process writes. */
     void (*damaged)(void *context, const ol_error *damage, int64_t below);
     void *context;
 } ol_batch_walk_reporter;
@@ -45,28 +47,32 @@ typedef struct ol_batch_walk {
     int64_t segment_base;       /* base offset of the segment to which `segment_limit` belongs; -1:
                                    no segment has been entered */
     int64_t segment_limit;      /* base offset of the next segment; INT64_MAX if there is none */
-    int64_t bytes;              /* total size of the pieces that the walk has finished */
+    int64_t bytes;              /* total size of the pieces (ol_log_piece) that the walk has read
+                                   to their ends */
     int64_t passed_over;        /* number of times that damage was skipped */
     ol_error damage;            /* the first damage that was skipped */
     bool checks_crc;
     bool ended;                 /* the walk returns no more batches, even if the log grows */
 } ol_batch_walk;
 
-/* Opens a walk.  Its first batch is the one that contains the offset `from`, or the first batch
- * after `from`.  Its last batch is the last one whose base offset is below `until`.  The header of
- * a compressed message set of magic 0 or 1 contains only its last offset; such a set is returned if
- * the batch before it ends below `until`.  If `checks_crc` is false, the walk reads only the
- * headers, and the caller must check the CRC of the batches that it uses.  After a failure the
- * caller need not close the walk. */
+/* Opens a walk without a reporter.  Its first batch is the one that contains the offset `from`, or
+ * the first batch after `from`.  Its last batch is the last one whose base offset is below `until`.
+ * There is one exception: the header of a compressed message set of magic 0 or 1 has only the last
+ * offset of the set, so a set is returned if the batch before it ends below `until`.
+ *
+ * If `checks_crc` is false, the walk reads only the headers, and the caller must check the CRC of
+ * the batches that it uses.  After a failure the caller need not close the walk. */
 int ol_batch_walk_open(ol_batch_walk *walk, ol_log *log, int64_t from, int64_t until,
                        bool checks_crc, ol_error *error) OL_NODISCARD;
 
-/* Opens a walk over everything from the offset `from` on, which must be in the log.  The walk
- * verifies the CRCs.  At the log end ol_batch_walk_next returns OL_END, and a later call continues
- * with the batches that were appended in the meantime.  The log must not be cleaned or truncated
- * during such a walk.  The walk is therefore stricter than one from ol_batch_walk_open: a batch
- * whose offsets were read before is damage, and so is a batch that extends above the log end, if
- * this process writes the log.  `reporter` must stay valid as long as the walk. */
+/* Opens a walk with a reporter over everything from the offset `from` on, which must be in the log.
+ * The walk verifies the CRCs.  At the log end ol_batch_walk_next returns OL_END, and a later call
+ * continues with the batches that were appended in the meantime.  `reporter` must stay valid as
+ * long as the walk.
+ *
+ * The log must not be cleaned or truncated during such a walk.  The walk is therefore stricter than
+ * one without a reporter.  A batch whose offsets were read before is damage.  If this process
+ * writes the log, a batch that extends above the log end is damage, too. */
 int ol_batch_walk_open_reported(ol_batch_walk *walk, ol_log *log, int64_t from,
                                 const ol_batch_walk_reporter *reporter,
                                 ol_error *error) OL_NODISCARD;
@@ -92,14 +98,14 @@ OL_NODISCARD static inline int ol_batch_walk_next(ol_batch_walk *walk, ol_batch 
     return OL_OK;
 }
 
-/* Called when the caller finds that the batch returned last is bad, before it calls
- * ol_batch_walk_next again.  The walk then skips this batch as if it had found the damage itself.
- * After a failure the walk can only be closed. */
+/* Called by a caller that finds that the batch returned last is bad, before the next call of
+ * ol_batch_walk_next.  The walk then skips this batch as if it had found the damage itself.  After
+ * a failure the walk can only be closed. */
 int ol_batch_walk_refuse(ol_batch_walk *walk, const ol_batch *batch, ol_error *error) OL_NODISCARD;
 
-/* Releases all bytes that the walk holds.  The next ol_batch_walk_next finds the batch that was
- * returned last by its offset and returns it again.  If it cannot find the batch, it fails, and the
- * walk can then only be closed. */
+/* Releases all bytes that the walk holds.  The next call of ol_batch_walk_next searches for the
+ * batch that was returned last, by its offset, and returns it again.  If that call fails, the walk
+ * can only be closed. */
 void ol_batch_walk_put_back(ol_batch_walk *walk);
 
 /* Returns the offset after the last batch that was returned, or `from` if no batch was returned

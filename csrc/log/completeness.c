@@ -1,9 +1,9 @@
 /* Compares the findings of an open with the claims of the witnesses, which are the manifest, the
  * sidecar and the checkpoints (docs/durability.md, "Complete or not").
  *
- * A witness that is ahead of the log proves loss.  If another program worked here since the witness
- * was written, it proves only the loss of what that program cannot have changed.  A missing witness
- * proves nothing, and leaves a doubt. */
+ * A witness that is ahead of the log proves loss.  If another program has written to the log since
+ * then, the witness proves only the loss of what that program cannot have changed.  A missing
+ * witness proves nothing, and leaves a doubt. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -55,8 +55,8 @@ static void report_doubt(ol_opening *opening, ol_doubt_cause cause, int64_t from
                               "log is there",
         [OL_DOUBT_SIDECAR] = "the sidecar is missing or damaged: nothing shows that the last "
                              "batches are there",
-        [OL_DOUBT_GAP] = "offsets are missing that another program wrote: a leader leaves no gap "
-                         "there, a follower of a cleaned log may",
+        [OL_DOUBT_GAP] = "offsets are missing where another program wrote: a follower of a cleaned "
+                         "log may lack them, but a leader would have lost them",
         [OL_DOUBT_END] = "the log ends below the recovery point that another program wrote",
     };
     static const char *const files[OL_DOUBT_CAUSES] = {OL_MANIFEST_FILE, OL_FLUSH_SIDECAR_FILE, "",
@@ -253,13 +253,13 @@ static int judge_others(ol_opening *opening, ol_error *error) {
 static void refuse_log_start(ol_opening *opening, const char *reason) {
     int64_t first = opening->found_count == 0 ? 0 : opening->found[0].base_offset;
     describe(add_loss(opening, false, first, first), opening->log->directory,
-             "log-start-offset-checkpoint says %" PRId64 ", which was not adopted: %s",
+             "log-start-offset-checkpoint says %" PRId64 ", which was not used: %s",
              opening->log_start, reason);
     opening->log_start = 0;
     opening->report->log_start_refused = true;
 }
 
-/* A checkpoint that changed alone is not adopted. */
+/* A checkpoint that changed while nothing else did is not used. */
 static void judge_checkpoints(ol_opening *opening) {
     const ol_log_options *options = opening->options;
     opening->recovery_point = options->accept_loss ? -1 : options->recovery_point;
@@ -314,7 +314,7 @@ static int was_swapped(const ol_opening *opening, bool *swapped, ol_error *error
     return is_damaged ? OL_OK : status;
 }
 
-/* Lists the new segment instead of the old ones. */
+/* Makes the manifest list the new segment of a swap instead of the old ones. */
 static void list_swapped(ol_manifest *manifest) {
     size_t kept = 0;
     bool is_listed = false;
@@ -509,7 +509,7 @@ bool ol_completeness_is_gap_legal(ol_opening *opening, int64_t from, int64_t to)
 
 /* ------------------------------------------------------------ the end */
 
-/* The witness that is farthest ahead. */
+/* The greatest log end that a witness claims, and that witness. */
 typedef struct reach {
     int64_t offset;
     const char *witness;
@@ -555,7 +555,7 @@ static void check_reach(ol_opening *opening) {
                                            : &opening->found[opening->found_count - 1];
         describe(add_loss(opening, true, opening->end, proven.offset),
                  last == NULL ? opening->log->directory : last->path,
-                 "the log ends at offset %" PRId64 ", and %s says that it reached %" PRId64,
+                 "the log ends at offset %" PRId64 ", but %s says that it reached %" PRId64,
                  opening->end, proven.witness, proven.offset);
     } else if (doubtful.offset > opening->end && opening->recovery_point > opening->end) {
         report_doubt(opening, OL_DOUBT_END, opening->end, doubtful.offset);
@@ -653,7 +653,7 @@ static bool has_same_doubts(const ol_manifest *a, const ol_manifest *b) {
     return is_same;
 }
 
-/* Returns whether the manifest that was found says less than the log, or something else. */
+/* Returns whether the manifest that was found differs from what is known about the log now. */
 static bool is_outdated(const ol_opening *opening, int32_t epoch) {
     const ol_manifest *found = &opening->manifest;
     return !opening->has_manifest || opening->options->accept_loss || opening->has_worked_here ||

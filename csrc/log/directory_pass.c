@@ -1,4 +1,4 @@
-/* The names in a partition directory, and the plan over them. */
+/* Lists the names in a partition directory, and makes a swap plan from them. */
 #include "log/directory_pass.h"
 
 #include <stdlib.h>

@@ -1,11 +1,12 @@
-/* Space for the ends of open transactions: a marker in the active segment and an entry in its
- * transaction index for each, kept from the transaction's first batch on.
+/* Keeps space for the ends of open transactions, from the first batch of each transaction on.  For
+ * each transaction this is space for a marker in the active segment, and for an entry in the
+ * transaction index of this segment.
  *
- * The log only counts ends: they are all alike, and each marker uses one share.  The space is kept
- * in the active segment.  Other batches leave it alone: they roll, or meet the full disk, before
- * they use it.  A roll reserves the space in the next segment before it frees that in the old one.
- * So a marker needs no roll; if a roll is due but a full disk refuses it, the marker is written
- * without one. */
+ * All markers have the same size, so the log only counts for how many it keeps space.  Batches of
+ * other kinds do not use this space: before that, they roll the segment or meet a full disk.  A
+ * roll reserves the space in the next segment before it frees the space in the old one.  A marker
+ * therefore never needs a roll to have space.  If a roll is due for another reason, but the disk is
+ * full, the marker is written without a roll. */
 #include "log/batch_rules.h"
 #include "log/log_impl.h"
 

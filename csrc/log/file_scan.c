@@ -1,4 +1,5 @@
-/* A buffered walk over one file, and the search for the next right batch after a bad one. */
+/* Walks the batches of one file, which it reads into a buffer, and searches for the next good batch
+ * after a bad one. */
 #include "log/file_scan.h"
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-/* Flushing: the segments rolled since the last flush, then the active segment, then the names; only
- * then does `flushed` move.
+/* Flushes the log: first the segments that were rolled since the last flush, then the active
+ * segment, then the names in the directory.  Only after that does `flushed` move.
  *
- * Runs concurrently with the writer.  A segment that the log wrote to stays open until a flush has
- * covered it.  Only a flush, a truncation and the close end this, all under flush.lock, so the
- * files seen here stay open without further counting. */
+ * A flush runs at the same time as the writer.  A segment that the log wrote to stays open until a
+ * flush has covered it.  Only a flush, a truncation and the close end this use, and all of them
+ * hold flush.lock.  A flush therefore need not count itself as a user of the files. */
 #include <stdlib.h>
 #include <string.h>
 

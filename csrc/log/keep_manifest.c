@@ -1,5 +1,6 @@
-/* Keeps the manifest: a change that removes something is stored in the manifest before it is made,
- * and a change that adds something after it is on disk. */
+/* Keeps the manifest up to date.  If a change removes something from the log, the manifest is
+ * stored before the change.  If a change adds something, the manifest is stored after it is on
+ * disk.  So the manifest never claims more than there is. */
 #include <stdlib.h>
 
 #include "log/log_impl.h"

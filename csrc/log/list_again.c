@@ -1,4 +1,4 @@
-/* log/list_again.c: the segments of a read-only log, after another process rolled or cleaned it. */
+/* Lists the segments of a read-only log again, after another process has rolled or cleaned it. */
 #include "log/log_impl.h"
 
 int ol_log_list_again(ol_log *log, ol_error *error) {

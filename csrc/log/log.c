@@ -1,4 +1,5 @@
-/* Positions, the list of segments, leader epochs and producers of an open log, and its close. */
+/* Gives access to the positions, the segments, the leader epochs and the producers of an open log,
+ * and closes the log. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -264,7 +265,7 @@ int ol_log_store_epochs(ol_log *log, ol_error *error) {
     int32_t newest;
     int status = OL_OK;
     if (!have_epochs_changed(log, &newest)) return OL_OK;
-    /* An epoch that the manifest does not name would be another program's. */
+    /* An epoch that the manifest does not name would look like one of another program. */
     pthread_mutex_lock(&log->manifest.lock);
     while (status == OL_OK && have_epochs_changed(log, &newest)) {
         status = ol_log_note_epoch(log, newest, error);

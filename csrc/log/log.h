@@ -10,20 +10,23 @@
  * and everything below `end` can be read.  Everything below `flushed` survives a power loss.
  * `flushed` rises only after a successful flush.
  *
- * Locks: the owner makes a call that is marked [writer] while it holds the partition's writer lock,
- * so only one thread at a time makes such a call.  Every other call may be made from any thread at
- * any time between open and close, also during a [writer] call.  No call takes a lock that belongs
- * to its caller.  Flushing and reading never wait for an append or a roll.  A flush waits while a
- * truncation runs, and while an epoch or the sidecar is stored.  A reader waits while a truncation
- * shortens a file.
+ * Locks: a call that is marked [writer] may be made only while its caller holds the partition's
+ * writer lock.  Every other call may be made from any thread at any time between open and close,
+ * also during a [writer] call.  No call takes a lock that belongs to its caller.  Flushing and
+ * reading never wait for an append or a roll.  A flush waits while a truncation runs, and while an
+ * epoch or the sidecar is stored.  A reader waits while a truncation shortens a file.
  *
  * Failure: a call that fails leaves the log as it was, unless the comment of the call says
- * otherwise or the log has *failed*.  A log fails when only another open can find out what is on
- * disk (docs/architecture.md §2.2).  It happens in these cases.  A flush of a segment failed, in
- * any thread.  A truncation or a swap of segments stopped half-way.  A roll was undone and left
- * files.  Half a batch cannot be removed.  An ABORT is missing from the transaction index.  A full
- * disk does not make the log fail.  After a failure, every append and flush is refused with
- * OL_FAILED until the log is opened again.  Readers continue, except after a failed truncation. */
+ * otherwise or the log itself has *failed*.  A log fails when only another open can find out what
+ * is on disk (docs/architecture.md §2.2):
+ * - A flush of a segment failed, in any thread.
+ * - A truncation or a swap of segments stopped half-way.
+ * - A roll was undone, but its files could not be removed.
+ * - Half a batch was written and cannot be removed.
+ * - An ABORT is missing from the transaction index.
+ * A full disk does not make the log fail.  Once the log has failed, every append and flush is
+ * refused with OL_FAILED until the log is opened again.  Readers continue, except after a failed
+ * truncation. */
 #ifndef OL_LOG_LOG_H
 #define OL_LOG_LOG_H
 
@@ -64,18 +67,18 @@ typedef struct ol_log_config {
      * and each further step is twice as large, up to extend_bytes_max. */
     int64_t extend_bytes_min;
     int64_t extend_bytes_max;
-    /* An open that has a mark need not read the log below it (log/settled.c).  If that part is
-     * smaller than settled_bytes_min, the open reads it all the same, because this takes no time
-     * and proves more. */
+    /* An open that is given a mark (log/mark.h) need not read the log below it.  If that part of
+     * the log is smaller than settled_bytes_min, the open reads it all the same, because this takes
+     * hardly any time and proves more. */
     int64_t settled_bytes_min;
-    /* The highest producer id that a broker can have given; ol_log_highest_producer_id ignores
-     * higher ids. 0: no limit. */
+    /* The highest producer id that a broker can have given to a producer.
+     * ol_log_highest_producer_id ignores higher ids. 0: no limit. */
     int64_t given_producer_id_max;
     ol_append append;
 } ol_log_config;
 
-/* Sets the defaults that Kafka has for the offsets topic.  The steps by which the file grows are 64
- * KiB to 8 MiB. */
+/* Sets the defaults that Kafka has for the offsets topic.  The steps in which the file grows are
+ * set to 64 KiB to 8 MiB. */
 void ol_log_config_init(ol_log_config *config);
 
 typedef struct ol_log_options {
@@ -91,9 +94,9 @@ typedef struct ol_log_options {
     /* Only for a read-only open: another process is appending to the log.  A bad tail then counts
      * as unfinished, even if `clean` is true. */
     bool being_written;
-    /* Accept that records are missing (docs/repair.md).  The open keeps copies of the bytes that it
-     * removes and lists the losses in the report, and the log stays usable.  Only if `writable` is
-     * true and `clean` is false. */
+    /* Accept that records are missing (docs/repair.md).  The open copies the bytes that it removes
+     * to other files and lists the losses in the report.  The log is then usable.  Only if
+     * `writable` is true and `clean` is false. */
     bool accept_loss;
     /* The log belongs to a replica.  The open ignores the `ol.flushed` headers in it, because they
      * say what the leader has flushed. */
@@ -106,17 +109,18 @@ typedef struct ol_log_options {
     bool witnessed;  /* the log dir has a record that this partition has a manifest and a sidecar */
     int changed_checkpoints;            /* how many checkpoints of the log dir another program wrote
                                            after offsetlog did */
-    /* How far another program has cleaned the log, according to the cleaner's checkpoint.  If
-     * another program wrote the log dir, this is the partition's entry in the checkpoint, or 0 if
-     * there is no entry.  Otherwise the entry is compared with the one that offsetlog wrote.  If
-     * they are equal, cleaned_by_others is -1.  If the entry is higher, it is the entry.
-     * OL_CLEANED_UNKNOWN: the entry is lower, or the checkpoint or the record of what offsetlog
-     * wrote is damaged or missing. */
+    /* How far another program has cleaned the log, according to the cleaner's checkpoint:
+     * - OL_CLEANED_UNKNOWN if the checkpoint is damaged;
+     * - if another program wrote the log dir, the partition's entry in the checkpoint, or 0 if it
+     *   has no entry;
+     * - OL_CLEANED_UNKNOWN if the record of what offsetlog wrote is damaged or missing;
+     * - -1 if the entry is the one that offsetlog wrote, the entry if it is higher than that one,
+     *   and OL_CLEANED_UNKNOWN if it is lower. */
     int64_t cleaned_by_others;
     int64_t log_start_offset;           /* of the checkpoint, -1 none */
-    /* A mark that belongs to a state of the caller, or NULL.  The state contains everything below
-     * the mark, so that the open need not read that part of the log (log/settled.c).  Used only
-     * while the log is opened. */
+    /* The mark (log/mark.h) of a state that the caller has, or NULL.  The state contains everything
+     * below the mark, so that the open need not read that part of the log (log/settled.c).  The
+     * mark is used only while the log is opened. */
     const ol_log_mark *mark;
     /* The topic id (16 bytes) to be written if partition.metadata does not exist.  NULL: none is
      * written. */
@@ -124,16 +128,17 @@ typedef struct ol_log_options {
     /* The topic id that the topic's other partitions have, or NULL.  Used if this partition's topic
      * id is damaged or missing. */
     const uint8_t *known_topic_id;
-    const ol_decompressor *decompressor;  /* NULL: there is none; otherwise it must stay valid as
-                                             long as the log */
+    const ol_decompressor *decompressor;  /* NULL: there is none.  Otherwise it must stay valid as
+                                             long as the log. */
     /* The clock for timestamps of batches and for the ages of producers.  NULL: the clock of the
      * system. */
     int64_t (*clock_ms)(void *context);
     void *clock_context;
 } ol_log_options;
 
-/* A range of offsets that are missing, or of which no witness (manifest, sidecar or checkpoint)
- * proves that they are present (docs/verify.md). */
+/* A range of offsets whose records are missing or may be missing (docs/verify.md).  They may be
+ * missing if no witness proves that they are present.  The witnesses are the manifest, the sidecar
+ * and the checkpoints. */
 typedef struct ol_log_loss {
     int64_t from;
     int64_t below;                      /* INT64_MAX: unknown */
@@ -153,12 +158,14 @@ enum { OL_LOG_LOSSES_KEPT = 16 };
 typedef struct ol_log_recovery {
     bool recovered;                     /* the log had no clean-shutdown marker, so the open checked
                                            the batches at or above the recovery point */
-    int64_t torn_bytes;  /* number of bytes that were truncated, after a copy of them was made */
+    /* Writable: the number of bytes that were copied to other files before they were truncated, or
+     * before their segment was repaired.  Read-only: the number of bytes of the torn tail. */
+    int64_t torn_bytes;
     char torn_path[OL_ERROR_PATH_MAX];  /* the file that was truncated */
     char broken_path[OL_ERROR_PATH_MAX];/* the `.broken` copy of these bytes */
     int64_t torn_position;
-    /* The number of segments that were removed: segments after a torn one, which were copied aside;
-     * segments that a finished swap replaced; and files of interrupted swaps. */
+    /* The number of segments that were removed: segments after a torn one, which were first copied
+     * to other files; segments that a finished swap replaced; and files of interrupted swaps. */
     int64_t segments_removed;
     int64_t swaps_finished;
     int64_t rewritten_bytes;            /* bytes of [flushed, end) that the open wrote again and
@@ -178,7 +185,7 @@ typedef struct ol_log_recovery {
 } ol_log_recovery;
 
 /* Opens a partition directory.  If options->writable is true, also recovers the log
- * (docs/format/recovery.md §9, docs/durability.md); the owner must then hold the lock of the log
+ * (docs/format/recovery.md §9, docs/durability.md); the caller must then hold the lock of the log
  * dir.  Corruption below the flushed bound and proven loss do not make ol_log_open fail.  Instead,
  * it sets recovery->corrupt or recovery->is_lossy, and the log refuses writes.  Fails with OL_IO,
  * OL_DISK_FULL, OL_NO_MEMORY, OL_NO_SUCH_FILE, OL_INVALID (a setting or the path is invalid), or
@@ -203,8 +210,8 @@ bool ol_log_has_other_writers(const ol_log *log);
 int64_t ol_log_end(const ol_log *log);  /* loads the log end with acquire order, so everything below
                                            the result can be read */
 int64_t ol_log_flushed(const ol_log *log);
-/* Only for a read-only log.  Another process has appended to the log, and the caller has read it up
- * to `end`; the call stores this as the log end. */
+/* Only for a read-only log.  Stores `end` as the log end.  Called after the caller has read batches
+ * up to `end` that another process has appended. */
 void ol_log_record_end(ol_log *log, int64_t end);
 bool ol_log_is_writable(const ol_log *log);
 bool ol_log_has_failed(const ol_log *log);
@@ -222,12 +229,16 @@ void ol_log_options_of(const ol_log *log, ol_log_options *options);
  * offsets.  Rolls the segment if Kafka would (docs/format/directory.md §1.10).  Extends the file if
  * the background thread has not done so yet.  Sets *start to the reserved bytes: `size` bytes of
  * the active segment, which are all zero and may be written.  The content of the log does not
- * change.  A caller that does not publish the batch must set the bytes that it wrote back to zero;
- * the next reservation then takes the place of this one.  To find out whether storing and
- * publishing the batch may have to wait, the caller calls ol_log_is_prepared first.  Fails with
- * OL_DISK_FULL, OL_IO, OL_NO_MEMORY, OL_READ_ONLY, OL_FAILED, OL_INVALID (the batch has no header
- * or no offset), or OL_TOO_LARGE (the log has no offset left, or the batch does not fit a segment
- * together with the space that is kept for the ends of open transactions, see below). */
+ * change.
+ *
+ * A caller that does not publish the batch must set the bytes that it wrote back to zero.  The next
+ * reservation then gets the same bytes.  A caller that must not wait calls ol_log_is_prepared
+ * before ol_log_reserve.
+ *
+ * Fails with OL_DISK_FULL, OL_IO, OL_NO_MEMORY, OL_READ_ONLY, OL_FAILED, OL_INVALID (the batch has
+ * no header or no offset), or OL_TOO_LARGE.  OL_TOO_LARGE means that the log has no offset left, or
+ * that the batch does not fit a segment together with the space that is kept for the ends of open
+ * transactions (see below). */
 int ol_log_reserve(ol_log *log, size_t size, int32_t last_offset_delta, int64_t max_timestamp,
                    uint8_t **start, int64_t *base_offset, ol_error *error) OL_NODISCARD;
 
@@ -275,21 +286,24 @@ bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delt
  * the file, and the log has failed. */
 int ol_log_publish(ol_log *log, const ol_batch_fields *fields, size_t size, ol_error *error);
 
-/* [writer] Ensures that `size` more bytes, in batches of at most `batch_size_max`, can be appended
- * without meeting a full disk.  If these bytes fit one segment, they get the rest of the active
- * segment, or the log rolls at once and they get the next segment.  Otherwise the call allocates
- * the rest of the active segment and as many spare segments as needed.  The next rolls use the
- * spare segments, but such a roll may still meet a full disk, because it creates other files.  A
- * call that fails removes the spare segments that it made. */
+/* [writer] Ensures that `size` more bytes, in batches of at most `batch_size_max` bytes, can be
+ * appended even if the disk becomes full.  If they fit the rest of the active segment, the call
+ * allocates them there.  If they fit one segment, but not the rest of the active one, the log rolls
+ * at once, and the call allocates them in the new segment.  Otherwise the call allocates the rest
+ * of the active segment and as many spare segments as needed, which the next rolls use.  Such a
+ * roll may still meet a full disk, because it creates other files.  A call that fails removes the
+ * spare segments that it made. */
 int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max,
                          ol_error *error) OL_NODISCARD;
 
 /* [writer] Appends whole batches unchanged, as a follower fetches them.  Each batch is parsed and
- * its CRC is verified.  Its base offset must be at or above the log end; it may be above, because
- * the leader's log may have been cleaned.  The call appends all batches or none, with one
- * exception: if the disk becomes full after a roll, and is too full even for the truncation that
- * would undo the call, the batches that were appended so far stay.  If a batch is bad, the call
- * fails with OL_CORRUPT, and error->position is its position in `data`. */
+ * its CRC is verified.  Its base offset must be at or above the end of the batch before it.  Gaps
+ * are allowed, because the leader's log may have been cleaned.  If a batch is bad, the call fails
+ * with OL_CORRUPT, and error->position is its position in `data`.
+ *
+ * The call appends all batches or none, with one exception.  The disk may become full after a roll,
+ * and be too full even for the truncation that would undo the call.  The batches that were appended
+ * so far then stay. */
 int ol_log_append(ol_log *log, const uint8_t *data, size_t size, ol_error *error) OL_NODISCARD;
 
 /* [writer] Starts a leader epoch at the log end (docs/format/directory.md §1.5).  All batches that
@@ -320,22 +334,24 @@ int ol_log_flush(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
 /* Does what ol_log_flush does, for a flush on which no thread waits.  After ol_log_flush, later
  * appends cost more (see ol_log_expect_flushes).  After this call they do not. */
 int ol_log_flush_unasked(ol_log *log, int64_t *flushed, ol_error *error) OL_NODISCARD;
-/* Starts to write what a flush would write, and returns without waiting.  The disk can then work on
- * several logs at the same time, whereas flushes that are made one after the other wait for each
- * other.  The call does nothing while a flush, a truncation or a close runs.  It makes nothing
- * durable.  If it fails, the log has failed, and the next flush reports this. */
+/* Starts to write what a flush would write, and returns without waiting.  It makes nothing durable.
+ * With this call the disk can work on several logs at the same time; flushes that are made one
+ * after the other would wait for each other.  The call does nothing while a flush, a truncation or
+ * a close runs.  If the disk reports an error, the log fails, and the next flush returns
+ * OL_FAILED. */
 void ol_log_begin_flush(ol_log *log);
 /* Returns whether the background should flush the log, because at least OL_UNFLUSHED_WANTED
  * segments were rolled since the last flush.  A rolled segment keeps its files open until a
  * flush. */
 bool ol_log_wants_flush(ol_log *log);
 /* Called when commits will wait for the disk.  From then on, the log extends its file by writing
- * zeros.  Without this call it begins to do so at the first ol_log_flush. */
+ * zeros, which makes flushes faster.  Without this call it begins to do so at the first
+ * ol_log_flush. */
 void ol_log_expect_flushes(ol_log *log);
 
 /* Called by one background thread.  Extends the active segment, touches its pages and prepares the
- * next segment before the writer needs them.  Returns whether it did something.  Errors are not
- * reported, because the writer will meet the same error. */
+ * next segment before the writer needs them.  Returns whether it did something.  It does not report
+ * errors, because the writer will meet the same error. */
 bool ol_log_prepare(ol_log *log);
 
 /* [writer] Closes the active segment, even if it is small or young, and begins the next one.  The
@@ -348,9 +364,8 @@ int ol_log_roll_active(ol_log *log, ol_error *error) OL_NODISCARD;
 uint64_t ol_log_cuts(const ol_log *log);
 
 /* [writer] Returns the flushed bound, which the caller must write into the `ol.flushed` header of
- * the next batch.  Returns -1 if a batch with this bound has already been published since the last
- * flush.  If the caller takes a bound but the batch cannot be appended, the next call returns the
- * bound again. */
+ * the next batch.  Returns -1 if a batch with the present bound has already been published.  If the
+ * batch cannot be appended, the next call returns the bound again. */
 int64_t ol_log_take_flushed_record(ol_log *log);
 /* [writer] Returns whether ol_log_take_flushed_record would return a bound. */
 bool ol_log_has_flushed_record(const ol_log *log);
@@ -361,19 +376,22 @@ int64_t ol_log_active_timestamp(const ol_log *log);
 /* [writer] Applies new values of segment_bytes, segment_ms, index_interval_bytes,
  * segment_index_bytes and producer_expiration_ms.  The other members of `config` are ignored.  The
  * active segment keeps its index files, and does not grow beyond the size for which it was made.
- * After OL_INVALID nothing has changed.  After OL_IO a spare file could not be removed. */
+ * Fails with OL_INVALID if a value is not allowed, and with OL_IO if a spare file cannot be
+ * removed.  After a failure the old values stay in force. */
 int ol_log_change_config(ol_log *log, const ol_log_config *config, ol_error *error) OL_NODISCARD;
 
-/* Moves the log start up to `offset`, and removes the closed and flushed segments below it.
- * `offset` must not be above the flushed bound.  If `offset` is below the log start, the log start
- * does not move.  Before the call, the owner must have stored the log start durably in its
- * checkpoint.  After a crash the segments may or may not exist.  The call gives the files of the
- * removed segments names that end in ".deleted".  The owner may remove these files at any time;
- * otherwise the next open removes them.  If an earlier call could not rename some files, this call
- * renames them.  A reader in a removed segment keeps the bytes that it has, and continues at the
- * new log start.  Fails with OL_INVALID if `offset` is above the flushed bound.  After OL_DISK_FULL
- * or OL_IO the log start has moved, and some files may still have their old names.  Only one call
- * may run at a time. */
+/* Moves the log start up to `offset`, and removes the closed and flushed segments below it.  Before
+ * the call, the owner must have stored `offset` durably in its checkpoint of log starts.  If
+ * `offset` is below the log start, the log start does not move.  After a crash the segments may or
+ * may not exist.  A reader in a removed segment keeps the bytes that it has, and continues at the
+ * new log start.  Only one call may run at a time.
+ *
+ * The call gives the files of the removed segments names that end in ".deleted".  The owner may
+ * remove these files at any time; otherwise the next open removes them.  If an earlier call could
+ * not rename some files, this call renames them.
+ *
+ * Fails with OL_INVALID if `offset` is above the flushed bound.  After OL_DISK_FULL or OL_IO the
+ * log start has moved, and some files may still have their old names. */
 int ol_log_delete_below(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 #define OL_DELETED_ENDING ".deleted"
 
@@ -440,16 +458,16 @@ void ol_log_end_for_epoch(const ol_log *log, int32_t epoch, int32_t *found_epoch
 /* Returns the leader epoch of the record at `offset`, or -1 if it is unknown. */
 int32_t ol_log_epoch_at(const ol_log *log, int64_t offset);
 
-/* Copies the epochs that begin below `offset` to `epochs`, in ascending order, but no more than
- * `capacity` of them.  Returns how many such epochs there are in all. */
+/* Copies the leader epochs that begin below `offset` to `epochs`, in ascending order, but no more
+ * than `capacity` of them.  Returns how many such epochs there are in all. */
 size_t ol_log_epochs(const ol_log *log, int64_t offset, ol_leader_epoch *epochs, size_t capacity);
 
 /* ------------------------------------------------------------ reading */
 
-/* A reader walks the log upwards in pieces that consist of whole batches.  The segment in which a
- * reader is stays readable until the reader leaves it, even if the segment is replaced by the
- * cleaner or removed by a truncation in the meantime.  The reader then finds its place in the log
- * again by offset, not by file position. */
+/* A reader walks the log upwards in pieces that consist of whole batches.  It can read its present
+ * segment until it leaves it, even if the cleaner replaces the segment or a truncation removes it
+ * in the meantime.  In that case the reader then finds its place in the log again by offset, not by
+ * file position. */
 typedef struct ol_log_reader ol_log_reader;
 
 typedef struct ol_log_piece {
@@ -465,27 +483,31 @@ typedef struct ol_log_piece {
 int ol_log_reader_open(ol_log *log, int64_t offset, ol_log_reader **reader,
                        ol_error *error) OL_NODISCARD;
 
-/* Reads the next piece.  It has at most `size_max` bytes, or one batch if that batch is larger, and
- * is valid until the next call or until the reader is closed.  Returns OL_END at the log end; a
- * later call may return more.  Returns OL_OUT_OF_RANGE if the log was truncated below the reader's
- * offset.  Returns OL_CORRUPT if the bytes at error->path and error->position are not batches.
- * Returns OL_IO with a position if the disk cannot read the bytes there, or if another process
- * truncated the file.  In these two cases the caller can continue with ol_log_reader_skip.  OL_IO
- * without a position concerns the file as a whole.  The caller must check the CRCs.  In a read-only
- * log, a batch with a wrong CRC may be unfinished; see ol_log_reader_retry. */
+/* Reads the next piece.  It has at most `size_max` bytes, or one batch if that batch is larger.
+ * The piece is valid until the next call or until the reader is closed.  The caller must check the
+ * CRCs.  In a read-only log, a batch with a wrong CRC may be unfinished; see ol_log_reader_retry.
+ *
+ * Returns OL_END at the log end; a later call may return more.  Fails with OL_NO_MEMORY, with
+ * OL_FAILED after a failed truncation, or with
+ * - OL_OUT_OF_RANGE if the log was truncated below the reader's offset;
+ * - OL_CORRUPT if there is no batch at error->path and error->position, or one whose offsets do not
+ *   fit the segment or the log end; the caller can continue with ol_log_reader_skip;
+ * - OL_IO with a position if the disk cannot read the bytes there, or if another process truncated
+ *   the file; the caller can continue with ol_log_reader_skip;
+ * - OL_IO without a position if the file as a whole cannot be used. */
 int ol_log_reader_next(ol_log_reader *reader, size_t size_max, ol_log_piece *piece,
                        ol_error *error) OL_NODISCARD;
 
-/* Reads the part of the last piece from `position` on from the file again.  Only for read-only
- * logs; for other logs, returns OL_END.  After two attempts in a row for the same piece, it returns
- * OL_END instead of a third one. */
+/* Reads the part of the last piece that begins at the file position `position` from the file again.
+ * Returns OL_END at the third attempt in a row for the same piece.  Works only for a read-only log;
+ * for other logs it always returns OL_END. */
 int ol_log_reader_retry(ol_log_reader *reader, int64_t position, ol_log_piece *piece,
                         ol_error *error) OL_NODISCARD;
 
-/* Moves the reader to the next good batch after `position` in the present segment, or to the next
- * segment if there is none.  A good batch has a valid header and a correct CRC.  Bytes that the
- * disk cannot read are skipped, too.  *is_end is set to true if no batch follows in the log, so
- * that the skipped bytes may be an unfinished tail. */
+/* Moves the reader to the next good batch after `position` in the present segment.  If there is
+ * none, moves it to the next segment.  A good batch has a valid header and a correct CRC.  Bytes
+ * that the disk cannot read are skipped, too.  Sets *is_end to whether the log has no further
+ * batch; the skipped bytes may then be an unfinished tail. */
 int ol_log_reader_skip(ol_log_reader *reader, int64_t position, bool *is_end,
                        ol_error *error) OL_NODISCARD;
 
@@ -525,9 +547,10 @@ typedef struct ol_log_segment_info {
 } ol_log_segment_info;
 bool ol_log_segment_at(const ol_log *log, size_t index, ol_log_segment_info *info);
 
-/* Facts about the files of one segment, from which the cleaner decides which segments it cleans and
- * which of them form a group (docs/format/cleaner.md §8.1, §8.4).  The call reads the files.  It
- * returns OL_OUT_OF_RANGE if no segment has this base offset any more. */
+/* Facts about the files of one segment.  From these the cleaner decides which segments it cleans,
+ * and which of them it cleans together (docs/format/cleaner.md §8.1, §8.4).
+ * ol_log_segment_files_at reads the files.  It returns OL_OUT_OF_RANGE if no segment has this base
+ * offset any more. */
 typedef struct ol_log_segment_files {
     int64_t modified_ms;        /* of the .log */
     int64_t first_timestamp;    /* the greatest timestamp in the first batch; -1: the batch has no

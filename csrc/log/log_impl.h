@@ -10,14 +10,15 @@
  *   keep_manifest   keeps the log's manifest up to date
  *   reader, read    walk the log; read into a caller's buffer
  *   view            the segments of one moment
- *   offset_for_time, transaction_spans   find the offset of a time; find the ends of transactions
- *   segment_rewrite, segment_swap        write a cleaned segment; replace other segments by it
+ *   offset_for_time, transaction_spans   find the offset of a time; find where transactions began
+ *                                        and ended
+ *   segment_rewrite, segment_swap        write a cleaned segment; put it in the place of others
  *   segment_info, segment_checksum       facts about segment files
  *   open            the steps of an open, in their order
  *   settled         finds the part of the log that an open need not read
  *   recover         decides whether bad bytes are a torn tail or corruption
- *   recover_aside   copies bytes to another file before they are truncated
- *   repair          removes unreadable bytes when the open accepts loss
+ *   recover_aside   copies bytes to another file before recovery truncates them
+ *   repair          removes bad bytes from segments when the open accepts loss
  *   rebuild         rebuilds indexes and producer state from the log
  *   completeness    decides whether anything is missing from the log
  *
@@ -63,26 +64,26 @@ struct ol_log {
         ol_segment *active;
         uint8_t *data;                  /* of the active segment */
         int64_t size;  /* size of the active segment; other threads read segment->size */
-        int64_t next_offset;            /* shared.end publishes it */
+        int64_t next_offset;            /* the log end; other threads read shared.end */
         int64_t size_limit;             /* greatest size of the active segment */
-        int64_t offset_limit;           /* the greatest offset that still fits the active segment if
-                                           the kept ends follow it */
-        /* A batch with a later timestamp starts a new segment.  INT64_MIN: ol_log_reserve must take
-         * its slow path, which looks at the segment. */
+        int64_t offset_limit;           /* the greatest offset that fits the active segment together
+                                           with the markers for which space is kept (`kept`) */
+        /* A batch with a later timestamp starts a new segment.  INT64_MIN: the limit is not known,
+         * and ol_log_reserve must take its slow path, which looks at the segment. */
         int64_t timestamp_limit;
         /* How many bytes after `size` are kept for the ends of open transactions (log/ends.c).  The
          * file is extended over these bytes, and they are below size_limit. */
         _Atomic int64_t kept;
-        /* The length of the mapped file was checked for a batch with this timestamp.  INT64_MIN: it
-         * was not checked. */
+        /* The timestamp of the batch for which the length of the mapped file was last checked.
+         * INT64_MIN: it must be checked for the next batch. */
         int64_t checked_at;
-        int64_t checked_below;          /* The check also holds for later batches with the same
+        int64_t checked_below;          /* The check counts also for later batches with the same
                                            timestamp that end at or below this position. */
         int64_t reserved_size;          /* of the last reservation, for assertions */
         int32_t newest_epoch;           /* of epochs.cache */
         bool slow;                      /* the next reservation must take the slow path */
-        bool slow_publish;              /* Batches are stored in `data` and must then be written to
-                                           the file (is_written). */
+        bool slow_publish;              /* ol_log_publish must also write the batch to the file
+                                           (is_written), or report its store (`stored`) */
         bool index_full;
     } tail;
 
@@ -107,7 +108,8 @@ struct ol_log {
         uint64_t cuts;                  /* shared.cuts before that read */
     } read;
 
-    /* These fields are set while the log is opened, and do not change afterwards. */
+    /* These fields are set while the log is opened.  Afterwards only ol_log_change_config changes
+     * one of them: `config`, under extension.lock. */
     int (*stored)(ol_file *file, int64_t position, size_t size, ol_error *error);
     ol_fs *fs;
     char *directory;
@@ -135,28 +137,30 @@ struct ol_log {
     struct {
         int64_t written;                /* the bound in the newest batch that has this header; -1:
                                            no batch has it */
-        bool taken;                     /* a bound was taken since the last batch was published */
+        bool taken;                     /* the writer took a bound (ol_log_take_flushed_record)
+                                           after the last batch was published */
     } note;
 
     /* Flags for communication between the writer, the flush and the background thread: one thread
      * sets a flag, and another acts on it.  They need no lock. */
     struct {
         atomic_bool appended;           /* something was written since the log was opened */
-        atomic_bool names_changed;      /* names were added to the directory that no flush of the
-                                           directory has made durable */
+        atomic_bool names_changed;      /* names in the directory have changed, and no flush
+                                           of the directory has made this durable */
         atomic_bool flush_demanded;     /* a caller waits for the disk, so extensions are flushed
                                            before they are needed */
         atomic_bool roll_unflushed;     /* a segment was rolled and no flush has covered it since,
                                            even if its bytes are on disk */
     } signals;
 
-    /* The lock for changes below the log end.  Four calls hold it until they end, including their
-     * work on files: a swap of cleaned segments, a truncation, the removal of segments at the log
-     * start, and a close.  No other call waits for this lock.  A swap therefore delays no commit,
-     * roll, flush or reader. */
+    /* The lock for changes below the log end.  These calls hold it until they end, including their
+     * work on files: a swap of cleaned segments, the removal of its leftovers, a truncation, a
+     * restart of an empty log, the removal of segments at the log start, and a close.  Commits,
+     * rolls, flushes and readers never wait for this lock, so a swap does not delay them. */
     struct {
         pthread_mutex_t lock;
-        bool leftovers;                 /* some .cleaned or .swap files could not be removed */
+        bool leftovers;                 /* some .cleaned or .swap files of a swap that was given up
+                                           could not be removed */
     } swap;
 
     /* Only one flush runs at a time.  A truncation and a close also hold this lock, so that no
@@ -168,16 +172,18 @@ struct ol_log {
          * segment below `position` are on disk.  `position` is 0 if this is not known, as after a
          * truncation. */
         ol_flush_sidecar_bound last;
-        int64_t settled_base;           /* The sidecar on disk names the segment with this base
-                                           offset, or a later one. -1: unknown. */
+        int64_t settled_base;           /* It is certain that the sidecar on disk names the segment
+                                           with this base offset, or a later one. -1: it is not
+                                           certain for any. */
     } flush;
 
     /* The zeros after the active segment's last batch, the spares, and the choice of the active
      * segment. */
     struct {
         pthread_mutex_t lock;
-        ol_segment **spares;  /* The segments to be used by the next rolls.  `path` in each is the
-                                 name of its spare file, and base_offset is its number. */
+        ol_segment **spares;  /* Segments that were made for the next rolls.  Until then, `path` in
+                                 each is the name of its spare file, and base_offset is its
+                                 number. */
         size_t spare_count;
         size_t spare_capacity;
         int64_t spare_number;
@@ -255,10 +261,11 @@ int ol_log_store_snapshot(ol_log *log, int64_t offset, bool flush, ol_error *err
 
 /* A rolled segment keeps its files open until a flush covers it, but a process has at most a few
  * thousand descriptors.  Once OL_UNFLUSHED_WANTED rolled segments wait for a flush, the background
- * flushes the log.  Once there are OL_UNFLUSHED_MAX, the roll itself flushes it. */
+ * flushes the log.  Once OL_UNFLUSHED_MAX of them wait, the next roll flushes it. */
 enum { OL_UNFLUSHED_WANTED = 4, OL_UNFLUSHED_MAX = 32 };
 
-/* log/roll.c */
+/* log/roll.c.  The note of a roll is an empty file.  Its name says where the old segment ended and
+ * which segment follows it. */
 int ol_log_roll(ol_log *log, int64_t base_offset, ol_error *error) OL_NODISCARD;
 /* Removes the note of a roll if an earlier flush could not remove it.  The caller holds
  * swap.lock. */
@@ -266,8 +273,8 @@ int ol_log_remove_stayed_note(ol_log *log, ol_segment *segment, ol_error *error)
 /* Extends the active file to at least `needed` bytes. */
 int ol_log_extend(ol_log *log, int64_t needed, ol_error *error) OL_NODISCARD;
 int ol_log_drop_spares(ol_log *log, ol_error *error) OL_NODISCARD;
-/* Creates `<base>.log` with its indexes as a segment to which batches can be appended.  If the file
- * exists, opens it. */
+/* Creates `<base>.log`, with empty indexes, as an empty segment to which batches can be appended.
+ * Uses a spare segment if there is one.  If the file exists, its content is dropped. */
 int ol_log_start_segment(ol_log *log, int64_t base_offset, ol_segment **segment,
                          ol_error *error) OL_NODISCARD;
 /* Makes a writable segment the active one.  The segment and its indexes must be open. */
@@ -283,14 +290,15 @@ static inline void ol_log_count_producer_id(ol_log *log, int64_t producer_id) {
     if (producer_id > log->producers.highest_id) log->producers.highest_id = producer_id;
 }
 
-/* These functions are in log/ends.c.  Only the writer calls them, except ol_log_kept_bytes, which
- * any thread may call. */
+/* These functions are in log/ends.c.  An end is the marker that ends an open transaction; the log
+ * keeps space for such markers (log/log.h).  Only the writer calls these functions, except
+ * ol_log_kept_bytes, which any thread may call. */
 static inline int64_t ol_log_kept_bytes(const ol_log *log) {
     return atomic_load_explicit(&log->tail.kept, memory_order_relaxed);
 }
 size_t ol_log_kept_ends(const ol_log *log);
-/* Sets the number of ends for which space is kept to `count`.  The caller must provide the space
- * before the next batch is appended. */
+/* Sets the number of ends for which space is kept to `count`.  It allocates nothing; the caller
+ * must allocate the space before the next batch is appended. */
 void ol_log_count_ends(ol_log *log, size_t count);
 /* Returns the number of ends for which space should be kept once `producer_id` has written its next
  * batch.  With -1, returns the number for the transactions that are open now. */
@@ -349,17 +357,18 @@ int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) OL_NO
  * previous manifest stays on disk, and the new one remains to be stored. */
 /* Stores the manifest.  It lists the closed segments that have been flushed. */
 int ol_log_store_manifest(ol_log *log, ol_error *error) OL_NODISCARD;
-/* Sets the bound in the manifest up to which the active segment is on disk.  The next store of the
- * manifest writes it. */
+/* Records how far the active segment is on disk.  The next store of the manifest writes it. */
 void ol_log_note_tail(ol_log *log, const ol_flush_sidecar_bound *flushed);
 /* Called before an epoch is written to any other file.  It does not take manifest.lock itself: the
  * caller must take the lock, and hold it until the epoch is written. */
 int ol_log_note_epoch(ol_log *log, int32_t epoch, ol_error *error) OL_NODISCARD;
-/* Called before batches of another program, which may leave gaps between their offsets, are
- * appended. */
+/* Called before batches are appended whose offsets may have gaps, because another process assigned
+ * them, and before ol_log_restart leaves a gap.  From the log end on, the manifest then allows
+ * gaps. */
 int ol_log_note_foreign(ol_log *log, ol_error *error) OL_NODISCARD;
-/* Called before a swap.  From this call on, the directory may contain either the old segments or
- * the new one. */
+/* Called before a swap of old segments for the new segment `segment`.  The manifest then allows the
+ * directory to contain either the old segments or the new one.  `last_base` is the base offset of
+ * the last old segment. */
 int ol_log_note_swap(ol_log *log, const ol_manifest_segment *segment, int64_t last_base,
                      ol_error *error) OL_NODISCARD;
 /* Called after a swap has been completed or given up. */
@@ -378,14 +387,14 @@ typedef struct ol_aside {
     ol_file *file;                      /* of the .log */
     int64_t size;
     int64_t next_offset;                /* offset after its last batch */
-    uint64_t cuts;  /* the value of ol_log_cuts when the caller began to read the old segments */
+    uint64_t cuts;  /* the value of ol_log_cuts before the caller began to read the old segments */
 } ol_aside;
 /* Replaces old segments by a new one, which must be completely written.  ol_segment_rewrite_swap
  * calls it.  Takes over the file and the reference in `aside`, even if it fails. */
 int ol_log_swap(ol_log *log, ol_aside *aside, const int64_t *bases, size_t count,
                 ol_error *error) OL_NODISCARD;
-/* Removes the files of a new segment that was not swapped in.  Files that cannot be removed become
- * leftovers.  Takes swap.lock. */
+/* Removes the files of a new segment that has not replaced the old ones.  Files that cannot be
+ * removed become leftovers.  Takes swap.lock. */
 void ol_log_remove_aside(ol_log *log, int64_t base_offset);
 /* Removes the leftovers.  Takes swap.lock. */
 int ol_log_clear_leftovers(ol_log *log, ol_error *error) OL_NODISCARD;
@@ -401,7 +410,8 @@ typedef struct ol_found_segment {
                        same as file_size */
     int64_t next_offset;                /* offset after the last batch; if the segment was not
                                            checked, the base offset of the next segment */
-    int64_t first_timestamp;            /* the first timestamp; known if the segment was checked */
+    int64_t first_timestamp;            /* greatest timestamp of the first batch; like the next two,
+                                           known only if the segment was checked */
     int64_t max_timestamp;
     int64_t max_timestamp_offset;
     uint32_t checksum;  /* checksum of the batches; known if the segment was checked, or if the
@@ -430,8 +440,8 @@ typedef struct ol_opening {
     bool has_manifest;                  /* the manifest exists and is well-formed */
     bool is_manifest_damaged;  /* the file of the manifest exists but has no valid content */
     bool is_manifest_later;  /* the manifest has a later version than this library can read */
-    bool has_worked_here;               /* another program wrote to the directory after the manifest
-                                           was written */
+    bool has_worked_here;               /* another program wrote to the directory after offsetlog
+                                           wrote the manifest */
     bool is_cleaned_uncertain;  /* it is not known how far the other program cleaned the log */
     bool has_doubtful_gap;  /* there is a gap below the end in the manifest, and it may be a loss */
     int64_t cleaned;  /* The other program cleaned the log below this offset. -1: it cleaned
@@ -441,24 +451,25 @@ typedef struct ol_opening {
     int64_t log_start;  /* the log start in the checkpoint, if it can be trusted; 0: there is
                            none */
     bool is_settled;                    /* the checks began at options->mark */
-    /* Only the list of doubts in this manifest is used.  It contains the doubts of this open and of
-     * earlier ones. */
+    /* Only the list of doubts in this manifest is used: findings that an open could not decide
+     * (log/files/manifest.h).  It contains those of this open and of earlier ones. */
     ol_manifest doubts;
     int64_t end;                        /* the end of the log, which the checks have found */
     int64_t flushed;  /* the greatest flushed bound that can be trusted; at most `end` */
 } ol_opening;
 
-/* log/roll.c: A note of a roll names a segment and the segment after it.  This function follows the
- * notes backwards from the segment at `base_offset` and returns the base offset of the first
- * segment that they reach.  If the log start is greater, it returns the log start.  The result is
- * never above `base_offset`.  If no note names the segment at `base_offset`, the result is
+/* log/roll.c: the note of a roll names a segment and the segment after it.  This function follows
+ * the notes backwards from the segment at `base_offset`, as far as they lead.  It returns the base
+ * offset of the segment that it reaches, which is `base_offset` if no note leads to that segment.
+ * If the log start is above this result, it returns the log start, but never an offset above
  * `base_offset`. */
 int64_t ol_log_rolled_first(const ol_opening *opening, int64_t base_offset);
 
-/* log/settled.c: finds the segments that need not be checked because the caller's mark covers them.
- * *first is the index of the first segment to check, and is moved past them.  If the mark is within
- * a segment, its field `from` is set to the position of the mark.  If anything is doubtful, nothing
- * is skipped and `from` stays 0.  Fails with OL_IO or OL_NO_MEMORY. */
+/* log/settled.c: finds the segments that need not be checked because they are below the mark
+ * (log/mark.h) that the caller of the open has.  Moves *first, the index of the first segment to
+ * check, past these segments.  If the mark is within a segment, sets the field `from` of this
+ * segment to the position of the mark.  If anything is doubtful, skips nothing, and `from` stays 0.
+ * Fails with OL_IO or OL_NO_MEMORY. */
 int ol_settled_skip(ol_opening *opening, size_t *first, ol_error *error) OL_NODISCARD;
 
 /* Checks the segments (docs/format/recovery.md §9.2), and decides whether bad bytes are a torn tail
@@ -469,10 +480,11 @@ int ol_recovery_run(ol_opening *opening, ol_error *error) OL_NODISCARD;
  * §2.2).  After an unclean shutdown, also flushes every file that was checked. */
 int ol_recovery_rewrite(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
-/* log/completeness.c: compares the log with its witnesses.  The findings are added to
- * opening->report. */
-/* Reads the manifest and the sidecar.  Must be called before the directory is listed: what the two
- * files claim is then true of every later listing. */
+/* log/completeness.c: compares the log with its witnesses, which are the manifest, the sidecar and
+ * the checkpoints.  The findings are added to opening->report. */
+/* Reads the manifest and the sidecar.  Must be called before the directory is listed.  The list
+ * must then have everything that these two files claim to exist, unless another process has
+ * replaced the manifest in between (ol_completeness_has_moved). */
 int ol_completeness_load(ol_opening *opening, ol_error *error) OL_NODISCARD;
 /* Called after the epochs were loaded and before the segments are checked.  Reports witnesses that
  * are missing, closed segments that are missing, and closed segments that are shorter than the
@@ -483,7 +495,8 @@ int ol_completeness_check_segments(ol_opening *opening, ol_error *error) OL_NODI
  * manifest. */
 void ol_completeness_check_end(ol_opening *opening);
 /* Called if the log start in the checkpoint is above the end of the log.  Decides whether the log
- * may begin again, empty, at this log start.  If not, the log start is not used. */
+ * may begin again at this log start, as an empty log.  If it may not, the log start is not used,
+ * and the report says so. */
 void ol_completeness_judge_start(ol_opening *opening);
 /* Only for a read-only open.  Sets *moved if another process has stored a new manifest since this
  * open read the manifest.  The findings may then come from two different moments. */
@@ -491,15 +504,16 @@ int ol_completeness_has_moved(ol_opening *opening, bool *moved, ol_error *error)
 /* Returns whether the flushed bound in the sidecar can be trusted, whatever the other files
  * contain. */
 bool ol_completeness_is_sidecar_true(const ol_opening *opening);
-/* Returns whether the offsets from `from` to `to` may be missing from the log.  If not, the bytes
- * at `from` are bad.  A gap that another program may have left is reported. */
+/* Returns whether the log may have a gap from `from` to `to`, where the next batch begins.  If it
+ * may not, the bytes at `from` are bad.  A gap that another program may have left is reported. */
 bool ol_completeness_is_gap_legal(ol_opening *opening, int64_t from, int64_t to);
-/* Called at the end of an open.  The manifest that was read becomes the manifest of the log, with
- * the facts that the open has found.  If it then differs from the file, it remains to be stored. */
+/* Called at the end of an open.  Makes the manifest that was read the manifest of the log, and adds
+ * the facts that the open has found.  If the manifest then differs from its file, it is marked as
+ * due to be stored (`is_due`). */
 int ol_completeness_adopt(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
-/* log/repair.c: called before the checks if the open accepts loss.  Removes unreadable bytes from
- * the segments, and keeps copies of them. */
+/* log/repair.c: called before the checks if the open accepts loss.  Removes bytes that are not good
+ * batches from the segments, if good batches follow them, and keeps copies of the segments. */
 int ol_repair_segments(ol_opening *opening, ol_error *error) OL_NODISCARD;
 
 /* log/recover_aside.c: copies the bytes of a file from `position` to the end of the page that
@@ -509,14 +523,14 @@ int ol_recovery_copy_aside(ol_log *log, const ol_found_segment *segment, int64_t
                            char path[OL_PATH_MAX], int64_t *bytes,
                            ol_error *error) OL_NODISCARD;
 
-/* log/rebuild.c: loads the producers from `mark`, or from the newest usable snapshot if `mark` is
- * NULL.  It then reads the log from there on, and rebuilds the indexes for which a rebuild is
- * demanded in `found`. */
+/* log/rebuild.c: loads the producers from `mark`, or from the newest usable producer snapshot if
+ * `mark` is NULL.  Then reads the log from there on, and rebuilds the indexes for which `found`
+ * demands it. */
 int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t snapshot_max,
                   const ol_log_mark *mark,
                   char *const *names, size_t name_count, ol_error *error) OL_NODISCARD;
 /* Removes the producer snapshots above `offset`.  If `strays` is true, also removes snapshots whose
- * offset is not the base offset of a segment.  The newest snapshot is kept if it is above all base
+ * offset is not the base offset of a segment; only the newest one is kept if it is above all base
  * offsets. */
 int ol_log_remove_snapshots(ol_log *log, char *const *names, size_t name_count, int64_t offset,
                             bool strays, ol_error *error) OL_NODISCARD;

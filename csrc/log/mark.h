@@ -16,7 +16,7 @@ typedef struct ol_log_mark {
     int64_t offset;             /* the log end when the mark was taken; 0: there is no mark */
     int64_t segment_base;       /* of the active segment */
     int64_t position;           /* its size */
-    int64_t first_timestamp;    /* the first timestamp of the active segment, as in ol_segment */
+    int64_t first_timestamp;    /* of the active segment, like the next two (see ol_segment) */
     int64_t max_timestamp;
     int64_t max_timestamp_offset;
     uint32_t checksum;          /* log/segment_checksum.h */
@@ -30,9 +30,12 @@ typedef struct ol_log_mark {
 
 enum { OL_LOG_MARK_PRODUCERS_SIZE_MAX = 1 << 20 };
 
-/* [writer] Takes a mark at the log end.  The mark is empty (its offset is 0) in four cases: the log
- * has too many producers, or the active segment has too many aborted transactions, has batches that
- * were never read, or was truncated since the log was opened.  Fails with OL_NO_MEMORY. */
+/* [writer] Takes a mark at the log end.  The mark is empty (its offset is 0) if one of these is so:
+ * - The log has too many producers.
+ * - The active segment has too many aborted transactions.
+ * - The active segment has batches that were never read.
+ * - The active segment was truncated since the log was opened.
+ * Fails with OL_NO_MEMORY. */
 int ol_log_take_mark(ol_log *log, ol_log_mark *mark, ol_error *error) OL_NODISCARD;
 void ol_log_mark_free(ol_log_mark *mark);
 

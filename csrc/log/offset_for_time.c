@@ -1,4 +1,5 @@
-/* A walk that skips segments, and parts of them, that a time index proves to be old enough. */
+/* Walks the log to find the offset of a time.  It skips segments, and parts of segments, in which
+ * no record can be later according to the time index. */
 #include "log/offset_for_time.h"
 
 #include <string.h>
@@ -47,9 +48,10 @@ static bool time_index_path(const char *log_path, char *path, size_t capacity) {
     return true;
 }
 
-/* Finds how far the time index of a segment proves that every record is old enough: up to the batch
- * that holds *proven; false: not at all.  An entry says that nothing up to its batch is newer than
- * the entry.  That stays true in a segment that replaced this one. */
+/* Finds how far the time index of a segment proves that no record is too new.  Sets *proven to an
+ * offset in the last batch of which it proves that; returns false if it proves nothing.  An entry
+ * says that no record up to its batch is newer than the entry.  This stays true if a cleaned
+ * segment has replaced this one. */
 static bool look_up(const cutoff *work, const ol_log_segment_info *segment, int64_t next_base,
                     int64_t *proven) {
     char path[OL_ERROR_PATH_MAX + sizeof ".timeindex"];

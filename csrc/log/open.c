@@ -1,5 +1,11 @@
-/* Opening a partition directory, in order: the directory pass, the small files, the checks
- * (log/recover.c), the segments, the replay (log/rebuild.c), and the tail made durable. */
+/* Opens a partition directory.  The steps, in their order:
+ *
+ *   1. Finish or undo the swaps that a crash interrupted (log/directory_pass.c).
+ *   2. Load the small files.
+ *   3. Check the batches (log/recover.c).
+ *   4. Make the list of segments.
+ *   5. Replay the log for the producers and the indexes (log/rebuild.c).
+ *   6. Make the tail of the log durable. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +64,8 @@ static int add_found(ol_opening *opening, const char *path, int64_t base_offset,
     return OL_OK;
 }
 
-/* Carries out the directory pass, or computes its result, and finds the segments. */
+/* Makes the swap plan and finds the segments that the directory has after it.  A writable open
+ * carries the plan out. */
 static int find_segments(ol_opening *opening, ol_error *error) {
     ol_log *log = opening->log;
     ol_swap_plan plan;
@@ -109,8 +116,8 @@ static bool has_name(const ol_opening *opening, int64_t offset, const char *want
 
 /* ------------------------------------------------------------ the small files */
 
-/* Evidence is not overwritten: a copy of the file is kept under an unused name, or the file itself
- * is, if it is too large to copy. */
+/* Keeps a damaged file as evidence under an unused name.  The file is copied, or renamed if it is
+ * too large to copy. */
 static int keep_damaged(ol_log *log, const char *name, ol_error *error) {
     char path[OL_PATH_MAX], aside[OL_PATH_MAX], kept_as[64];
     uint8_t *bytes = NULL;
@@ -196,8 +203,8 @@ static int load_small_files(ol_opening *opening, ol_error *error) {
     if (status == OL_OK) status = ol_log_path(log, OL_EPOCHS_FILE, path, error);
     if (status != OL_OK) return status;
     status = ol_leader_epochs_load(&log->epochs.cache, log->fs, path, error);
-    /* A checkpoint that does not parse, or has an unknown version, counts as absent
-     * (docs/format/directory.md §1.5); the batches know most of it. */
+    /* A checkpoint that cannot be parsed, or has an unknown version, counts as missing
+     * (docs/format/directory.md §1.5).  Most of its epochs are also in the batches. */
     if (status == OL_CORRUPT || status == OL_NO_SUCH_FILE || status == OL_LIMIT ||
         status == OL_UNSUPPORTED) {
         status = OL_OK;
@@ -599,8 +606,8 @@ static int open_once(const ol_log_options *options, bool has_witnesses, ol_log *
     return OL_OK;
 }
 
-/* A running broker, or a store of ours, may roll, clean and delete between our reads of the
- * directory and of its files. */
+/* Opens a log that another process may roll, clean or delete between the reads of the directory and
+ * those of its files. */
 static int open_moving(const ol_log_options *options, ol_log **log, ol_log_recovery *recovery,
                        ol_error *error) {
     bool moved = false;

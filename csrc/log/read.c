@@ -1,4 +1,4 @@
-/* Reads for callers that ship batches: into their buffer, or as a range of a file. */
+/* Reads for callers that send batches to others: into their buffer, or as a range of a file. */
 #include <stdio.h>
 #include <string.h>
 
@@ -68,7 +68,8 @@ int ol_log_read(ol_log *log, int64_t offset, int64_t end, uint8_t *buffer, size_
     *size = 0;
     if (capacity < OL_BATCH_OVERHEAD) {
         return ol_fail(error, OL_INVALID,
-                       "the buffer has %zu bytes, which is less than a batch", capacity);
+                       "the buffer has %zu bytes, which is less than the smallest batch has",
+                       capacity);
     }
     int status = check_range(log, offset, error);
     if (status != OL_OK || offset >= end || offset == ol_log_end(log)) return status;

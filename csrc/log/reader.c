@@ -1,10 +1,10 @@
-/* Reading upwards in pieces of whole batches.
+/* Reads a log upwards in pieces of whole batches.
  *
- * Every piece is read with pread into the reader's buffer.  In a log of ours, the writer publishes
- * the sizes up to which to read, and a segment that was replaced or truncated stays readable while
- * the reader uses it.  A read-only log is read as far as its files reach: another process extends
- * and rolls them, and may shorten or remove them.  A reader remembers an offset; file positions are
- * kept only for the segment object that it holds. */
+ * Every piece is read with pread into the reader's buffer.  If this process writes the log, the
+ * writer publishes the sizes up to which the reader may read, and a segment that was replaced or
+ * truncated stays readable while the reader uses it.  A read-only log is read to the ends of its
+ * files: another process extends and rolls them, and may shorten or remove them.  A reader
+ * remembers an offset.  It keeps file positions only for the segment object that it uses. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -228,8 +228,7 @@ static int walk_to_offset(ol_log_reader *reader, ol_error *error) {
         size_t size = batch_size_at(data, got);
         bool right = size > 0 && (got >= OL_BATCH_OVERHEAD || data[OL_BATCH_AT_MAGIC] < 2);
         if (!trusted && (!right || ol_load_i64(data) > reader->offset)) {
-            /* The index led somewhere else: stale or damaged.  The start of the file is always
-             * right. */
+            /* The index is stale or damaged.  A batch always begins at the start of the file. */
             reader->position = 0;
             trusted = true;
             continue;
@@ -405,8 +404,8 @@ static int find_second_end(ol_log_reader *reader, int64_t available, int64_t *en
     return OL_OK;
 }
 
-/* Refuses a first batch whose offset is too high, because the batch after it is below the end.  No
- * CRC covers the base offset. */
+/* Refuses a first batch that ends above the log end although the batch after it ends at or below
+ * it.  No CRC covers the base offset. */
 static int check_first(ol_log_reader *reader, int64_t available, int64_t end, ol_error *error) {
     int64_t second_end = -1;
     if (!has_first_batch(reader) || next_offset_at(reader->buffer) <= end) return OL_OK;
@@ -548,14 +547,14 @@ static int next_once(ol_log_reader *reader, size_t size_max, ol_log_piece *piece
     for (;;) {
         int status = OL_OK;
         if (reader->segment == NULL) status = find_place(reader, error);
-        /* The segment was truncated or replaced between our finding and using it. */
+        /* The segment was truncated or replaced after it was found and before it was used. */
         if (status == OL_WOULD_BLOCK) continue;
         if (status == OL_OK && !reader->positioned) status = walk_to_offset(reader, error);
         if (status == OL_OK) {
             status = reader->log->writable ? own_piece(reader, size_max, piece, error)
                                            : foreign_piece(reader, size_max, piece, error);
         }
-        /* The segment was replaced between our finding and reading it. */
+        /* The segment was replaced after it was found and before it was read. */
         if (status == OL_WOULD_BLOCK) {
             leave_segment(reader);
             continue;

@@ -1,5 +1,5 @@
-/* State that an open derives from the log: producers, and the indexes that are missing, stale or of
- * an unclean stop. */
+/* Rebuilds state from the log during an open: the producers, and indexes that are missing, that are
+ * stale or that an unclean stop has left. */
 #include <stdlib.h>
 #include <string.h>
 

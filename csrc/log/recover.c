@@ -1,5 +1,5 @@
-/* Opening a log: which batches are right, and the verdict on the first wrong one
- * (docs/format/recovery.md §9.2, docs/durability.md). */
+/* Checks the batches of a log that is opened, and decides whether the first bad one is a torn tail
+ * or corruption (docs/format/recovery.md §9.2, docs/durability.md). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,12 +107,12 @@ static int check_bound(const ol_opening *opening, const ol_found_segment *segmen
         return OL_OK;
     }
     return ol_fail(error, OL_CORRUPT,
-                   "the batch ends at offset %lld, after %lld, where a flush that covered it "
-                   "ended",
+                   "the last offset of the batch is %lld, but the flush that covered the batch "
+                   "ended at offset %lld",
                    (long long)batch->last_offset, (long long)bound->offset);
 }
 
-/* A leader of ours leaves no gap. */
+/* Refuses a gap before the batch, unless it is legal: offsetlog as leader leaves no gap. */
 static int check_gap(ol_opening *opening, const ol_batch *batch, bad_place *bad) {
     int64_t from = bad->at.end, to = batch->base_offset;
     if (OL_LIKELY(to <= from) || ol_completeness_is_gap_legal(opening, from, to)) return OL_OK;
@@ -232,7 +232,7 @@ typedef struct findings {
     int64_t budget;             /* one for all files: a crafted directory has many */
 } findings;
 
-/* Searches one segment, from `position` on; with `bad`, the batch there is bad. */
+/* Searches one segment from `position` on.  If `bad` is true, the batch there is bad. */
 static int search_segment(const ol_opening *opening, const ol_found_segment *segment,
                           int64_t position, bool bad, findings *found, ol_error *error) {
     ol_file_scan scan;
@@ -309,7 +309,7 @@ static int check_growing_segment(ol_opening *opening, ol_found_segment *segment,
 
 /* ------------------------------------------------------------ the consequence */
 
-/* Copies a path, shortened at the front when too long, as in ol_error. */
+/* Copies a path.  If it is too long, its beginning is cut off, as in ol_error. */
 static void copy_path(char target[OL_ERROR_PATH_MAX], const char *path) {
     size_t length = strlen(path);
     size_t skipped = length >= OL_ERROR_PATH_MAX ? length - OL_ERROR_PATH_MAX + 1 : 0;
@@ -397,11 +397,11 @@ static void report_corruption(ol_opening *opening, const bad_place *bad, int64_t
     size_t length = strlen(report->corruption.reason);
     if (bound == INT64_MAX) {
         snprintf(report->corruption.reason + length, sizeof report->corruption.reason - length,
-                 " (flushed to disk before a clean stop, and changed since)");
+                 " (these bytes have changed since they were flushed to disk before a clean stop)");
         return;
     }
     snprintf(report->corruption.reason + length, sizeof report->corruption.reason - length,
-             " (log offset %lld was flushed to disk, as all below %lld, and changed since)",
+             " (log offset %lld has changed since it was flushed to disk, like all below %lld)",
              (long long)bad->at.offset, (long long)bound);
 }
 
@@ -433,7 +433,7 @@ static int find_bound(const ol_opening *opening, bad_place *bad, int64_t *bound,
     return OL_OK;
 }
 
-/* Flushed bytes are bad: the log keeps all of its bytes and becomes read-only. */
+/* Called if flushed bytes are bad.  The log keeps all of its bytes and becomes read-only. */
 static void condemn(ol_opening *opening, const bad_place *bad, int64_t bound, int64_t end) {
     report_corruption(opening, bad, bound);
     /* If one of two batches has the wrong base offset, the batches after both show the right offset
@@ -505,7 +505,7 @@ static int trim_zeros(ol_opening *opening, ol_found_segment *segment, ol_error *
     return status;
 }
 
-/* Refuses a segment that begins below the end of the previous one: a batch in it may repeat
+/* Refuses a segment that begins below the end of the previous one, because a batch in it may repeat
  * offsets. */
 static int refuse_overlap(ol_opening *opening, ol_found_segment *segment, bad_place *bad) {
     ol_file_scan scan;
@@ -517,12 +517,12 @@ static int refuse_overlap(ol_opening *opening, ol_found_segment *segment, bad_pl
     bad->at.offset = segment->base_offset;
     bad->whole = true;
     (void)ol_fail(error, OL_CORRUPT,
-                  "the segment starts below offset %lld, where the one before it ended",
+                  "the segment begins below offset %lld, where the one before it ended",
                   (long long)bad->at.end);
     return ol_error_at(error, segment->path, 0);
 }
 
-/* A leader of ours leaves no gap between segments either. */
+/* Refuses a gap before the segment: offsetlog as leader leaves none between segments either. */
 static int refuse_hole(ol_found_segment *segment, bad_place *bad) {
     bad->whole = true;
     (void)ol_fail(&bad->error, OL_CORRUPT,

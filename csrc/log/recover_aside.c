@@ -1,4 +1,4 @@
-/* Before recovery truncates bytes, it copies them aside, in full and durably. */
+/* Copies all bytes that recovery is about to truncate to another file, durably. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

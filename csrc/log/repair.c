@@ -1,6 +1,7 @@
-/* Removes losses that the owner of a directory accepts from its segments, so that the log can be
- * used again; every file is copied aside before it changes.  Bad bytes that no right batch follows
- * are left to the recovery, which truncates them as a torn tail. */
+/* Removes bytes that are not good batches from the segments after the owner of the directory has
+ * accepted the loss, so that the log can be used again.  Every file is copied before it changes.
+ * If no good batch follows the bad bytes, they are left to the recovery, which truncates them as a
+ * torn tail. */
 #include <stdlib.h>
 #include <string.h>
 

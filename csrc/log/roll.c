@@ -1,10 +1,11 @@
-/* Extension ahead of need, spare segments, and the step to the next segment.
+/* Extends the active segment before the space is needed, makes spare segments, and begins the next
+ * segment (a roll).
  *
- * A roll does not flush, unless too many segments before it are not flushed either: the next
- * ol_log_flush flushes the old segment.  Until then a power loss may take the end of the old
- * segment's file (its size was never flushed) and leave the new segment whole.  Since gaps in
- * offsets are legal, the loss would look like a cleaned log.  Therefore a roll first creates an
- * empty file whose *name* holds the size of the old segment and the base of the new one.  Names
+ * A roll does not flush the old segment, unless too many earlier ones are not flushed either; the
+ * next ol_log_flush does.  Until then a power loss may destroy the end of the old segment's file,
+ * whose size was never flushed, and leave the new segment whole.  Since gaps between offsets are
+ * legal, the loss would look like a cleaned log.  Therefore a roll first creates a note: an empty
+ * file whose *name* has the size of the old segment and the base offset of the new one.  Names
  * reach the disk in order, so if the new segment is on the disk, the note is, too.  The flush that
  * covers the old segment removes the note. */
 #include <inttypes.h>
@@ -199,10 +200,10 @@ static int create_segment(ol_log *log, int64_t base_offset, const char *path, ol
     return OL_OK;
 }
 
-/* Nothing of a segment that was not completed may stay: the active one grows past its base, and the
- * next open would find both.  If a file cannot be removed, the log fails, because the active
- * segment must not grow past it.  A power loss must not bring the file back either: its name may be
- * on disk already, so the next flush must cover the removal. */
+/* Removes the files of a new segment that was not completed.  They must not stay: the active
+ * segment will grow past the base of the new one, and the next open would find both.  If a file
+ * cannot be removed, the log therefore fails.  A power loss must not bring the file back either:
+ * its name may be on disk already, so the next flush must cover the removal. */
 static void remove_leftover(ol_log *log, int64_t base_offset) {
     ol_error ignored;
     if (ol_segment_remove_files(log->fs, log->directory, base_offset, &ignored) != OL_OK) {
@@ -320,7 +321,8 @@ static int trim_active(ol_log *log, ol_error *error) {
     return status;
 }
 
-/* The writer waits for the disk if the background did not keep up, or if there is none. */
+/* Flushes the log if too many rolled segments wait for a flush, because no background thread
+ * flushes them, or not fast enough.  The writer then waits for the disk. */
 static int flush_rolled(ol_log *log, ol_error *error) {
     int64_t flushed = 0;
     if (ol_log_count_unflushed(log) < OL_UNFLUSHED_MAX) return OL_OK;

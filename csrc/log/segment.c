@@ -1,4 +1,5 @@
-/* Files, uses and references of a segment, and the entries of its indexes. */
+/* Counts the references and the uses of a segment, opens its files, and writes the entries of its
+ * indexes. */
 #include "log/segment.h"
 
 #include <stdio.h>

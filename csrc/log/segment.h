@@ -1,25 +1,25 @@
 /* log/segment: one .log file of a partition and its indexes.  The list of segments, the readers and
  * the flush share it.
  *
- * A segment object exists as long as somebody holds a reference to it.  Its bytes can be read as
- * long as it has a user: a reader, a view, the flush, or the log itself while it writes to the
- * segment.  A file with users is never shortened below the bytes that they may read
- * (ol_log_truncate replaces the file instead).
+ * A segment object exists as long as somebody holds a reference to it.  A *use* is more than a
+ * reference: while a segment has a user, its bytes can be read.  Its users are readers, views, the
+ * flush, and the log itself while it writes to the segment.  A file with users is never shortened
+ * below the bytes that they may read (ol_log_truncate replaces the file instead).
  *
- * All reading is done with pread, not through a mapping.  The kernel may evict a page of a mapping.
- * When the page is then read again, the process is killed if the sector is bad or another process
- * has truncated the file.  Therefore only the file to which batches are appended is mapped, only
- * the writer reads through the mapping, and it reads only bytes that it has just stored.  On a file
- * system that does not keep the pages of a file in place, no file is mapped.  `data` is then memory
- * in which a batch is built before it is written (is_written).
+ * Reading.  All reading is done with pread, not through a mapping.  The kernel may evict a page of
+ * a mapping.  When the page is then accessed again, the process is killed if the sector is bad or
+ * if another process has truncated the file.  Therefore only the file to which batches are appended
+ * is mapped.  Only the writer reads through this mapping, and only bytes that it has just stored.
+ * On a file system that does not keep the pages of a file in place, no file is mapped.  `data` is
+ * then memory in which a batch is built before it is written (is_written).
  *
- * A process has at most a few thousand descriptors, and a log may have more segments.  A segment
- * therefore keeps its file open only in two cases: while it is written to, and if it leaves the log
- * while it has users, because its file then loses its name.  Otherwise each reader opens the file
- * by its name.
+ * Open files.  A process has at most a few thousand descriptors, and a log may have more segments.
+ * A segment therefore keeps its file open only in two cases: while it is written to, and if it
+ * leaves the log while it has users, because its file then loses its name.  Otherwise each reader
+ * opens the file by its name.
  *
- * `size` is the true size, which is that of the whole batches.  The active file is longer: it is
- * extended with zeros up to `extended`.  Its pages up to `populated`, which is not above
+ * Sizes.  `size` is the true size, which is that of the whole batches.  The active file is longer:
+ * it is extended with zeros up to `extended`.  Its pages up to `populated`, which is not above
  * `extended`, have been faulted in.  The writer stores nothing above `populated`, because the
  * process is killed if it stores to a page that the disk cannot provide.
  *
@@ -73,8 +73,8 @@ typedef struct ol_segment {
     bool rolled_note;  /* a note of the segment's roll exists (log/roll.c); protected by list.lock
                           of the log */
     bool note_stayed;  /* the note could not be removed; protected by list.lock of the log */
-    /* the log uses the segment until its files have their final names (log/segment_swap.c);
-     * protected by list.lock of the log */
+    /* the log itself is a user of the segment until the files have their final names
+     * (log/segment_swap.c); protected by list.lock of the log */
     bool held;
     int64_t next_base;  /* base offset of the segment that followed this one at the roll */
 
@@ -89,7 +89,7 @@ typedef struct ol_segment {
     uint32_t checksum;                  /* of all its batches (log/segment_checksum.h) */
     bool has_checksum;                  /* false: some batches were never read */
     /* A truncation may have removed entries of its indexes, and a power loss may bring them back.
-     * In that case ol_log_take_mark takes no mark. */
+     * While this is set, ol_log_take_mark returns an empty mark. */
     bool is_index_cut;
 } ol_segment;
 
@@ -100,24 +100,24 @@ void ol_segment_reference(ol_segment *segment);
 void ol_segment_release(ol_segment *segment);
 
 /* Begins a use of the segment, during which its bytes can be read.  Each use must end with
- * ol_segment_unuse.  Returns false if the segment is no longer in the log; the caller must then
- * look for the segment that replaced it. */
+ * ol_segment_unuse.  Returns false if the segment is no longer in the log.  There is then no use,
+ * and the caller must look for the segment that replaced this one. */
 bool ol_segment_use(ol_segment *segment) OL_NODISCARD;
 void ol_segment_unuse(ol_segment *segment);
 
-/* Returns a file from which the caller, who must be a user of the segment, can read.  If *shared is
- * set to true, the file belongs to the segment and stays open at least until the use ends.
- * Otherwise the caller must close the file.  Fails with OL_IO.  Fails with OL_NO_SUCH_FILE if the
- * segment has left the log and its file was not kept, because too many files were kept already. */
+/* Returns a file from which a user of the segment can read.  If *shared is set to true, the file
+ * belongs to the segment and stays open at least until the use ends.  Otherwise the caller must
+ * close the file.  Fails with OL_IO.  Fails with OL_NO_SUCH_FILE if the segment has left the log
+ * and its file was not kept open, because too many files were kept open already. */
 int ol_segment_open_file(ol_segment *segment, ol_file **file, bool *shared,
                          ol_error *error) OL_NODISCARD;
 
-/* Called when the segment leaves the log, before its file is renamed, replaced or removed.  The
- * segment accepts no new user.  It keeps its file open for the users that it has. */
+/* Called when the segment leaves the log, before its file is renamed, replaced or removed.  From
+ * then on the segment accepts no new user.  It keeps its file open for the users that it has. */
 void ol_segment_detach(ol_segment *segment);
 
-/* How many files this process keeps open at most for users of segments that have left their
- * logs. */
+/* The greatest number of files that this process keeps open for users of segments that have left
+ * their logs. */
 enum { OL_KEPT_FILES_MAX = 256 };
 
 /* Opens a segment so that up to `mapped_size` bytes can be written to it.  If `file` is not NULL,
@@ -131,17 +131,17 @@ int ol_segment_use_writable(ol_segment *segment, ol_file *file, size_t mapped_si
 void ol_segment_use_aside(ol_segment *segment, ol_file *file, int64_t size);
 
 /* Extends the file with zeros up to `to`, and faults its pages in.  If `written` is true, the zeros
- * are written to the disk (OL_GROW_WRITTEN).  If only the faulting fails, the file stays extended,
- * and the next call tries to fault the pages in again. */
+ * are written to the file (OL_GROW_WRITTEN); otherwise its blocks are only allocated.  If the pages
+ * cannot be faulted in, the file stays extended, and the next call tries to fault them in again. */
 int ol_segment_extend(ol_segment *segment, int64_t to, bool written, ol_error *error) OL_NODISCARD;
 
-/* Checks that the file has at least `length` bytes, which it had before.  If it is shorter, fails
- * with OL_IO.  Any thread may call it while the file is open. */
+/* Checks that another process has not truncated the file below `length`, a length that it had
+ * before.  If it has, fails with OL_IO.  Any thread may call it while the file is open. */
 int ol_segment_check_length(ol_segment *segment, int64_t length, ol_error *error) OL_NODISCARD;
 
-/* Checks that the file extends at least to the end of its extension.  If it did not, a store into
- * the mapping would kill the process.  Does nothing for a segment with is_written.  Only the writer
- * calls it. */
+/* Checks the length of the file as ol_segment_check_length does, up to `extended`.  If the file
+ * were shorter, a store into the mapping would kill the process.  Does nothing for a segment with
+ * is_written.  Only the writer calls it. */
 int ol_segment_check_mapping(ol_segment *segment, ol_error *error) OL_NODISCARD;
 
 /* Writes the batch of `size` bytes at `position` in `data` to the file.  Does nothing if `data` is
@@ -200,17 +200,19 @@ static inline void ol_segment_record_batch(ol_segment *segment, int64_t position
     segment->bytes_since_index += (int64_t)size;
 }
 
-/* Adds the last entry of the time index, for which a place is always kept, and trims both indexes
- * to their sizes.  Called at a roll, at the close, and at the end of a rebuild. */
+/* Adds the last entry of the time index, for which a place is always kept, and truncates the files
+ * of both indexes to their entries.  Called at a roll, at the close, and at the end of a
+ * rebuild. */
 int ol_segment_finish_indexes(ol_segment *segment, ol_error *error) OL_NODISCARD;
 
 /* Flushes the .log file, and also the index files if they are open. */
 int ol_segment_flush(ol_segment *segment, ol_error *error) OL_NODISCARD;
 
-/* Called for a segment to which batches are appended.  Makes its aborted transactions durable.  If
- * possible, also makes the entries of the other two indexes survive the end of the process, because
- * an open begins its checks at these entries (log/settled.c).  Sets *is_named if the directory must
- * be flushed as well.  Any thread may call it while the indexes are open. */
+/* Called for a segment to which batches are appended.  Makes its aborted transactions durable.
+ * Also writes the entries of the other two indexes to their files, so that the entries survive the
+ * end of the process: an open begins its checks at them (log/settled.c).  Entries that cannot be
+ * written stay in memory, which is not a failure.  Sets *is_named to whether the directory must be
+ * flushed as well.  Any thread may call it while the indexes are open. */
 int ol_segment_flush_entries(ol_segment *segment, bool *is_named, ol_error *error) OL_NODISCARD;
 
 /* Removes the .log file and its indexes, but not its producer snapshot.  Files that do not exist

@@ -1,4 +1,4 @@
-/* The checksum of a segment that is on disk. */
+/* Computes the checksum of a segment that is on disk. */
 #include "log/segment_checksum.h"
 
 #include "log/file_scan.h"

@@ -1,4 +1,5 @@
-/* Facts from the files of segments, for the selection, grouping and cleaning of segments. */
+/* Reads facts from the files of segments, which the cleaner uses to select and to clean
+ * segments. */
 #include <stdlib.h>
 #include <string.h>
 

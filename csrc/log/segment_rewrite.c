@@ -1,4 +1,4 @@
-/* Writing a segment aside; log/segment_swap.c puts it in place. */
+/* Writes a cleaned segment under temporary names.  log/segment_swap.c puts it in place. */
 #include "log/segment_rewrite.h"
 
 #include <stdlib.h>

@@ -1,11 +1,11 @@
-/* log/segment_rewrite: writes a new segment next to closed ones, and then replaces them by it
- * (docs/format/cleaner.md §8.4, §8.6).
+/* log/segment_rewrite: writes a cleaned segment next to the closed segments that it was made from,
+ * and then puts it in their place (docs/format/cleaner.md §8.4, §8.6).
  *
  * The segment is first written as `<base>.log.cleaned`, with its indexes.  Then
  * ol_segment_rewrite_swap puts it in place of the old segments.  Commits, rolls, flushes and reads
  * continue at the same time.  A reader that is in a replaced segment continues to read the old
  * bytes until it reaches the next segment.  After a crash at any moment, the log has either the old
- * segments or the new one, never a mixture, whether offsetlog or Kafka recovers it.
+ * segments or the new one, and never a mixture.  This holds whether offsetlog or Kafka recovers it.
  *
  * One thread uses an ol_segment_rewrite.  A log can have only one at a time.  It must be swapped or
  * discarded before the log is closed or abandoned. */
@@ -43,18 +43,21 @@ int ol_segment_rewrite_append_aborted(ol_segment_rewrite *cleaned,
 int64_t ol_segment_rewrite_size(const ol_segment_rewrite *cleaned);     /* bytes appended so far */
 
 /* Replaces `count` segments, at least one, by the new one.  `bases` has their base offsets.  The
- * new segment may be empty.  The old segments must be adjacent and closed, a flush (ol_log_flush)
- * must have covered them after their roll, and the first must have the same base offset as the new
- * segment.  The new file gets the modification time of the last segment that it replaces.  The
- * rewrite is freed even if the call fails.
+ * new segment may be empty.  The old segments must be adjacent and closed, and a flush
+ * (ol_log_flush) must have covered them after their roll.  The first must have the same base offset
+ * as the new segment.  The new file gets the modification time of the last segment that it
+ * replaces.  The rewrite is freed even if the call fails.
  *
- * Fails with OL_WOULD_BLOCK if the log was truncated since `cuts`, or if the segments are not
- * flushed yet; *error says which.  Fails with OL_INVALID if the segments are not adjacent in the
- * log or not closed, or if a batch of the new segment has offsets of the segment after them.  After
- * these two failures, and after OL_NO_MEMORY, OL_IO and OL_DISK_FULL, nothing has changed, and the
- * new files have been removed.  If the disk fails after the point from which the swap cannot be
- * undone, the call returns this error, and the log has failed (ol_log_has_failed).  The next open
- * of the log then finishes the swap. */
+ * Fails with
+ * - OL_WOULD_BLOCK if the log was truncated since `cuts`, or if the segments are not flushed yet;
+ *   *error says which;
+ * - OL_INVALID if the segments are not adjacent in the log or not closed, or if a batch of the new
+ *   segment has offsets of the segment after them;
+ * - OL_NO_MEMORY, OL_IO or OL_DISK_FULL.
+ * After these failures nothing has changed, and the new files have been removed.  There is one
+ * exception: if the disk fails when the swap can no longer be undone, the call returns the error of
+ * the disk, and the log has failed (ol_log_has_failed).  The next open of the log then finishes the
+ * swap. */
 int ol_segment_rewrite_swap(ol_segment_rewrite *cleaned, const int64_t *bases, size_t count,
                             ol_error *error) OL_NODISCARD;
 

@@ -1,12 +1,13 @@
-/* A segment that was written aside replaces closed ones (docs/format/cleaner.md §8.6).
+/* Puts a cleaned segment in the place of closed ones (docs/format/cleaner.md §8.6).
  *
- * After each file operation a recovery of the directory, ours or Kafka's, finds the old segments or
- * the new one (docs/format/recovery.md §9.1):
+ * After each file operation a recovery of the directory, by offsetlog or by Kafka, finds either the
+ * old segments or the new one (docs/format/recovery.md §9.1):
  *
- *   1. The files have names in `.cleaned`, complete and durable: a recovery removes them.
+ *   1. The files of the new segment have names in `.cleaned`, and are complete and durable.  A
+ *      recovery removes them.
  *   2. They are renamed to `.swap`, `<base>.log` as the last one.  While a `.cleaned` is left, it
- *      has the lowest number of them all, so a recovery removes every `.swap`: the last rename is
- *      the point of no return.  The directory is flushed.
+ *      has the lowest number of them all, so a recovery removes every `.swap`.  The last rename is
+ *      therefore the point of no return.  The directory is flushed.
  *   3. In memory the new segment replaces the old ones.  From here on a recovery finishes the swap:
  *      it removes every old file with a number from the base to the end of the `.log.swap`.  If all
  *      batches of the last old segment were dropped, that range ends too early.  Then an empty
@@ -14,8 +15,8 @@
  *   4. The old files are removed, the last one first, then the empty ones; each `.swap` is renamed
  *      to its final name, `.log` first; the directory is flushed.
  *
- * The sidecar and the notes of rolls hold sizes of segments.  Both are made to describe later
- * segments before anything is changed. */
+ * The sidecar and the notes of rolls contain sizes of segments.  Before anything is changed, the
+ * sidecar is made to name a later segment, and the notes of the old segments are removed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,8 +111,8 @@ static int check_replaced(swap *s, ol_error *error) {
     }
     if (status == OL_OK && s->aside->next_offset > s->next_base) {
         status = ol_fail(error, OL_INVALID,
-                         "the cleaned segment ends before offset %lld, but the next one "
-                         "begins at %lld",
+                         "the cleaned segment extends up to offset %lld, but the next one begins "
+                         "already at %lld",
                          (long long)s->aside->next_offset, (long long)s->next_base);
     }
     if (status == OL_OK) status = ol_log_settle_bound(log, s->next_base, error);

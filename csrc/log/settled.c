@@ -1,14 +1,16 @@
 /* The part of a log that an open need not read again.
  *
- * The caller's state has a mark (log/mark.h).  If the sidecar says that everything below the mark
- * was flushed, those bytes were right when they were flushed.  Their batches are not needed now,
- * because the state has them.  So an open begins its checks at the mark, usually within a segment.
+ * The caller of the open has a state with a mark (log/mark.h).  The state contains the batches
+ * below the mark, so the open need not read them for the state.  If the sidecar says that
+ * everything below the mark was flushed, the open need not check them either: they were right when
+ * they were flushed.  The open then begins its checks at the mark, usually within a segment.
  * Otherwise a restart would read every active segment whole, up to `segment_bytes` in each log
- * partition.  Readers and `verify` find damage below the mark.
+ * partition.  Damage below the mark is found later, by readers and by `verify`.
  *
- * The mark has all that the skipped batches would give: producers, the checksum, timestamps.  If
- * anything is doubtful, the open reads everything, as it does without a state: another program
- * worked here, a witness is missing, an index is wrong, or there is a loss. */
+ * The mark contains everything else that the skipped batches would give: producers, the checksum
+ * and timestamps.  If anything is doubtful, the open reads everything, as it does without a state:
+ * another program wrote to the directory, a witness (manifest, sidecar or checkpoint) is missing,
+ * an index is wrong, or there is a loss. */
 #include <stdlib.h>
 #include <string.h>
 

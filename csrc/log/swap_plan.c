@@ -1,4 +1,5 @@
-/* The steps of the directory pass, one after another, over a list of names in memory. */
+/* Makes a swap plan from a list of names in memory, with the steps of docs/format/recovery.md §9.1
+ * one after the other. */
 #include "log/swap_plan.h"
 
 #include <stdlib.h>

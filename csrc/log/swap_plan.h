@@ -1,10 +1,11 @@
-/* log/swap_plan: plans the directory pass of docs/format/recovery.md §9.1 without touching a file.
- * The plan is made from the names in the directory.  It contains the actions, and the names that
- * the directory has after them.
+/* log/swap_plan: plans how an open finishes or undoes the swaps that a crash left unfinished in a
+ * partition directory (docs/format/recovery.md §9.1).  The plan is made from the names in the
+ * directory, without changing a file.  It contains the actions, and the names that the directory
+ * has after them.
  *
- * A writable open performs the actions in their order.  If it is interrupted, the next directory
- * pass finishes the work.  A read-only open performs no action.  It reads only the files that would
- * remain, each under its present name.
+ * A writable open performs the actions in their order.  If it is interrupted, the next open makes a
+ * new plan and finishes the work.  A read-only open performs no action.  It reads only the files
+ * that would remain, each under its present name.
  *
  * The plan also removes what offsetlog itself has left: spare segments, and the unfinished
  * replacement of a truncated segment. */

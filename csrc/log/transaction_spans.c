@@ -1,4 +1,5 @@
-/* Open transactions at an offset: a producer snapshot, and a walk from there. */
+/* Finds the transactions that are open at an offset: it loads a producer snapshot below the offset
+ * and walks the log from there. */
 #include "log/transaction_spans.h"
 
 #include <string.h>

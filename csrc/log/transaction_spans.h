@@ -2,11 +2,12 @@
  * where the last of these transactions ended.
  *
  * A transaction takes effect at its marker, which comes after its records.  A record below an
- * offset can therefore change the states above this offset although it changes no state below it.
- * A caller that removes records below an offset, but needs the states above it, must call these
- * functions.  If a cleaner drops superseded records below an offset, the states become wrong up to
- * the end of the last transaction that is open at this offset.  If all states from the offset on
- * must stay valid, the cleaner must stop where the oldest of these transactions began.
+ * offset can therefore change the state of the table above this offset although it changes no state
+ * below it.  This concerns a cleaner that drops superseded records below an offset:
+ * - The states from this offset on become wrong up to the end of the last transaction that is open
+ *   at the offset (ol_log_ended_by).
+ * - If all states from the offset on must stay right, the cleaner must already stop where the
+ *   oldest of these transactions began (ol_log_open_since).
  *
  * The functions may be called from any thread at any time.  No lock is held during a call. */
 #ifndef OL_LOG_TRANSACTION_SPANS_H

@@ -1,11 +1,12 @@
-/* Truncation.  The sidecar is lowered and synced first, so that removed bytes can never count as
- * flushed.  Names and the truncation itself are durable before the call returns, so that a crash
- * cannot bring removed batches back between newer ones.
+/* Truncates a log.  The sidecar is lowered and flushed first, so that removed bytes can never count
+ * as flushed.  The removed names and the new length are durable before the call returns, so that a
+ * crash cannot bring removed batches back between newer ones.
  *
- * A power loss in the middle can leave the zeros that the truncation wrote into its last page, and
- * after them, up to the old length of the file, batches whose `ol.flushed` claims a bound above the
- * new end.  An empty file `offsetlog.cut-<offset>` makes recovery ignore these batches.  Its name
- * is durable before the truncation, and its removal before the call returns. */
+ * A power loss in the middle can leave a file that still has its old length.  It then has zeros
+ * where the truncation cleared its last page, and after them old batches whose `ol.flushed` header
+ * claims a bound above the new end.  Therefore the truncation first creates an empty file
+ * `offsetlog.cut-<offset>`, which makes recovery ignore these batches.  The name of this file is
+ * durable before the truncation, and its removal is durable before the call returns. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -303,7 +304,8 @@ static int announce_cut(ol_log *log, const cut_place *cut, ol_error *error) {
     return status;
 }
 
-/* Epochs above the end do no harm in the checkpoint: the next flush stores those that are left. */
+/* If the disk is full, the checkpoint keeps the removed epochs.  They do no harm, and the next
+ * flush stores those that are left. */
 static int store_epochs_of_cut(ol_log *log, ol_error *error) {
     int status = ol_log_store_epochs(log, error);
     return status == OL_DISK_FULL ? OL_OK : status;

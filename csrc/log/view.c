@@ -1,4 +1,4 @@
-/* References to the listed segments, taken at one moment. */
+/* Takes a use of every segment in the list at one moment. */
 #include "log/view.h"
 
 #include <sched.h>
@@ -61,7 +61,9 @@ static int take(ol_log_view *view, ol_error *error) {
 
 int ol_log_view_open(ol_log *log, ol_log_view **view, ol_error *error) {
     if (!ol_log_is_writable(log)) {
-        return ol_fail(error, OL_READ_ONLY, "the files of a read-only log cannot be held");
+        return ol_fail(error, OL_READ_ONLY,
+                       "a read-only log cannot have a view, because another process may truncate "
+                       "its files");
     }
     ol_log_view *created = calloc(1, sizeof *created);
     if (created == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a view of a log");

@@ -3,12 +3,13 @@
  *
  * If a log is cleaned while it is replayed, the replay must not mix segments from before a swap
  * with segments from after it: an old segment may contain a value whose tombstone, or whose ABORT
- * marker, is missing from a new one.  A view prevents this, because it contains the list of
- * segments of one moment.  If a view is replayed up to an offset that had been applied when the
- * view was opened, or was applied later, the result is the state at that offset.  No record of the
- * view was removed because of a record above the offset.  A view contains the bytes that were below
- * the log end when it was opened, and also the bytes that have been appended to its last segment
- * since then.
+ * marker, is missing from a new one.  A view prevents this, because it contains the segments of one
+ * moment.  It contains the bytes that were below the log end when it was opened, and also the bytes
+ * that have been appended to its last segment since then.
+ *
+ * Let A be the log offset below which everything had been applied when the view was opened.  A
+ * replay of the view up to A, or up to a higher offset that has been applied since, gives the state
+ * at that offset: nothing was cleaned out of the view because of a record above A.
  *
  * A view keeps no file open, because a log may have more segments than a process has descriptors.
  * A scan opens the file by its name.  If a segment leaves the log, its file is kept open for the

@@ -1,4 +1,5 @@
-/* Believes a wall clock, doubts a jump, and follows one that lasts. */
+/* Takes the time of batches from the wall clock.  After a jump of that clock, it continues with the
+ * steady clock until the jump has lasted. */
 #include "partition/batch_clock.h"
 
 #include <time.h>

@@ -1,20 +1,19 @@
 /* partition/batch_clock: the time that the store writes into its batches.  It is taken from a wall
  * clock that may be wrong.
  *
- * A batch with a time far in the future does harm: no moment after it can be found by time
- * (docs/history.md).  If, in addition, no later batch could have an earlier time, one wrong reading
- * of the clock would spoil all later batches.  Therefore the wall clock is compared with a steady
- * clock, which cannot be set.  If the wall clock jumps, its readings are used only after it has
- * stayed at the new time for OL_CLOCK_DOUBT_MS.  Until then, the time of batches advances with the
- * steady clock.
+ * Jumps.  A batch with a time far in the future does harm: the log cannot be searched by time for a
+ * moment after this batch (docs/history.md).  If batch times never went back, all later batches
+ * would be just as wrong.  Therefore the wall clock is compared with a steady clock, which cannot
+ * be set.  If the wall clock jumps, its readings are used only after it has stayed at the new time
+ * for OL_CLOCK_DOUBT_MS.  Until then, the time of batches advances with the steady clock.
  *
- * If the wall clock is set back by OL_CLOCK_JUMP_MS or less, the times of batches do not go back.
- * If the newest batch is ahead of the clock by more than that, the clock was wrong when that batch
- * was written, and the next batches get the present time.
+ * Small corrections.  If the wall clock is set back by OL_CLOCK_JUMP_MS or less, the times of
+ * batches do not go back.  If the newest batch is ahead of the clock by more than that, the clock
+ * was wrong when that batch was written, and the next batches get the present time.
  *
- * A position expires by its own time.  If this time were too early, the position would be lost.  A
- * position therefore gets the wall clock's time or the time of its batch, whichever is later, even
- * if the wall clock has jumped.
+ * Positions.  A committed position has a time of its own, which decides when it expires.  If this
+ * time were too early, the position would be deleted too soon.  A position therefore gets the wall
+ * clock's time or the time of its batch, whichever is later, even if the wall clock has jumped.
  *
  * There is no lock of its own; the writer lock of the partition protects the clock. */
 #ifndef OL_PARTITION_BATCH_CLOCK_H
@@ -38,10 +37,10 @@ typedef struct ol_batch_clock {
     /* The last reading of the wall clock that was compared with the steady clock and used.
      * INT64_MAX: the next reading must be compared. */
     int64_t compared;
-    int64_t lead;               /* how far the wall clock is ahead of the steady clock, without the
-                                   jump that is in doubt */
-    int64_t doubted_lead;       /* how far the wall clock is ahead of the steady clock since the
-                                   jump that is in doubt */
+    int64_t lead;               /* how far the wall clock was ahead of the steady clock at the last
+                                   reading that was used */
+    int64_t doubted_lead;       /* how far the wall clock was ahead of the steady clock just after
+                                   the jump that is in doubt */
     int64_t doubted_since;      /* the steady time when the jump in doubt was first seen; -1: there
                                    is no such jump */
     bool is_set;                /* the wall clock was read and used at least once */

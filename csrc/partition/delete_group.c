@@ -84,8 +84,8 @@ static int delete_locked(ol_partition *partition, ol_slice group, bool only_empt
 int ol_partition_delete_group(ol_partition *partition, ol_slice group, bool only_empty,
                               ol_commit_result *result, ol_error *error) {
     pthread_mutex_lock(&partition->writer);
-    /* Read under the lock, because the finding that nothing exists depends on the records that are
-     * in flight now. */
+    /* The log end is read under the lock: if nothing exists to be deleted, this result depends on
+     * the records that are in flight now. */
     *result = (ol_commit_result){.base_offset = -1,
                                  .rests_on = -1,
                                  .end_offset = ol_log_end(partition->log)};

@@ -1,5 +1,5 @@
-/* Ends the generation of a group: its members are refused from then on.  After they have joined
- * again, they read what is committed. */
+/* Ends the generation of a group.  From then on, commits of its members are refused until they have
+ * joined the group again; then they read the positions that are committed now. */
 #include <stdlib.h>
 #include <string.h>
 

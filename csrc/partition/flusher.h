@@ -1,11 +1,10 @@
-/* partition/flusher: the threads of a store that flush partitions before a caller waits for the
- * flush.
+/* partition/flusher: threads of a store that flush its partitions, so that a caller that waits for
+ * a flush later waits less.
  *
- * Flushes that run at the same time share the cache flush of the disk, so that fifty of them take
- * the time of a few.  To make them overlap, the flusher starts the writes of the next
- * OL_FLUSHER_AHEAD partitions in the queue before it flushes the first.  If a partition is queued
- * and no thread is idle, a new thread starts, up to OL_FLUSHER_THREADS threads.  Idle threads
- * sleep.
+ * Flushes that run at the same time share the cache flush of the disk: fifty of them take the time
+ * of a few.  To make them overlap, the flusher starts the writes of the next OL_FLUSHER_AHEAD
+ * partitions in the queue before it flushes the first.  If a partition is queued and no thread is
+ * idle, a new thread starts, up to OL_FLUSHER_THREADS threads.  Idle threads sleep.
  *
  * Correctness does not depend on these threads.  A caller that waits (ol_partition_wait) joins a
  * flush that is running, or flushes by itself, and learns of a failure from the partition.  The
@@ -23,25 +22,25 @@ typedef struct ol_flusher ol_flusher;
 int ol_flusher_create(ol_flusher **flusher, ol_error *error) OL_NODISCARD;
 
 /* Queues the partitions, so that everything written in them so far is flushed, and returns at once.
- * A partition belongs to one flusher.  It may be closed after ol_flusher_stop or
- * ol_flusher_remove. */
+ * A partition may be queued in one flusher only.  It must not be closed before ol_flusher_remove or
+ * ol_flusher_stop has returned. */
 void ol_flusher_begin(ol_flusher *flusher, ol_partition *const *partitions, size_t count);
 
-/* Queues one partition for a flush on which no caller waits (ol_log_flush_unasked).  If a flush of
+/* Queues one partition for a flush for which no caller waits (ol_log_flush_unasked).  If a flush of
  * the partition is already running but does not cover everything written so far, another flush
  * follows it. */
 void ol_flusher_begin_unasked(ol_flusher *flusher, ol_partition *partition);
 
 /* Takes a partition out of the queue.  If the partition is being flushed, waits for this flush.
- * Afterwards no thread uses the partition.  No other flush of it may be begun. */
+ * Afterwards no thread of the flusher uses the partition, and it must not be queued again. */
 void ol_flusher_remove(ol_flusher *flusher, ol_partition *partition);
 
 /* Waits for the running flushes, empties the queue, stops the threads and frees the flusher.  No
  * other call of the flusher may run at the same time. */
 void ol_flusher_stop(ol_flusher *flusher);
 
-/* Called in a forked child.  It does not free the flusher, because memory that the flusher's
- * threads used at the fork cannot be freed safely. */
+/* Called in a forked child.  Leaks the flusher on purpose: its memory cannot be freed safely,
+ * because its threads may have been using it at the fork. */
 void ol_flusher_abandon(ol_flusher *flusher);
 
 #endif

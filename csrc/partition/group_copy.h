@@ -1,9 +1,10 @@
 /* partition/group_copy: a copy of the committed positions of one group.  The lock of the table is
  * held only while the positions are copied.
  *
- * A caller that does slow work on each position, such as making a Python object, reads the copy,
- * and commits continue during this work.  The copy has a fingerprint of the positions.  With it, a
- * commit that was decided from the copy can be refused if the group has changed since.
+ * The copy is for a caller that does slow work on each position, such as making a Python object:
+ * commits continue during this work.  The copy comes with a fingerprint of the positions.  A caller
+ * that decides from the copy what to commit passes the fingerprint to
+ * ol_partition_commit_unchanged, which refuses the commit if the group has changed since.
  *
  * The fingerprint.  Every committed position of a group comes from one record of the log.  The log
  * offsets of these records therefore identify the state of the group.  The fingerprint is the sum
@@ -24,9 +25,9 @@ typedef struct ol_group_fingerprint {
 ol_group_fingerprint ol_group_fingerprint_of(const ol_state *state, ol_slice group);
 
 /* Commits items of one group as ol_partition_commit does, but only if the fingerprint of the group
- * is still `seen`.  If it is not, or if some records of the log have not been applied yet, returns
- * OL_CONDITION and writes nothing.  The items must have no conditions and belong to no
- * transaction. */
+ * is still `seen`.  If it is not, or if some records of the log have not been applied yet, fails
+ * with OL_CONDITION and writes nothing.  The items must have no conditions.  They are written
+ * outside of transactions. */
 int ol_partition_commit_unchanged(ol_partition *partition, ol_slice group,
                                   const ol_group_fingerprint *seen, const ol_item *items,
                                   size_t count, ol_commit_result *result,

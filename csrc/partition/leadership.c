@@ -50,10 +50,12 @@ static int find_header(ol_partition *partition, const ol_batch *batch, void *con
     return OL_END;
 }
 
-/* Closes with ABORT our own transactions that an earlier leader left open (docs/architecture.md
- * §7): those with an id of our range and our header.  Such a transaction is written under one hold
- * of the writer lock, so the writer will never end one that is open here.  The log's own list is
- * used because truncations correct it; a list made during the apply would not be corrected. */
+/* Ends with ABORT the store's own transactions that an earlier leader left open
+ * (docs/architecture.md §7): those with a producer id of the reserved range and the store's header.
+ * A leader writes such a transaction under one hold of the writer lock, so one that is open here
+ * will never be ended by its writer.  The function uses the list of open transactions in the log,
+ * because a truncation corrects that list.  It would not correct a list that is made while records
+ * are applied. */
 static int abort_own(ol_partition *partition, ol_error *error) {
     ol_log_transaction transaction;
     ol_commit_result result;

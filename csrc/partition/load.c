@@ -1,5 +1,5 @@
-/* Loading: the log is replayed into the state, in order (ol_batch_applier), from its start or from
- * where a snapshot ends. */
+/* Loads a partition: replays the log into the state, in order (ol_batch_applier), from the log
+ * start or from the offset of a snapshot. */
 #include <stdlib.h>
 #include <string.h>
 

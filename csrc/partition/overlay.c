@@ -1,8 +1,10 @@
-/* The overlay of a replicated leader (state/in_flight), recorded when a call needs it.
+/* Keeps the overlay of a replicated leader (state/in_flight.h): the values of the records in
+ * [W, log end).
  *
- * A plain commit only reserves the memory of its apply.  A call that compares with the latest
- * written values first records what was written since the last such call.  So a commit allocates
- * nothing after its append, and if recording fails, only the call that needs it is refused. */
+ * A commit without conditions only reserves the memory that applying it will need; it does not
+ * enter its values into the overlay.  A call that compares with the latest written values first
+ * enters everything that was written since the last such call.  A commit therefore allocates
+ * nothing after its append.  If entering values fails, only the call that needs them is refused. */
 #include "partition/partition_impl.h"
 
 static int record_batch(ol_partition *partition, const ol_batch *batch, void *overlay,

@@ -181,7 +181,8 @@ size_t ol_partition_scratch_bytes(ol_partition *partition) {
 }
 
 void ol_partition_positions(ol_partition *partition, ol_positions *positions) {
-    /* When read in this order, every pair keeps its invariant while positions move. */
+    /* In this order of reads, written >= W >= applied and written >= flushed hold for the results,
+     * although the positions move in between. */
     positions->applied = atomic_load_explicit(&partition->applied, memory_order_acquire);
     positions->watermark = atomic_load_explicit(&partition->watermark, memory_order_acquire);
     positions->flushed = ol_log_flushed(partition->log);
@@ -192,8 +193,9 @@ uint64_t ol_partition_term(const ol_partition *partition) {
     return partition->term;
 }
 
-/* Recovery and the load meet the same bad bytes.  These are reported only once, as the load found
- * them, because it knows better where they end.  Under problems.lock. */
+/* Returns whether a problem is already known.  Recovery and the load find the same bad bytes, which
+ * are reported only once, as the load has found them, because it knows better where they end.  The
+ * caller holds problems.lock. */
 static bool is_known_problem(const ol_partition *partition, const ol_problem *problem) {
     const ol_error *error = &problem->error;
     for (int64_t i = 0; i < partition->problems.kept_count; i++) {
@@ -208,7 +210,8 @@ static bool is_known_problem(const ol_partition *partition, const ol_problem *pr
     return false;
 }
 
-/* Under problems.lock.  Without memory to keep a problem, it is only counted. */
+/* Adds a problem.  If memory to keep it is missing, the problem is only counted.  The caller holds
+ * problems.lock. */
 static void add_problem(ol_partition *partition, const ol_problem *problem) {
     int64_t kept = partition->problems.kept_count;
     if (kept == OL_PROBLEMS_KEPT) return;
@@ -322,12 +325,14 @@ static int refuse_read_only(const ol_partition *partition, ol_error *error) {
     const char *file = slash == NULL ? found->path : slash + 1;
     if (found->position < 0) {
         ol_fail(error, OL_READ_ONLY,
-                "the partition is read-only, its log is damaged (remedy: `offsetlog repair`): %s",
+                "the partition is read-only because its log is damaged (remedy: `offsetlog "
+                "repair`): %s",
                 found->reason);
     } else {
         ol_fail(error, OL_READ_ONLY,
-                "the partition is read-only, its log is damaged (remedy: `offsetlog repair`): "
-                "in %s at byte %lld: %s", file, (long long)found->position, found->reason);
+                "the partition is read-only because its log is damaged (remedy: `offsetlog "
+                "repair`): in %s at byte %lld: %s",
+                file, (long long)found->position, found->reason);
     }
     return ol_error_at(error, partition->options.log.directory, -1);
 }
@@ -487,7 +492,7 @@ int ol_partition_lock_applied(ol_partition *partition, const ol_state **state, o
     return status;
 }
 
-/* ------------------------------------------------------------ for the rooms above */
+/* ------------------------------------------------------------ for the folders above */
 
 const ol_partition_options *ol_partition_get_options(const ol_partition *partition) {
     return &partition->options;

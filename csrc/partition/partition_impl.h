@@ -15,13 +15,16 @@
  *   5  wait.lock, problems.lock, and the lock of the flusher, which covers `flush`: no lock is
  *                        taken under any of these
  *
- * `term` changes under both writer and wait.lock.  If a flush makes the log fail, the thread that
- * flushes sets `role` to FAILED under any of these locks or none.  Damage sets `read_only` in the
- * same way.  If the log fails in another way (in an unasked flush, an extension or a roll), `role`
- * stays as it is.  Therefore ol_partition_role asks the log as well.  The thread that loads writes
- * `load`, `snapshot.offset` and `state` without a lock, because no other thread reads the state of
- * a partition while it loads.  Atomic fields are read without a lock.  `options` and `log` do not
- * change after the open. */
+ * Some fields do not follow these rules:
+ * - `term` changes only under writer and wait.lock together.
+ * - If a flush makes the log fail, the thread that flushes sets `role` to FAILED, whether it holds
+ *   one of these locks or none.  If the log fails in another way (in an unasked flush, an extension
+ *   or a roll), `role` stays as it is; therefore ol_partition_role asks the log as well.
+ * - A thread that finds damage sets `read_only`, whether it holds one of these locks or none.
+ * - The thread that loads writes `load`, `snapshot.offset` and `state` without a lock, because no
+ *   other thread reads the state of a partition while it loads.
+ * - Atomic fields are read without a lock.
+ * - `options` and `log` do not change after the open. */
 #ifndef OL_PARTITION_PARTITION_IMPL_H
 #define OL_PARTITION_PARTITION_IMPL_H
 
@@ -42,15 +45,15 @@ struct ol_partition {
     pthread_mutex_t writer;
     pthread_mutex_t table;
     ol_state state;
-    /* Only for a replicated partition: the overlay; the log offset up to which records are in the
-     * overlay (`applied` if that is higher); and the batches above W that are kept in memory, so
-     * that they need not be read from the log. */
-    ol_in_flight inflight;
-    int64_t recorded_to;
-    ol_unapplied unapplied;
+    /* Only for a replicated partition. */
+    ol_in_flight inflight;          /* the overlay */
+    int64_t recorded_to;            /* log offset up to which records are in the overlay; if
+                                       `applied` is higher, that counts instead */
+    ol_unapplied unapplied;         /* batches above W that are kept in memory, so that they need
+                                       not be read from the log */
 
-    /* Every commit and most reads check these fields.  They are next to each other, and apart from
-     * the locks below. */
+    /* Every commit and most reads check these fields.  Therefore they are next to each other, and
+     * apart from the locks below. */
     _Atomic int role;               /* ol_role */
     _Atomic bool read_only;
     bool load_runs;
@@ -62,7 +65,7 @@ struct ol_partition {
     _Atomic uint64_t term;          /* counts how often leadership ended or the log was truncated */
 
     struct {
-        bool ready;                 /* ol_partition_ensure_ready has nothing to do */
+        bool ready;                 /* true: ol_partition_ensure_ready has nothing to do */
         _Atomic bool leads;         /* replicated: this replica was elected in `epoch`, but may not
                                        be active yet */
         bool alone;  /* this replica leads and is the only one, so W is the log end */
@@ -128,13 +131,14 @@ struct ol_partition {
  * unload set them without this function.  The caller holds writer. */
 void ol_partition_set_positions(ol_partition *partition, int64_t watermark, int64_t applied);
 
-/* Wakes the threads that wait for a flush or for W.  If `deposed` is true, it also ends the term,
- * so that these threads return OL_NOT_COORDINATOR; the caller then holds writer. */
+/* Wakes the threads that wait for a flush or for W.  If `deposed` is true, the caller must hold
+ * writer, and the call also ends the term, so that these threads return OL_NOT_COORDINATOR. */
 void ol_partition_wake(ol_partition *partition, bool deposed);
 
-/* Called at the end of a load.  If offsets are missing, the marker of a transaction that is still
- * open may have been among them, and the values of this transaction are then lost, too.  Therefore
- * the range of missing offsets is extended to begin at the first offset of the transaction. */
+/* Called at the end of a load.  If the load has found that offsets are missing, the marker of a
+ * transaction that now looks open may have been among them.  The values of this transaction are
+ * then lost, too.  Therefore the call extends each range of missing offsets down to the first
+ * offset of the oldest open transaction. */
 void ol_partition_widen_problems(ol_partition *partition);
 /* Adds damage to the problems and makes the partition read-only.  Because of the damage, the log
  * offsets [from, below) cannot be read; -1 means that the offset is unknown. */
@@ -145,7 +149,8 @@ void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t
  * snapshot.lock. */
 int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
-/* Returns whether a batch takes effect as soon as it is written.  The caller holds writer. */
+/* Returns whether a batch is applied as soon as it is written, because W is the log end.  The
+ * caller holds writer. */
 static inline bool ol_partition_applies_at_once(const ol_partition *partition) {
     return !partition->options.replicated || partition->leadership.alone;
 }
@@ -181,7 +186,7 @@ void ol_partition_overlay_applied(ol_partition *partition, const ol_batch *batch
 /* Called when W has moved. */
 void ol_partition_overlay_settled(ol_partition *partition);
 /* Empties the overlay and sets value_version_unapplied to 0.  Called when leadership has ended or
- * the log was truncated, so that no records are in flight any more. */
+ * before the log is truncated, because this replica then has no commits in flight any more. */
 void ol_partition_drop_overlay(ol_partition *partition);
 
 /* Fills *error with the reason why the partition refuses a call and with the directory of the

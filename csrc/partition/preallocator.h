@@ -2,15 +2,16 @@
  * touches their pages before they are needed (ol_log_prepare), and queues flushes for which no
  * caller waits.
  *
- * If a poll has found work, the thread polls again at once.  Otherwise it waits for
- * OL_PREALLOCATOR_POLL_MS.  After OL_PREALLOCATOR_IDLE_POLLS polls without work it sleeps until the
- * next flush is due, or until a commit that finds its pages unprepared wakes it.  An idle store
- * therefore costs one look at the ends of its logs per flush interval, or nothing if there is no
- * flush interval.
+ * In each poll the thread calls ol_log_prepare for every partition.  If a poll has found work, the
+ * thread polls again at once.  Otherwise it waits for OL_PREALLOCATOR_POLL_MS.  After
+ * OL_PREALLOCATOR_IDLE_POLLS polls without work it sleeps until the next flush is due, or until a
+ * commit whose pages were not prepared wakes it.  In an idle store, the thread therefore wakes up
+ * once per flush interval, or never if there is no flush interval.
  *
  * A flush that is due covers everything that was written before it.  A power loss can therefore
  * destroy at most what was written during one interval and one flush.  If another flush was running
- * when this flush was due, it can destroy what was written during two flushes.
+ * when this flush was due, a power loss can destroy what was written during the interval and both
+ * flushes.
  *
  * Locks: list_lock protects the list of partitions, and wake_lock protects the sleep.  Each is held
  * only for a short time, and no lock is taken under it.  Adding a partition, or waking the thread,
@@ -44,8 +45,8 @@ void ol_preallocator_kick(ol_preallocator *preallocator);
 /* Stops the thread and frees the preallocator. */
 void ol_preallocator_stop(ol_preallocator *preallocator);
 
-/* Called in a forked child.  It does not free the preallocator, because memory that its thread used
- * at the fork cannot be freed safely. */
+/* Called in a forked child.  Leaks the preallocator on purpose: its memory cannot be freed safely,
+ * because its thread may have been using it at the fork. */
 void ol_preallocator_abandon(ol_preallocator *preallocator);
 
 #endif

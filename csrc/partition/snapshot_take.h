@@ -1,10 +1,11 @@
 /* partition/snapshot_take: takes snapshots (snapshot/snapshot.h) of a partition, checks them
  * against its log, and publishes them.
  *
- * One thread at a time uses a snapshot.  A borrowed snapshot must not outlive its partition.  No
- * call holds a lock while it reads the log.  Under snapshot.lock (partition/partition_impl.h), a
- * publication, a removal and a truncation exclude each other.  A snapshot that a call returns
- * belongs to the caller, who must destroy it.  A call that fails returns no snapshot. */
+ * One thread at a time may use a snapshot.  A snapshot that a call returns belongs to the caller,
+ * who must destroy it.  A call that fails returns no snapshot.  A borrowed snapshot must not
+ * outlive its partition.  No call holds a lock while it reads the log.  A publication, a removal
+ * and a truncation hold snapshot.lock (partition/partition_impl.h), so only one of them runs at a
+ * time. */
 #ifndef OL_PARTITION_SNAPSHOT_TAKE_H
 #define OL_PARTITION_SNAPSHOT_TAKE_H
 
@@ -15,8 +16,8 @@
 int ol_partition_snapshot_begin(ol_partition *partition, ol_snapshot **snapshot,
                                 ol_error *error) OL_NODISCARD;
 
-/* Does what ol_snapshot_advance does.  It also returns OL_WOULD_BLOCK if leadership has ended since
- * the call began. */
+/* Does what ol_snapshot_advance does.  Also fails with OL_WOULD_BLOCK if leadership ended, or the
+ * log was truncated, during the call. */
 int ol_partition_snapshot_advance(ol_partition *partition, ol_snapshot *snapshot, int64_t up_to,
                                   const atomic_bool *stop, ol_error *error) OL_NODISCARD;
 
@@ -29,20 +30,24 @@ int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot
 
 /* Copies the state of an active partition without replaying the log.  Only for a store without
  * replicas.  The offset of the snapshot is at or above the log end at the time of the call.
- * Commits continue.  They wait for some tens of microseconds several times, and once for about a
- * millisecond.  Records above the flushed bound must be flushed before the snapshot is published.
- * Fails with OL_INVALID if the partition is not active or has problems, with OL_LIMIT if commits
- * would have to wait longer, and with OL_CLOSED if *stop was set.  Fails with OL_WOULD_BLOCK if
- * another copy is being made, or if the log was cleaned or truncated in the meantime.  Also fails
- * with OL_NO_MEMORY or OL_IO. */
+ * Commits continue: they wait for some tens of microseconds several times, and once for about a
+ * millisecond.  The log must be flushed up to the offset of the snapshot before the snapshot is
+ * published.  Fails with
+ * - OL_INVALID if the partition is not active or has problems;
+ * - OL_LIMIT if commits would have to wait longer;
+ * - OL_CLOSED if *stop was set;
+ * - OL_WOULD_BLOCK if another copy is being made, or if the log was cleaned or truncated in the
+ *   meantime;
+ * - OL_NO_MEMORY or OL_IO. */
 int ol_partition_snapshot_copy(ol_partition *partition, const atomic_bool *stop,
                                ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
-/* Replaces the snapshot of the partition by the file `temporary`, which the caller has written and
- * flushed, and flushes the directory.  Fails with OL_WOULD_BLOCK if leadership has ended or the log
- * has been truncated since the snapshot was begun, if the log is not flushed up to the offset of
- * the snapshot, or if W is below this offset.  If the file cannot be put in place, it is
- * removed. */
+/* Replaces the snapshot file of the partition by the file `temporary`, which the caller has written
+ * and flushed, and flushes the directory.  If the file cannot be put in place, it is removed.
+ * Fails with OL_WOULD_BLOCK if
+ * - leadership has ended, or the log has been truncated, since the snapshot was begun;
+ * - the log is not flushed up to the offset of the snapshot;
+ * - W is below the offset of the snapshot. */
 int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *snapshot,
                                   const char *temporary, ol_error *error) OL_NODISCARD;
 

@@ -30,8 +30,8 @@ int ol_tombstones_add_position(ol_tombstones *all, ol_slice group, ol_slice topi
 int ol_tombstones_add_group_records(ol_tombstones *all, const ol_group_records *records,
                                     ol_slice group, ol_error *error) OL_NODISCARD;
 
-/* Sorts the group records from index `first` on.  A broker that replays the batch needs their
- * tombstones in this order (docs/format/loading.md §6.4). */
+/* Sorts the tombstones of group records from index `first` on into the order that a broker needs
+ * when it replays the batch (docs/format/loading.md §6.4). */
 void ol_tombstones_sort_group_records(ol_tombstones *all, size_t first);
 
 /* Drops the tombstones from index `count` on. */

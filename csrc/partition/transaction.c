@@ -79,7 +79,8 @@ int ol_partition_check_producer(ol_partition *partition, int64_t producer_id,
                                 int16_t producer_epoch, ol_error *error) {
     if (producer_id < 0 || producer_id >= OL_OWN_PRODUCER_ID_MIN) {
         return ol_fail(error, OL_TRANSACTION,
-                       "producer id %lld is negative or of the reserved range",
+                       "producer id %lld is negative or in the range that offsetlog reserves for "
+                       "itself",
                        (long long)producer_id);
     }
     ol_log_transaction transaction;
@@ -113,8 +114,9 @@ static int end_transaction_locked(ol_partition *partition, int64_t producer_id,
                        (long long)producer_id);
     }
     if (producer_epoch >= 0 && producer_epoch < transaction.producer_epoch) {
-        return ol_fail(error, OL_FENCED, "producer epoch %d is older than %d", producer_epoch,
-                       transaction.producer_epoch);
+        return ol_fail(error, OL_FENCED,
+                       "producer epoch %d is older than %d, the epoch of the open transaction",
+                       producer_epoch, transaction.producer_epoch);
     }
     status = ol_partition_ensure_ready(partition, error);
     if (status != OL_OK) return status;

@@ -24,8 +24,9 @@ typedef struct ol_copied_transaction {
 } ol_copied_transaction;
 
 /* Fills a zeroed copy.  The caller must free the copy even if the call fails.  The call takes the
- * writer lock and, after it, the table lock.  If a transaction ends between the two, the copy has
- * no positions of it.  Fails as ol_partition_lock_state does, or with OL_NO_MEMORY. */
+ * writer lock to copy the transactions, releases it, and takes the table lock to copy the groups.
+ * If a transaction ends in between, the copy has no positions and groups of it.  Fails as
+ * ol_partition_lock_state does, or with OL_NO_MEMORY. */
 int ol_transaction_copy_take(ol_transaction_copy *copy, ol_partition *partition,
                              ol_error *error) OL_NODISCARD;
 

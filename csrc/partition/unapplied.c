@@ -1,4 +1,4 @@
-/* partition/unapplied.c: a queue in one piece of memory. */
+/* Keeps the batches as a queue in one piece of memory. */
 #include "partition/unapplied.h"
 
 #include <stdlib.h>

@@ -1,9 +1,10 @@
 /* partition/unapplied: keeps the latest batches of a replicated leader in memory until W has passed
  * them.
  *
- * The host moves W soon after a commit.  Without these batches in memory, each move of W would have
- * to read what the commit has just written to the file.  This is only a cache: a batch that is not
- * in it can be read from the log.  Keeping a batch can therefore not fail.
+ * W is the high watermark (partition/partition.h).  The host moves W soon after a commit.  Without
+ * these batches in memory, each move of W would have to read what the commit has just written to
+ * the file.  This is only a cache: a batch that is not in it can be read from the log.  Therefore
+ * keeping a batch cannot fail.
  *
  * Locks: the caller of every function holds the writer lock of the partition.  The memory belongs
  * to the cache and has at most OL_UNAPPLIED_BYTES_MAX bytes.  ol_unapplied_free frees it. */

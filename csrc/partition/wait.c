@@ -1,4 +1,4 @@
-/* Waits for the disk and for W; one flush serves all threads that wait. */
+/* Waits for a flush or for W.  One flush serves all threads that wait. */
 #include <errno.h>
 #include <time.h>
 
@@ -124,7 +124,8 @@ int ol_partition_wait(ol_partition *partition, int64_t end_offset, uint64_t term
             if (status != OL_WOULD_BLOCK) break;
             status =
                 ol_partition_refuse(partition, OL_TIMED_OUT, error,
-                                    "not durable within %lld ms; it may still become so",
+                                    "the records were not durable within %lld ms; they may still "
+                                    "become durable",
                                     (long long)timeout_ms);
             break;
         }

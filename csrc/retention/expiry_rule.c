@@ -1,4 +1,4 @@
-/* The rule of expiry, by the kind and state of the group. */
+/* Applies the rule of expiry, which depends on the kind and state of the group. */
 #include "retention/expiry_rule.h"
 
 /* The state of a group decides when the retention begins: at the commit, when the group became

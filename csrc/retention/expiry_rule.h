@@ -51,8 +51,8 @@ static inline bool ol_group_view_may_go(const ol_group_view *view) {
  * lock while it calls them.  `view` fills *view.  If it returns false, the coordinator does not
  * know the group, and the group is treated as a simple one.  `is_subscribed` returns whether a
  * member subscribes to the topic.  After each call of `view`, whatever it returned, the engine
- * writes the tombstones of the group and then calls `release`, which may be NULL.  Between these
- * two calls the coordinator may keep the group from changing. */
+ * writes the tombstones of the group, if any are due, and then calls `release`, which may be NULL.
+ * Between these two calls the coordinator may keep the group from changing. */
 typedef struct ol_group_state {
     bool (*view)(void *context, ol_slice group, ol_group_view *view);
     bool (*is_subscribed)(void *context, ol_slice group, ol_slice topic);
@@ -64,8 +64,8 @@ typedef enum ol_expiry_base {
     OL_EXPIRY_NEVER,
     OL_EXPIRY_COMMIT,           /* counts from the commit */
     OL_EXPIRY_STATE,            /* counts from when the group became empty */
-    OL_EXPIRY_OWN,              /* the record itself says when */
-    OL_EXPIRY_GROUP,  /* in a report: the group's own records are due */
+    OL_EXPIRY_OWN,              /* the record has an expire timestamp */
+    OL_EXPIRY_GROUP,  /* only in a report: the group's own records will be deleted */
 } ol_expiry_base;
 
 typedef struct ol_expiry {
@@ -79,9 +79,9 @@ static inline bool ol_expiry_is_due(const ol_expiry *expiry, int64_t now_ms) {
 }
 
 /* Returns when a position of a group in this state expires.  `is_subscribed` is whether a member
- * subscribes to the position's topic.  If retention_ms is below 0, the position expires only if its
- * record has an expire timestamp.  While a transaction has a pending value for the position, the
- * position must not expire; the caller checks that. */
+ * subscribes to the position's topic.  If retention_ms is below 0, only a position whose record has
+ * an expire timestamp can expire.  The function does not know pending values: while a transaction
+ * has one for the position, the position must not expire, and the caller checks that. */
 ol_expiry ol_position_expiry(const ol_group_view *view, const ol_position_value *value,
                              bool is_subscribed, int64_t retention_ms);
 

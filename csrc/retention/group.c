@@ -1,4 +1,4 @@
-/* One group: its state, its topics, and which of its positions are due. */
+/* Finds the state and the topics of one group, and which of its positions are due. */
 #include <stdlib.h>
 #include <string.h>
 

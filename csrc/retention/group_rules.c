@@ -1,4 +1,4 @@
-/* Rules sorted by size, then by bytes, and the search for the longest match. */
+/* Sorts the rules by the size of their names, then by bytes, and searches for the longest match. */
 #include "retention/group_rules.h"
 
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static int sort_rules(stored_rule *rules, size_t count, ol_error *error) {
     if (count > 1) qsort(rules, count, sizeof *rules, compare_rules);
     for (size_t i = 1; i < count; i++) {
         if (compare_rules(&rules[i - 1], &rules[i]) != 0) continue;
-        ol_fail(error, OL_INVALID, "two rules for the same group or prefix");
+        ol_fail(error, OL_INVALID, "there are two rules for the same group or prefix");
         error->item = rules[i].number;
         return error->status;
     }

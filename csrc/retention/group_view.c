@@ -1,4 +1,4 @@
-/* Reading the group records of the log. */
+/* Reads the group records of the log. */
 #include "retention/group_view.h"
 
 #include <string.h>

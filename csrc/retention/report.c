@@ -1,4 +1,4 @@
-/* The dry run: rows for everything that would expire. */
+/* The dry run: adds a row for everything that would expire. */
 #include "retention/run_impl.h"
 
 /* The positions of the group so far. */

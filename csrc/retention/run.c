@@ -1,4 +1,4 @@
-/* The walk over groups: first the groups with positions, then those that have only records of their
+/* Walks over the groups: first those with positions, then those that have only records of their
  * own. */
 #include "retention/run.h"
 
@@ -35,8 +35,8 @@ static bool is_wanted(ol_retention_run *run, const ol_state *state, ol_slice nam
     return is_big || ol_retention_glance(run, &group, state);
 }
 
-/* Gathers groups with positions.  The last name may be that of a big group, which one hold of the
- * lock does not cover. */
+/* Gathers groups with positions.  The last of them may be a big group, whose positions are too many
+ * for one hold of the lock. */
 static int gather(ol_retention_run *run, const ol_state *state, ol_table_cursor *cursor, bool *more,
                   ol_error *error) {
     uint64_t inspected = 0, positions;

@@ -1,9 +1,9 @@
 /* retention/run_impl: the state of one run, and the functions that its files share.
  *
- *   run       the walk over groups
- *   group     one group: its state, its topics, and which of its positions are due
- *   write     the tombstones of a group
- *   report    the dry run
+ *   run       walks over the groups
+ *   group     finds the state and topics of one group, and which of its positions are due
+ *   write     writes the tombstones of a group
+ *   report    adds a group to the rows of a dry run
  *
  * Functions return OL_NO_MEMORY, or fail as ol_partition_lock_state and ol_partition_commit do. */
 #ifndef OL_RETENTION_RUN_IMPL_H

@@ -1,5 +1,5 @@
-/* The tombstones of one group (docs/format/coordinator.md §5.13, docs/format/records.md §3.6),
- * decided again and written under the writer lock. */
+/* Decides again which positions of one group are due, and writes their tombstones, both under the
+ * writer lock (docs/format/coordinator.md §5.13, docs/format/records.md §3.6). */
 #include <time.h>
 
 #include "partition/tombstones.h"
@@ -151,7 +151,7 @@ static void account(const ol_retention_run *run, const collected *batch,
     report->term = result->term;
 }
 
-/* Under writer. */
+/* Called under the writer lock. */
 static int write_batch(const ol_retention_run *run, const ol_partition_view *now, collected *batch,
                        ol_error *error) {
     ol_partition *partition = run->partition;

@@ -1,9 +1,9 @@
 /* Checksums and reads the blocks of a snapshot's sections, several at once.
  *
- * A file is read, not mapped.  With a private mapping, a tail of 100,000 commits would fault on
- * each page that it changes, to copy the page.  Reading the file into memory of huge pages takes a
- * sixth of that time, and later commits meet no such faults.  Everything in the file is checked,
- * and therefore read, in any case.
+ * A file is read, not mapped.  With a private mapping, a load that replays 100,000 commits after
+ * the snapshot would fault on each page that it changes, because the page must be copied.  Reading
+ * the file into memory of huge pages takes a sixth of that time, and later commits cause no such
+ * faults.  The whole file must be read in any case, because everything in it is checked.
  */
 #include <stdlib.h>
 

@@ -269,7 +269,7 @@ int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *erro
         return ol_fail(error, OL_UNSUPPORTED, "version %u of the snapshot is not known", version);
     }
     if (take_u64(&p) != ol_table_layout()) {
-        return ol_fail(error, OL_UNSUPPORTED, "the table in it has another layout");
+        return ol_fail(error, OL_UNSUPPORTED, "its table has another layout");
     }
     snapshot->offset = take_i64(&p);
     snapshot->log_start = take_i64(&p);
@@ -342,7 +342,8 @@ int ol_snapshot_take_pending(ol_snapshot *snapshot, ol_slice bytes, ol_error *er
     for (size_t i = 0; i < bytes.size / PENDING_SIZE && status == OL_OK; i++) {
         ol_pending_entry entry = take_entry(&p);
         if (entry.log_offset < 0 || entry.log_offset >= snapshot->offset) {
-            return ol_fail(error, OL_CORRUPT, "a pending value is of another offset");
+            return ol_fail(error, OL_CORRUPT,
+                           "a pending value has an offset that is not below that of the snapshot");
         }
         status = ol_pending_restore(snapshot->state.pending, &entry, error);
         snapshot->pending_count++;

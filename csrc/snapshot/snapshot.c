@@ -68,7 +68,8 @@ static int take_epochs(ol_snapshot *snapshot, const ol_log *log, ol_error *error
     /* Meanwhile only newer epochs can appear. */
     if (ol_log_epochs(log, snapshot->offset, epochs, count) != count) {
         free(epochs);
-        return ol_fail(error, OL_WOULD_BLOCK, "the leader epochs changed meanwhile");
+        return ol_fail(error, OL_WOULD_BLOCK,
+                       "the leader epochs changed while the snapshot was taken");
     }
     free(snapshot->epochs);
     snapshot->epochs = epochs;
@@ -228,7 +229,8 @@ int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source,
      * may then have a value whose tombstone is gone. */
     if (ol_log_start(source->log) != start ||
         closed_segments(source->log, from, base) != segments) {
-        return ol_fail(error, OL_WOULD_BLOCK, "the log was cleaned or truncated meanwhile");
+        return ol_fail(error, OL_WOULD_BLOCK,
+                       "the log was cleaned or truncated while the snapshot was taken");
     }
     return take_epochs(snapshot, source->log, error);
 }

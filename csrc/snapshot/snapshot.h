@@ -6,17 +6,18 @@
  * and publish them.
  *
  * The file.  The file consists of sections, each with a size and a checksum.  The sections are the
- * facts about the log that the snapshot belongs to, numbers, pending values, group records, and the
- * arenas of the table as they are in memory.  A directory in the file lists the positions of the
- * sections.  Python writes the file as an Arrow IPC file with one row and one column for each
- * section.  The engine reads it without Arrow, from its end: the file ends with the length of the
- * footer, and the last column, just before the end-of-stream mark and the footer, is the directory.
- * The engine reads the file into memory and never changes it in place; a new file replaces it.
+ * facts about the log that the snapshot belongs to, the numbers of the table (table/dump.h), the
+ * pending values, the group records, and the arenas of the table as they are in memory.  A
+ * directory in the file lists the positions of the sections.  Python writes the file as an Arrow
+ * IPC file with one row and one column for each section.  The engine reads it without Arrow, from
+ * its end.  The file ends with the length of the footer, before that are the footer and the
+ * end-of-stream mark, and before them is the last column, which is the directory.  The engine reads
+ * the file into memory and never changes it in place; a new file replaces it.
  *
  * Taking a snapshot.  A second state is built beside the live one, from the last snapshot, or from
- * an empty state, and from the log up to S.  Commits continue meanwhile, because this reads the log
- * as any other reader does, but the second state takes additional memory.  There are two ways
- * without a replay: a snapshot can borrow a state that no longer changes, and copy a state that
+ * an empty state, and from the log up to S.  Commits continue meanwhile, because the log is read as
+ * by any other reader, but the second state takes additional memory.  There are two ways that need
+ * no replay: a snapshot can borrow a state that no longer changes, and it can copy a state that
  * still changes (table/copy.h).
  *
  * The bytes of the file are not trusted.  Everything is checked before it is used (table/dump.h),
@@ -148,10 +149,10 @@ int ol_snapshot_file_mark(ol_fs *fs, const char *path, ol_log_mark *mark,
  * The number of the log partition, the topic id, the leader epochs and the log start must be those
  * of the snapshot.  `cleaned_to` is the offset up to which another program has cleaned the log, or
  * -1 if that is unknown; S must not be below it.  The last batches below S must be in the log as
- * they were appended, or, below `cleaned_to`, as a cleaner may leave them.  If the very last of
- * these batches is below `cleaned_to`, the newest positions of the state must be in the log, too.
- * Fails with OL_INVALID and the reason.  The part of the log from S on is checked by the load
- * (ol_snapshot_gap). */
+ * they were appended.  Only below `cleaned_to` may they differ in the ways in which a cleaner
+ * changes or removes batches.  If a cleaner has changed or removed the very last of these batches,
+ * the newest positions of the state must be in the log, too.  Fails with OL_INVALID and the reason.
+ * The part of the log from S on is checked by the load (ol_snapshot_gap). */
 int ol_snapshot_check(const ol_snapshot *snapshot, const ol_snapshot_source *source,
                       int64_t cleaned_to, ol_error *error) OL_NODISCARD;
 

@@ -1,11 +1,11 @@
 /* snapshot/snapshot_impl: the structure of a snapshot and the calls that the files in snapshot/
  * share.
  *
- *   snapshot   its life, and the log it belongs to
- *   witness    the proof that it belongs to that log
- *   encode     facts, pending values and group records as bytes
- *   open       sections, and a state from a file
- *   blocks     checksums and reading
+ *   snapshot   makes and destroys snapshots, and checks which log they belong to
+ *   witness    finds the witnesses in a log, and compares a log with them
+ *   encode     converts facts, pending values and group records to bytes and back
+ *   open       reads a snapshot from a file, and lists its sections
+ *   blocks     reads the sections from a file, and computes their checksums
  */
 #ifndef OL_SNAPSHOT_SNAPSHOT_IMPL_H
 #define OL_SNAPSHOT_SNAPSHOT_IMPL_H
@@ -47,7 +47,7 @@ struct ol_snapshot {
     size_t epoch_count;
     uint64_t term;              /* the source's term when the snapshot was begun or last advanced */
     uint64_t pending_count;
-    uint64_t group_record_count;    /* of a copied one */
+    uint64_t group_record_count;    /* of a copied snapshot */
     uint8_t *blobs[OL_SNAPSHOT_OWN_SECTIONS];
     size_t blob_sizes[OL_SNAPSHOT_OWN_SECTIONS];
 };

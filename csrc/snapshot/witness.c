@@ -1,9 +1,10 @@
 /* Recognises the log of a snapshot by the last batches below S, its witnesses.
  *
- * A batch is identified by its place and its CRC.  A cleaner keeps the place of a batch (base and
- * last offset, leader epoch, producer), but may drop some of its records, stamp a delete horizon on
- * it, or drop all of it.  In the last case the newest positions of the state must be in the log,
- * because no cleaning up to S removes those.
+ * A batch is identified by its CRC and by its base and last offset, leader epoch and producer.  A
+ * cleaner does not change the offsets, the epoch and the producer, but it may drop some records of
+ * the batch, set a delete horizon, or drop the whole batch.  If it has done one of these to the
+ * last witness, the newest positions of the state must be in the log, because no cleaning up to S
+ * removes those.
  */
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* state/batch_applier.c: the fast path for plain positions and the general path for every batch. */
+/* state/batch_applier.c: applies plain positions on a fast path, and all other batches on a general
+ * path. */
 #include "state/batch_applier.h"
 
 void ol_batch_applier_init(ol_batch_applier *applier, ol_state *state, ol_own_transactions *own,

@@ -17,7 +17,7 @@
 
 typedef struct ol_batch_applier {
     ol_state *state;
-    ol_own_transactions *own;           /* our open transactions, which the applier updates */
+    ol_own_transactions *own;           /* the open own transactions, which the applier updates */
     const ol_decompressor *decompressor;
     ol_refusal refused;                 /* called for each batch or record that cannot be applied */
     int64_t max_timestamp;              /* of all batches; -1: none */

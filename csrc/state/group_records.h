@@ -4,9 +4,9 @@
  * Values are stored as bytes: the functions here read the name of the group from a key, but do not
  * decode values.
  *
- * Locks and ownership are those of table/table: a caller that changes the records holds the
- * partition's writer lock and its table lock, and a caller that reads them holds one of these two
- * locks.  A call that fails changes nothing.
+ * Locks and ownership are those of table/table.  A caller that changes the records holds both the
+ * writer lock and the table lock of the partition.  A caller that reads them holds one of the two.
+ * A call that fails changes nothing.
  */
 #ifndef OL_STATE_GROUP_RECORDS_H
 #define OL_STATE_GROUP_RECORDS_H

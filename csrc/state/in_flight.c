@@ -1,4 +1,4 @@
-/* state/in_flight.c: the overlay's state, its tombstones and its reservations. */
+/* state/in_flight.c: keeps the overlay's state, its tombstones and its reservations. */
 #include "state/in_flight.h"
 
 #include <stdlib.h>

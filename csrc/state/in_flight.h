@@ -4,13 +4,13 @@
  * The overlay holds the records that are written but not yet applied to the table
  * (docs/architecture.md §4 step 5).  The condition of a commit is compared with the latest written
  * value of the position, which is in the overlay or else in the table.  A value of an open
- * transaction does not count before the COMMIT marker of the transaction is written; then it counts
- * by the rule of docs/format/loading.md §6.4.  Until W has passed a record, the overlay also holds
- * a reservation of the memory that the table needs to apply the record.
+ * transaction does not count until the COMMIT marker of the transaction is written.  After that it
+ * counts if docs/format/loading.md §6.4 would install it.  Until W has passed a record, the overlay
+ * also holds a reservation of the memory that the table needs to apply the record.
  *
  * Locks: the caller holds the partition's writer lock during every call.  ol_in_flight_release and
  * ol_in_flight_reset return memory to the table, so the caller also holds the table lock for them.
- * In a partition without replicas the overlay is empty, and a commit pays only for one test.
+ * In a partition without replicas the overlay is empty, and costs a commit only one test.
  */
 #ifndef OL_STATE_IN_FLIGHT_H
 #define OL_STATE_IN_FLIGHT_H
@@ -24,9 +24,9 @@ typedef struct ol_held {
 } ol_held;
 
 typedef struct ol_in_flight {
-    ol_state written;       /* positions and pending values of records that are not applied yet */
+    ol_state written;       /* the effects of the records that are not applied yet */
     ol_table *absent;       /* positions whose latest unapplied record is a tombstone */
-    ol_group_records *gone; /* the same for group records */
+    ol_group_records *gone; /* group records whose latest unapplied record is a tombstone */
     bool active;            /* whether anything was recorded since the last reset */
     ol_int64_map ended;     /* producer id -> the offset after its latest marker in the overlay */
     ol_held *held;          /* reservations in the main table, by log offset */

@@ -1,8 +1,8 @@
-/* state/own_transactions: producer ids of our own open transactions.
+/* state/own_transactions: the producer ids of the open own transactions of a partition.
  *
- * If the items of one group in a commit do not fit one batch, the partition writes them in a
- * transaction of its own, an own transaction (docs/architecture.md §2.3).  Only a few are open at a
- * time.  Zeroed memory is an empty set.  The set takes no locks; its owner makes one call at a
+ * An own transaction is one that the partition itself begins and ends.  It writes one if the items
+ * of one group in a commit do not fit one batch (docs/architecture.md §2.3).  Only a few are open
+ * at a time.  Zeroed memory is an empty set.  The set takes no locks; its owner makes one call at a
  * time.
  */
 #ifndef OL_STATE_OWN_TRANSACTIONS_H

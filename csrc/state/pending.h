@@ -44,9 +44,8 @@ typedef struct ol_pending_producer {
     uint64_t values;
 } ol_pending_producer;
 /* Fills *producer with the producer at `index`, where 0 is the producer with the lowest first log
- * offset.  Returns false if there are not so many producers. */
-/* producer->values is the number of values that no tombstone has erased.  It can be 0 while the
- * transaction is open. */
+ * offset.  Returns false if there are not so many producers.  producer->values is the number of
+ * values that no tombstone has erased.  It can be 0 while the transaction is open. */
 bool ol_pending_producer_at(const ol_pending *pending, size_t index, ol_pending_producer *producer);
 
 /* Sets *row to the next value, in log order, that a COMMIT of `producer_id` would install now.  The

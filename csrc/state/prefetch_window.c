@@ -1,4 +1,4 @@
-/* state/prefetch_window.c: runs of rows, and the prefetches between them. */
+/* state/prefetch_window.c: gathers runs of rows, and prefetches memory while it applies them. */
 #include "state/prefetch_window.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* state/run.c: removals and ends of a run, and the join. */
+/* state/run.c: remembers the removals of a run and the ends of transactions, and joins two runs. */
 #include "state/run.h"
 
 #include <stdlib.h>

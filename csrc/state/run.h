@@ -3,12 +3,12 @@
  *
  * Several runs of one log can be applied in parallel and joined afterwards.  The result is the
  * state of the whole log.  A run remembers the values that it leaves, and also its effects on the
- * state before it.  These effects are the positions and group records that the run removed, and the
- * end of each producer's first transaction, which may have begun before the run
+ * state before it.  These effects are the positions and group records that the run has removed, and
+ * how the first transaction of each producer ended, because it may have begun before the run
  * (docs/format/loading.md §6.4).  When two runs are joined, the values and the removals of the
  * later run take precedence, because all of its records come after those of the earlier run.
  *
- * Ownership and locks as state/state.
+ * For ownership and locks, the rules of state/state apply.
  */
 #ifndef OL_STATE_RUN_H
 #define OL_STATE_RUN_H

@@ -1,4 +1,4 @@
-/* state/state.c: decode, the one apply, and whole batches. */
+/* state/state.c: decodes records, applies changes, and applies whole batches. */
 #include "state/state.h"
 
 #include <string.h>

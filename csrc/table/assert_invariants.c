@@ -1,4 +1,4 @@
-/* table/assert_invariants.c: every invariant of a table, recomputed from scratch. */
+/* table/assert_invariants.c: asserts every invariant of a table, which it computes from scratch. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* table/assert_partition_map.c: every invariant of arrays and trees of chunks. */
+/* table/assert_partition_map.c: asserts every invariant of arrays and trees of chunks. */
 #include "table/chunk_array_impl.h"
 
 /* The numbers that an array may hold: [low, high). */

@@ -65,7 +65,9 @@ void ol_cell_extras_prefetch(const ol_cell_extras *cell_extras, uint64_t key) {
 static int add_free_entry(ol_cell_extras *cell_extras, ol_error *error) {
     size_t count = cell_extras->entries.used / sizeof(ol_cell_extras_entry);
     if (count >= (size_t)1 << ENTRY_BITS) {
-        return ol_fail(error, OL_LIMIT, "the table's side entries are all in use");
+        return ol_fail(error, OL_LIMIT,
+                       "the table cannot hold more positions with an expire timestamp, a topic id "
+                       "of their own or an open transaction");
     }
     bool first = count == 0;
     int status = ol_arena_extend(&cell_extras->entries,
@@ -193,7 +195,7 @@ int ol_cell_extras_validate(const ol_cell_extras *cell_extras, uint64_t key, ol_
     bool sound = cell_extras->entries.used % sizeof(ol_cell_extras_entry) == 0 &&
                  count <= (size_t)1 << ENTRY_BITS && count != 1;
     if (!sound || !are_entries_sound(cell_extras, key)) {
-        return ol_fail(error, OL_CORRUPT, "the side entries are inconsistent");
+        return ol_fail(error, OL_CORRUPT, "the entries for extras are inconsistent");
     }
     return OL_OK;
 }

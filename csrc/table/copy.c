@@ -1,4 +1,5 @@
-/* table/copy.c: cells page by page, then the pages that have changed, then all the rest. */
+/* table/copy.c: copies the cells page by page, then the pages that have changed, then all the
+ * rest. */
 #include "table/copy.h"
 
 #include <stdlib.h>

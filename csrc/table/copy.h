@@ -13,10 +13,10 @@
  *     ol_table_copy_finish       under the lock; or ol_table_copy_cancel, also after a failure
  *
  * Ownership: the target is an empty table that belongs to the caller.  After a successful
- * ol_table_copy_finish, the target is the copy.  Otherwise the caller can only destroy it.  The
- * struct owns the marks.  The table must not be destroyed between ol_table_copy_begin and the end
- * of the copy.  Only one copy of a table can be made at a time; ol_table_copy_begin refuses
- * another. */
+ * ol_table_copy_finish, the target is the copy.  After a failure or a cancel, the caller can only
+ * destroy it.  The struct owns the marks.  The table must not be destroyed between
+ * ol_table_copy_begin and the end of the copy.  Only one copy of a table can be made at a time;
+ * ol_table_copy_begin refuses another. */
 #ifndef OL_TABLE_COPY_H
 #define OL_TABLE_COPY_H
 

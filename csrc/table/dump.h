@@ -1,8 +1,9 @@
 /* table/dump: converts a table to bytes, and bytes to a table (docs/table.md).
  *
  * A table contains no addresses, so a snapshot can contain the table as it is: the bytes of its
- * arenas, exactly as they are in memory, and some numbers.  Another version of this code, another
- * processor or another hash function uses a different layout.  ol_table_layout detects this.
+ * arenas, exactly as they are in memory, and its other fields, which are called its numbers.
+ * Another version of this code, another processor or another hash function may use a different
+ * layout.  ol_table_layout detects this.
  *
  * Ownership: the arenas still belong to the table.  The functions take no lock.  While the caller
  * reads the arenas, it must make sure that the table does not change. */

@@ -88,12 +88,12 @@ void ol_hash_index_verify(const ol_hash_index *hash_index);
  * every probe is safe, whatever is in the slots. */
 int ol_hash_index_validate_shape(const ol_hash_index *hash_index, ol_error *error) OL_NODISCARD;
 
-/* Two tallies are made, one of all lines of the index and one of all items of the owner.  The index
- * is valid if they are equal. */
+/* A tally for the validation of an index.  One tally is made of all lines of the index and another
+ * one of all items of the owner.  The index is valid if they are equal. */
 typedef struct ol_hash_index_tally {
     uint64_t items;
-    uint64_t passed;            /* the sum of the marks of passed lines: each item adds the mark of
-                                   every line that it passed */
+    uint64_t passed;            /* a sum: each item adds the marks (table/validate/ownership.h) of
+                                   all lines that it passed */
 } ol_hash_index_tally;
 
 /* Adds the lines of the pieces [first, end) to *tally.  Returns false if the item count of a piece

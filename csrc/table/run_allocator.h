@@ -6,12 +6,12 @@
  * longest free run.  A run of n units comes from a page whose longest free run is at least n, and
  * as short as possible.
  *
- * An allocator has one of two kinds of runs.  Its runs are either unaligned, with 1 to 32 units,
- * and begin at any unit of a page.  Or they are aligned, with 1, 2 or 4 units, and begin at a
- * multiple of their length.  In an aligned allocator, a unit can be unusable only because it is
- * next to a live run of fewer than 4 units.  The loss therefore depends only on the runs that are
- * live, not on what was allocated and freed before.  Cells are aligned, because they are nearly all
- * of the memory of a table.
+ * All runs of an allocator are either unaligned or aligned.  Unaligned runs have 1 to 32 units and
+ * begin at any unit of a page.  Aligned runs have 1, 2 or 4 units and begin at a multiple of their
+ * length.  If runs are aligned, a unit can be unusable only because it is next to a live run of
+ * fewer than 4 units.  The loss therefore depends only on the live runs, not on what was allocated
+ * and freed before.  Cells are allocated in aligned runs, because they are nearly all of the memory
+ * of a table.
  *
  * Ownership: the allocator owns the units.  The functions take no lock.  A call that fails changes
  * nothing. */

@@ -46,8 +46,8 @@ void ol_string_pool_free_all(ol_string_pool *string_pool);
  * (the arena is full) or OL_TOO_LARGE. */
 int ol_string_pool_intern(ol_string_pool *string_pool, ol_slice bytes, const uint8_t *topic_id,
                           uint32_t *number, ol_error *error) OL_NODISCARD;
-/* Stores a separate string with one reference.  ol_string_pool_intern does not find it.  For owners
- * that have an index of their own. */
+/* Stores a separate string with one reference.  ol_string_pool_intern does not find it.  The
+ * function is for owners that have an index of their own. */
 int ol_string_pool_add(ol_string_pool *string_pool, ol_slice bytes, uint32_t *number,
                        ol_error *error) OL_NODISCARD;
 void ol_string_pool_retain(ol_string_pool *string_pool, uint32_t number);
@@ -62,9 +62,9 @@ uint64_t ol_string_pool_unused(const ol_string_pool *string_pool);
 void ol_string_pool_verify(const ol_string_pool *string_pool, uint32_t *references);
 
 /* Validates strings that came from a file (table/validate/ownership.h), but not who uses them.
- * Each string has a mark.  *references is set to a sum to which each string adds its mark
- * multiplied by its reference count.  A string whose number came from a file may be read only if
- * ol_string_pool_is_within says that it is within the arena. */
+ * Sets *references to the sum of the marks of all strings (table/validate/ownership.h), each
+ * multiplied by the string's reference count.  A string whose number came from a file may be read
+ * only if ol_string_pool_is_within says that it is within the arena. */
 int ol_string_pool_validate(const ol_string_pool *string_pool, uint64_t key, uint64_t *references,
                             ol_error *error) OL_NODISCARD;
 bool ol_string_pool_is_within(const ol_string_pool *string_pool, uint32_t number);

@@ -108,10 +108,11 @@ int ol_table_reserve(ol_table *table, const ol_pair_name *name, int32_t partitio
 void ol_table_install(ol_table *table, const ol_reservation *reservation,
                       const ol_position_value *value);
 
-/* Installs a reserved value unless the cell has newer data.  The data is newer if the cell's value,
- * or a tombstone that was applied to the cell while the reservation existed, has a log offset at or
- * above value->log_offset (docs/format/loading.md §6.4, docs/format/traps.md traps 14 and 15).
- * Ends the reservation in both cases.  Returns whether the value was installed. */
+/* Installs a reserved value if it is newer than the cell (docs/format/loading.md §6.4,
+ * docs/format/traps.md traps 14 and 15).  It is not newer if the cell's value, or a tombstone that
+ * was applied to the cell while the reservation existed, has a log offset at or above
+ * value->log_offset.  Ends the reservation in both cases.  Returns whether the value was
+ * installed. */
 bool ol_table_install_if_newer(ol_table *table, const ol_reservation *reservation,
                                const ol_position_value *value);
 
@@ -119,16 +120,16 @@ bool ol_table_install_if_newer(ol_table *table, const ol_reservation *reservatio
  * anything else. */
 void ol_table_release(ol_table *table, const ol_reservation *reservation);
 
-/* Reserves and installs a value in one step, with one probe.  Used by a load and by a store without
- * replicas. */
+/* Reserves and installs a value in one step, with one probe, for a caller that needs no
+ * reservation. */
 int ol_table_put(ol_table *table, const ol_pair_name *name, int32_t partition,
                  const ol_position_value *value, ol_error *error) OL_NODISCARD;
 
 /* Returns the number of the pair if ol_table_put of this value would allocate nothing and could
- * therefore not fail.  Otherwise returns 0.  Nothing is allocated if three conditions hold: the
- * cell exists and has the same metadata; neither the cell nor the value needs an entry for extras;
- * and the value has no topic id, or the same as the pair.  The answer is valid until the table is
- * changed.  A commit to such a position needs no reservation. */
+ * therefore not fail.  Otherwise returns 0.  Nothing is allocated if three conditions hold.  First,
+ * the cell exists and has the same metadata.  Second, neither the cell nor the value needs an entry
+ * for extras.  Third, the value has no topic id, or that of the pair.  The answer is valid until
+ * the table is changed.  A commit to such a position needs no reservation. */
 uint32_t ol_table_settled(const ol_table *table, const ol_pair_name *name, int32_t partition,
                           const ol_position_value *value);
 
@@ -235,7 +236,8 @@ typedef struct ol_table_memory {
     uint64_t free;              /* the part of all fields above that is allocated but not used */
 } ol_table_memory;
 void ol_table_memory_usage(const ol_table *table, ol_table_memory *memory);
-uint64_t ol_table_memory_total(const ol_table *table);      /* their sum */
+/* Returns the sum of the fields of ol_table_memory that are not part of another field. */
+uint64_t ol_table_memory_total(const ol_table *table);
 
 /* Reads the whole table and asserts every invariant.  Takes time in proportion to the size of the
  * table; for tests. */

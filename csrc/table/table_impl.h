@@ -27,7 +27,7 @@ _Static_assert(sizeof(ol_cell) == 32, "two cells are a cache line");
 
 #define OL_CELL_EXTRAS 0x80000000u  /* the cell has an entry in cell_extras with an expire timestamp
                                        or a topic id */
-#define OL_CELL_TOPIC_ID 0x40000000u    /* it carries its pair's topic id */
+#define OL_CELL_TOPIC_ID 0x40000000u    /* the cell has the topic id of its pair */
 #define OL_CELL_METADATA 0x3fffffffu
 /* The cell is reserved, or its value was removed while a reservation pins it.  No read sees it. */
 #define OL_CELL_ABSENT 0x3fffffffu

@@ -1,9 +1,10 @@
 /* testing/fault_disk: a simulated disk, with its durable content and the content that programs see.
  *
- * This is the model of the disk for testing/fault_fs.  The header of testing/fault_fs states the
- * rules of the model.  For every file the disk keeps the durable bytes, and an open file from which
- * the current bytes can be read.  It also keeps the current set of names, the durable set of names,
- * and a journal of the changes that lead from the durable set to the current one.
+ * This is the model of the disk for testing/fault_fs, whose header states the rules of the model.
+ * The disk keeps:
+ * - for every file, the durable bytes, and an open file from which the current bytes can be read;
+ * - the current set of names and the durable set of names;
+ * - a journal of the changes that lead from the durable set of names to the current one.
  *
  * Ownership: the disk owns its nodes and contents.  It takes no locks, because the mutex of
  * testing/fault_fs protects it.  If memory runs out, the process ends, since this is a tool for
@@ -18,9 +19,9 @@
 
 #define OL_FAULT_PAGE ((size_t)4096)
 
-/* The bytes of a file, in whole pages.  The bytes at and after `size` are zeros.  There is one
- * exception: if the kernel has written back pages of a file that has grown, but its new size is not
- * durable yet, these pages have content. */
+/* The bytes of a file, in whole pages.  The bytes at and after `size` are zeros, with one
+ * exception.  If a file has grown, its new size is not durable yet, and the kernel has written back
+ * some of the new pages, then these pages have content although they are after `size`. */
 typedef struct ol_fault_content {
     uint8_t *bytes;
     size_t capacity;
@@ -87,7 +88,7 @@ typedef struct ol_fault_disk {
 void ol_fault_disk_open(ol_fault_disk *disk, ol_fs *real);
 void ol_fault_disk_close(ol_fault_disk *disk);
 
-/* Adds a node that has no name yet. */
+/* Adds a file or a directory that has no name yet. */
 ol_fault_node *ol_fault_disk_add_node(ol_fault_disk *disk, bool is_directory, ol_file *reader);
 
 ol_fault_node *ol_fault_disk_find(const ol_fault_disk *disk, const ol_fault_node *parent,
@@ -127,9 +128,9 @@ int ol_fault_node_write_back(ol_fault_disk *disk, ol_fault_node *node, uint64_t 
 /* Copies the current bytes of every file into its node. */
 int ol_fault_disk_capture(ol_fault_disk *disk, ol_error *error) OL_NODISCARD;
 
-/* Writes a captured state to the directory `target`.  If `everything` is true, the state has all
- * current bytes and names; otherwise it is one that the disk could have after a loss of power,
- * drawn from `seed`. */
+/* Writes a state of the disk, as it was captured last, to the directory `target`.  If `everything`
+ * is true, the state has all current bytes and names.  Otherwise it is a state that the disk could
+ * have after a loss of power, drawn from `seed`. */
 int ol_fault_disk_materialize(const ol_fault_disk *disk, const char *target, uint64_t seed,
                               bool everything, ol_error *error) OL_NODISCARD;
 

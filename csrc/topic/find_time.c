@@ -1,4 +1,4 @@
-/* Finds records by time: the log finds the batch, and this file the record in it. */
+/* Finds records by time.  The log finds the batch, and the functions here find the record in it. */
 #include "log/offset_for_time.h"
 #include "topic/topic_log.h"
 

@@ -22,7 +22,7 @@ typedef enum ol_produce_refusal {
     OL_PRODUCE_MESSAGE_TOO_LARGE,
     OL_PRODUCE_INVALID_TIMESTAMP,
     OL_PRODUCE_UNSUPPORTED_COMPRESSION,
-    OL_PRODUCE_INVALID_TXN_STATE,       /* there are no transactions on ordinary topics */
+    OL_PRODUCE_INVALID_TXN_STATE,       /* it is transactional, which is not supported here */
     OL_PRODUCE_OUT_OF_ORDER_SEQUENCE,
     OL_PRODUCE_INVALID_PRODUCER_EPOCH,
 } ol_produce_refusal;

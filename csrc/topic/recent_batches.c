@@ -1,5 +1,5 @@
-/* An array of producers with a map from their ids.  Producers that the log has forgotten are
- * removed when the array grows. */
+/* Keeps an array of producers, and a map from their ids to it.  Producers that the log has
+ * forgotten are removed when the array is full. */
 #include "topic/recent_batches.h"
 
 #include <inttypes.h>

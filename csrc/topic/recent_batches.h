@@ -47,9 +47,10 @@ void ol_recent_batches_free(ol_recent_batches *recent);
  * ol_produced_batch_check has accepted it.  If the log already has the batch, *duplicate points to
  * its entry, which is valid until the set is next changed.  If the batch may be appended,
  * *duplicate is NULL, and the memory for ol_recent_batches_add is reserved.  In both cases the
- * result is OL_OK.  If the sequence numbers do not continue those of the last batch, or the
- * producer epoch is older, the call fails with OL_CORRUPT and sets produced->refusal and
- * error->reason.  It can also fail with OL_NO_MEMORY. */
+ * result is OL_OK.  The call fails with OL_CORRUPT, and sets produced->refusal and error->reason,
+ * if the producer epoch is older than the last one, if the sequence numbers do not continue those
+ * of the last batch, or if those of a new epoch do not begin with 0.  It can also fail with
+ * OL_NO_MEMORY. */
 int ol_recent_batches_check(ol_recent_batches *recent, const ol_log *log,
                             ol_produced_batch *produced, const ol_recent_batch **duplicate,
                             ol_error *error) OL_NODISCARD;

@@ -1,4 +1,5 @@
-/* Appends: check, compare with what the producer sent before, copy to its place, publish. */
+/* Appends batches.  It checks a batch, compares it with what the producer sent before, copies it to
+ * its place in the log, and publishes it. */
 #include <stdlib.h>
 #include <string.h>
 

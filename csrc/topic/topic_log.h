@@ -34,8 +34,8 @@ int ol_topic_log_close(ol_topic_log *topic, int64_t *end, ol_error *error) OL_NO
 void ol_topic_log_abandon(ol_topic_log *topic);
 
 /* Exchanges the log's set of recent batches for *recent.  A caller that closes and reopens a log
- * can keep the set in this way: it exchanges the set for an empty one before the close, and
- * exchanges it back after the open, provided that nothing was appended in between. */
+ * can keep the set: it exchanges the set for an empty one before the close, and exchanges it back
+ * after the open.  This is allowed only if nothing was appended in between. */
 void ol_topic_log_swap_recent(ol_topic_log *topic, ol_recent_batches *recent);
 
 /* Returns the log.  The caller may use it for all functions that are not marked [writer] in
@@ -85,7 +85,7 @@ void ol_topic_log_options(ol_topic_log *topic, ol_log_options *options);
 /* The rules that decide which part of its log a topic keeps (docs/format/topics.md §17.6). */
 typedef struct ol_retention_rules {
     int64_t now_ms;
-    /* a segment is removed if its newest record is older than this; -1: no segment is */
+    /* a segment is removed if its newest record is more than this many ms old; -1: none is */
     int64_t retention_ms;
     /* the oldest segment is removed as long as the other segments together have at least this many
      * bytes; -1: no segment is */
@@ -101,7 +101,7 @@ typedef struct ol_retention_rules {
 int ol_topic_log_retained_from(ol_topic_log *topic, const ol_retention_rules *rules, int64_t *start,
                                ol_error *error) OL_NODISCARD;
 
-/* As ol_log_change_config. */
+/* Changes the configuration of the log as ol_log_change_config does. */
 int ol_topic_log_change_config(ol_topic_log *topic, const ol_log_config *config,
                                ol_error *error) OL_NODISCARD;
 

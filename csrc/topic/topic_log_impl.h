@@ -10,7 +10,7 @@
 struct ol_topic_log {
     ol_log *log;
     pthread_mutex_t writer;
-    /* under writer */
+    /* The mutex `writer` protects the fields below. */
     ol_recent_batches recent;
     int32_t leader_epoch;
 };

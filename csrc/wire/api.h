@@ -13,8 +13,8 @@
 enum { OL_API_VERSIONS = 18 };
 
 /* The schemas of the request and of the response have the same versions.  The server advertises the
- * versions from `advertised_from` on.  Clients that do not ask for the supported versions use older
- * ones. */
+ * versions from `advertised_from` on.  It also accepts older versions, because clients that do not
+ * ask for the supported versions use them. */
 typedef struct ol_api {
     int16_t key;
     int16_t advertised_from;

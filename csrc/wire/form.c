@@ -68,7 +68,8 @@ static uint16_t add_steps(const ol_schema *schema, int16_t version, ol_struct_fo
 static ol_struct_form *make_struct(const ol_schema *schema, int16_t version,
                                    const ol_field *fields);
 
-/* Makes the forms of the structs in a struct, and its defaults, which borrow from these forms. */
+/* Makes the forms of the structs in a struct, and the defaults of its fields, which point into
+ * these forms. */
 static bool make_inner(const ol_schema *schema, int16_t version, ol_struct_form *form,
                        ol_value *defaults) {
     for (uint16_t i = 0; i < form->width; i++) {

@@ -3,12 +3,12 @@
  *
  * The tables of fields (format/schema) describe all versions of a message at once.  A form
  * describes one version.  It lists the fields of the version as steps, in the order of their bytes.
- * It also holds the defaults of the fields that the version does not have, and the sizes that
- * follow from both.
+ * It also holds the default value of every field of the table.  A field that the version does not
+ * have gets this value.
  *
- * Ownership: an ol_forms owns its forms, which do not move in memory until it is freed.  Zeroed
- * memory with a schema is an ol_forms without forms.  The functions take no locks.  One thread uses
- * an ol_forms; a form does not change after it was made.
+ * Ownership: an ol_forms owns its forms, which do not move in memory until it is freed.  To make an
+ * empty ol_forms, set all of its memory to zero and then set `schema`.  The functions take no
+ * locks.  Only one thread may use an ol_forms.  A form does not change after it was made.
  */
 #ifndef OL_WIRE_FORM_H
 #define OL_WIRE_FORM_H

@@ -1,8 +1,8 @@
 /* wire/header: the headers of requests and responses (docs/format/wire.md §11.1).
  *
- * The four bytes of the size before a header are handled by the connection and are not passed to
- * the functions here.  Ownership: the client id points into the bytes of the request.  The
- * functions take no locks.
+ * On the wire, the size of a message precedes its header.  The connection handles these four bytes
+ * and does not pass them to the functions here.  Ownership: the client id points into the bytes of
+ * the request.  The functions take no locks.
  */
 #ifndef OL_WIRE_HEADER_H
 #define OL_WIRE_HEADER_H
@@ -23,9 +23,9 @@ enum { OL_RESPONSE_HEADER_MAX = 5 };
  * skipped.
  *
  * Fails with OL_CORRUPT if the header ends early.  Fails with OL_UNSUPPORTED if the server does not
- * support the API or its version; the API key, the version and the correlation id are set then.  In
- * this case a broker closes the connection.  The exception is ApiVersions: the broker answers it in
- * version 0, with the versions that it supports. */
+ * support the API or its version.  The API key, the version and the correlation id are set even
+ * then.  After OL_UNSUPPORTED a broker closes the connection, unless the API is ApiVersions.  It
+ * answers ApiVersions in version 0, with the versions that it supports. */
 int ol_request_header_read(ol_slice request, ol_request_header *header, size_t *used,
                            ol_error *error) OL_NODISCARD;
 

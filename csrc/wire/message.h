@@ -1,5 +1,5 @@
-/* wire/message: reads and writes requests and responses.  In memory they are values, which have the
- * same form in every version.
+/* wire/message: reads and writes requests and responses.  In memory, a message looks the same in
+ * every version.
  *
  * A message consists of the values of its outermost fields, in the order of their table.  If a
  * version does not have a field, a read sets the field to its default, and a write skips it.  Code
@@ -14,8 +14,9 @@
 
 /* Reads the body of a message, that is, the bytes after its header.  The values point into `bytes`;
  * the defaults of structs point into the form.  If `used` is not NULL, *used is set to the size of
- * the body.  The caller decides about bytes after the body; a broker ignores them.  Unknown tags
- * are skipped.  The call takes no more values from the pool than the bytes of the body can hold.
+ * the body.  The call ignores bytes after the body, as a broker does; the caller can refuse them.
+ * Unknown tags are skipped.  The call takes no more values from the pool than the bytes of the body
+ * can hold.
  *
  * Fails with OL_CORRUPT if the body ends early, or if a field is null that must not be null.  Fails
  * with OL_LIMIT if the body needs more values than the limit of the pool allows, or with

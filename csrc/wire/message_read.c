@@ -3,8 +3,9 @@
 #include "format/schema_put.h"
 #include "wire/message.h"
 
-/* A message that is being read.  A function that reads takes the position and returns the next one;
- * NULL: it failed, with `status`.  The limit is narrowed while a tag is read. */
+/* A message that is being read.  Each function that reads is given the position of a value and
+ * returns the position after it.  If it fails, it sets `status` and returns NULL.  While a tag is
+ * read, `limit` is the end of the tag. */
 typedef struct reader {
     const ol_form *form;
     ol_value_pool *pool;

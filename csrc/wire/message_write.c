@@ -85,8 +85,8 @@ size_t ol_message_size_max(const ol_form *form, const ol_value *message) {
 
 /* ---------------------------------------------------------------------------------------- bytes */
 
-/* A message that is being written.  A function that puts takes the position and returns the next
- * one; NULL: it failed, with `status`. */
+/* A message that is being written.  Each function that puts a value is given its position and
+ * returns the position after it.  If it fails, it sets `status` and returns NULL. */
 typedef struct writer {
     const ol_form *form;
     const uint8_t *limit;
@@ -209,8 +209,8 @@ static inline uint8_t *put_value(writer *w, field_at at, const ol_value *value, 
 
 /* ----------------------------------------------------------------------------------------- tags */
 
-/* The size of a tag precedes its bytes, and its own length depends on the value, so the bytes are
- * moved afterwards. */
+/* The size of a tag precedes its bytes, and the width of the size depends on the number of bytes.
+ * The bytes are therefore written first and then moved to make space for the size. */
 static uint8_t *put_tag(writer *w, field_at at, const ol_value *value, uint8_t *p) {
     if (!has_room(w, p, ol_uvarint_size(at.step->tag))) return no_room(w, at);
     uint8_t *start = ol_store_uvarint(p, at.step->tag);

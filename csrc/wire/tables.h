@@ -2,8 +2,8 @@
  * messages.
  *
  * The fields and versions are those of Kafka 4.3.0 (docs/format/wire.md §11), and have the names
- * that Kafka gives them.  There are also older versions, because clients of Kafka 0.8 use them
- * without asking which versions are supported.
+ * that Kafka gives them.  The tables also have older versions.  Clients of Kafka 0.8 use these
+ * versions without asking which versions the server supports.
  */
 #ifndef OL_WIRE_TABLES_H
 #define OL_WIRE_TABLES_H

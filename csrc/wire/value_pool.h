@@ -1,8 +1,9 @@
-/* wire/value_pool: memory for the values of a message, all of which is released at once.
+/* wire/value_pool: memory for the values of a message.  The whole memory is released at once.
  *
  * Ownership: the pool owns its blocks, and a value is valid until the pool is next cleared or
- * freed.  Blocks do not move, so values may point to each other.  Zeroed memory with a limit is an
- * empty pool.  The pool takes no locks; one thread at a time uses it.
+ * freed.  Blocks do not move, so values may point to each other.  To make an empty pool, set all of
+ * its memory to zero and then set `limit`.  The pool takes no locks.  Only one thread may use it at
+ * a time.
  */
 #ifndef OL_WIRE_VALUE_POOL_H
 #define OL_WIRE_VALUE_POOL_H

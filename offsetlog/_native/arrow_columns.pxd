@@ -6,14 +6,14 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from offsetlog._native.csrc cimport ol_slice, ol_slice_of
 
-# A column of strings: rows are indexes into `values`, the slices of a dictionary or of the rows themselves.
+# A column of strings.  Either each row has its own string, or each row is an index into a dictionary of strings.
 cdef struct string_column:
-    const int32_t *ends32       # of plain strings: one of these two is set
+    const int32_t *ends32       # the ends of the strings: either ends32 or ends64 is set
     const int64_t *ends64
     const uint8_t *bytes
     const uint8_t *valid        # a bitmap, NULL if there are no nulls
     int64_t first               # the index of row 0 in the buffers
-    const int32_t *numbers      # of a dictionary: the index of each row, NULL for plain strings
+    const int32_t *numbers      # the index of each row in the dictionary; NULL if there is no dictionary
 
 cdef struct batch_columns:
     size_t rows

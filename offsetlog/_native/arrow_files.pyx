@@ -117,7 +117,7 @@ cdef void _close(ol_file *file) noexcept with gil:
     try:
         opened.file.close()
     except BaseException as failure:
-        # The failure is kept only for an interrupt, because all requested bytes were read.
+        # All requested bytes were read, so an error of the close is ignored, but an interrupt is kept.
         keep_interrupt(failure)
     Py_DECREF(opened)
 

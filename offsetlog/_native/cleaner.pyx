@@ -242,8 +242,9 @@ def clean(Partition partition not None, CleanControl control not None, *, int64_
             older records for it.
         map_bytes: the memory for the keys of one pass, in bytes.
         bytes_per_second: the limit of the bytes read and written together; 0 for no limit.
-        raise_floor: a function that is called before the run replaces its first segment.  Its argument is the log
-            offset below which the log can then no longer give past states.  An exception of the function ends the run.
+        raise_floor: a function that is called once, before the run replaces its first segment.  Its argument is a log
+            offset: after the replacement, the log may no longer give the past states below it.  An exception of the
+            function ends the run.
 
     Returns:
         (report, failure): the report is a dictionary that describes the work, even if the run failed; the failure is
@@ -338,8 +339,8 @@ def replay_cleaned(Partition partition not None, Replay into not None, *, int64_
 
     Args:
         partition: a loaded partition; its log may be read-only.
-        into: the replay that receives the kept records.  It receives those below the log offset `told_end` of the
-            report; a clean changes nothing from that log offset on.
+        into: the replay that receives the kept records below the log offset `told_end` of the report.  A clean
+            changes no record at or above that log offset.
         now_ms: the time, in milliseconds since 1970.
         end_max: records at or above this log offset are not applied.
         delete_retention_ms, map_bytes: as in `clean`.  The call makes only one pass, which ends where the keys no
@@ -426,11 +427,14 @@ cdef tuple _ages(ol_log *log, int64_t base_offset):
 def log_facts(Partition partition not None, bint ages=False):
     """Returns the facts for deciding about a clean of a log, as a dictionary.
 
-    The fields are: `segments`, a list in ascending order of (base offset, bytes, whether the segment is active, first
-    timestamp, largest timestamp), in which the timestamps are -1 unless `ages` is set; the log offsets `start`, `end`
-    and `flushed`; `stable`, the first log offset whose record is not final, because it is not replicated or its
-    transaction is open; `entries`, the number of positions and group records, -1 if nothing is loaded; `damaged`,
-    whether the log is read-only because of damage.
+    The fields are:
+
+    * `segments`: a list, in ascending order, of (base offset, bytes, whether the segment is active, first timestamp,
+      largest timestamp).  The timestamps are -1 unless `ages` is set.
+    * `start`, `end`, `flushed`: log offsets.
+    * `stable`: the first log offset whose record is not final, because it is not replicated or its transaction is open.
+    * `entries`: the number of positions and group records; -1 if nothing is loaded.
+    * `damaged`: whether the log is read-only because of damage.
 
     Raises:
         StateError: the partition is closed or has failed.

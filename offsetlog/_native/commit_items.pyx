@@ -196,8 +196,8 @@ cdef object refusal(int status, const ol_item *items, const ol_commit_result *re
 
 
 cdef object resting(object failure, const ol_commit_result *result):
-    # The value that caused the refusal may still be truncated away; a manager answers once W has settled that
-    # (docs/architecture.md §7).
+    # The value that caused the refusal may still be truncated away.  A manager therefore answers only when W has passed
+    # the value (docs/architecture.md §7).
     if result.rests_on >= 0:
         failure.rests_on = (result.rests_on, result.term)
     return failure

@@ -157,7 +157,7 @@ cdef class Completion:
         return answered
 
     cdef int drop_cancelled(self) except -1:
-        # A caller may repeat short waits for an answer that is never given.
+        # A caller may wait again and again with short timeouts, so the futures that it cancelled are dropped.
         cdef list before = self.futures
         cdef list kept = [future for future in before if not future.done()]
         if self.futures is before:  # otherwise it was answered meanwhile

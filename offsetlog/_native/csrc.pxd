@@ -1798,7 +1798,8 @@ cdef extern from "partition/preallocator.h" nogil:
 
 cdef extern from *:
     """
-    /* From CPython 3.14 on a tuple caches its hash.  tp_alloc leaves 0 there, which is a hash; -1 means that there is none yet. */
+    /* From CPython 3.14 on, a tuple caches its hash.  tp_alloc sets this field to 0, which would be taken for the hash.
+     * The value -1 says that the hash is not known yet. */
     #if PY_VERSION_HEX >= 0x030E0000
     #define OL_CLEAR_TUPLE_HASH(tuple) ((void)(((PyTupleObject *)(tuple))->ob_hash = -1))
     #else

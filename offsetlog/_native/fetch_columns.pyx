@@ -60,7 +60,7 @@ cdef class ColumnBlock:
 
 
 cdef int add_block(list blocks) noexcept:
-    # For a caller that holds a lock of the engine: it must reach the unlock.
+    # Returns a status instead of raising, because the caller holds a lock of the engine and must release it.
     try:
         blocks.append(ColumnBlock.__new__(ColumnBlock))
     except MemoryError:
@@ -171,7 +171,7 @@ cdef object names_array(object pyarrow, const ol_string_dictionary *dictionary):
             texts.append(text_of(name.data, name.size))
         return pyarrow.array(texts, pyarrow.string())
     ends = (<const char *>dictionary.ends)[: (dictionary.count + 1) * sizeof(int64_t)]
-    # A single empty name leaves no bytes.
+    # If the only name is empty, there are no bytes.
     size = dictionary.ends[dictionary.count]
     data = (<const char *>dictionary.bytes)[:size] if size > 0 else b""
     large = pyarrow.Array.from_buffers(

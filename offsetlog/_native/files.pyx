@@ -291,8 +291,8 @@ def format_offset_checkpoint(dict entries not None):
 def parse_manifest(bytes text not None):
     """Returns (base offset, end offset, size, checksum or None) for each closed segment in a manifest.
 
-    Returns None if the manifest says that a replacement of segments may not have finished.  Raises CorruptionError if
-    the bytes are not a manifest.
+    Returns None if the manifest says that a replacement of segments was begun, because the listed segments may then
+    have been replaced.  Raises CorruptionError if the bytes are not a manifest.
     """
     cdef ol_manifest manifest
     cdef ol_manifest_segment *segment

@@ -215,7 +215,7 @@ cdef class ManagerCore:
         return write.count
 
     cdef object parked(self, written *write, int answer, int64_t timeout_ms, object refusal=None):
-        # The records are written, or those on which a refusal rests, so any later failure becomes the answer.
+        # The records that the call depends on have been written, so a later failure is passed to the PendingWrite.
         cdef Parking parking
         cdef PendingWrite pending
         cdef Partition used
@@ -251,7 +251,7 @@ cdef class ManagerCore:
             parking.settle_one(pending)
         return pending
 
-    # A refusal that rests on records in flight is not final: if they are truncated, the reason for the refusal never existed.
+    # A refusal that depends on records which are not replicated yet is not final: a truncation may remove them.
 
     cdef int wait_settled(self, int32_t number, object refused, int64_t timeout_ms) except -1:
         if refused.rests_on is not None:
@@ -419,7 +419,7 @@ cdef class ManagerCore:
     # ------------------------------------------------------------------------------------------ fencing and deleting
 
     def fence(self, group, offsets, timeout):
-        """Ends the group's generation, and commits positions in the same batch; see OffsetManager.fence."""
+        """Ends the group's generation, commits positions in the same batch, and returns the new generation."""
         cdef written write
         self.limit_of(timeout)
         if self.fenced_by is not None:
@@ -457,7 +457,7 @@ cdef class ManagerCore:
         return write.count, write.end_offset, write.term
 
     def delete_group(self, group, timeout):
-        """Deletes a group that has no members; returns the number of records; see OffsetManager.delete_group."""
+        """Deletes a group that has no members; returns how many records it had; see OffsetManager.delete_group."""
         cdef written write
         cdef int64_t timeout_ms = self.limit_of(timeout)
         try:
@@ -600,7 +600,7 @@ cdef class ManagerCore:
         return self.report_delete(number, result.end_offset, result.term, <int64_t>result.written, write)
 
     cdef int report_delete(self, int32_t number, int64_t end_offset, uint64_t term, int64_t count, written *write) except -1:
-        # A delete that found nothing is settled only with everything in flight, because an earlier delete may be truncated.
+        # A delete that found nothing also waits for all earlier records: one of them may be a delete that is truncated.
         write.number, write.end_offset, write.term, write.count = number, end_offset, term, count
         if count > 0:
             return self.report_written(number)

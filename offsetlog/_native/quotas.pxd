@@ -18,7 +18,7 @@ cdef class Bucket:
     cdef meter commits
     cdef meter nbytes
     cdef int64_t at_ns              # when the balances were calculated
-    cdef Py_ssize_t place           # in Buckets.automatic; -1 for an override
+    cdef Py_ssize_t place           # the index in Buckets.automatic; -1 for a bucket with an override
     cdef str name
 
     cdef void set_limits(self, double commits_per_second, double bytes_per_second, double burst_seconds,
@@ -34,9 +34,9 @@ cdef class Buckets:
     cdef str kind                   # "group" or "client"
     cdef dict named                 # every bucket by its name
     cdef list automatic             # the buckets without an override, in no order
-    cdef Py_ssize_t hand            # the next of them that may have to give up its place
+    cdef Py_ssize_t hand            # the index of the bucket in `automatic` that is inspected next for replacement
     cdef Py_ssize_t automatic_max
-    cdef double commits_per_second  # of a name without an override; 0.0 for no limit
+    cdef double commits_per_second  # the limit of a name without an override; 0.0 for no limit
     cdef double bytes_per_second
     cdef double burst_seconds
 

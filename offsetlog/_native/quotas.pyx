@@ -227,8 +227,8 @@ cdef class Buckets:
         bucket.set_limits(commits_per_second, bytes_per_second, self.burst_seconds, now)
         return 0
 
-    # A bucket in use stays.  If all others are in use too, their number can exceed `automatic_max`, which only an operator
-    # can cause.
+    # A bucket that is not full stays.  If no other bucket is full either, the number of buckets exceeds `automatic_max`.
+    # Only an operator, who removes an override, can cause this.
     cdef int remove_override(self, str name, int64_t now) except -1:
         cdef Bucket bucket = self.find(name)
         if bucket is None or bucket.place >= 0:

@@ -42,7 +42,7 @@ cdef class Replay:
     cdef readonly int64_t next_offset
     cdef readonly int64_t batches
     cdef readonly int64_t records
-    cdef readonly int64_t records_below     # of these, those below `until`, which may lie within a batch
+    cdef readonly int64_t records_below     # the number of these records below `until`, which may be inside a batch
     cdef list refused
     cdef bytes path
     cdef int64_t position
@@ -54,7 +54,7 @@ cdef class Replay:
     cdef size_t row_capacity
     cdef int64_t first_offset           # the first offset of the first batch that was applied
     cdef MemoryAccount account          # None: no limit
-    cdef int64_t accounted              # how much of it this state uses
+    cdef int64_t accounted              # how many bytes of the account this state uses
     cdef int64_t looked_records         # `records` when the memory was last measured
     cdef uint64_t bytes_since_look
     cdef bint is_joined

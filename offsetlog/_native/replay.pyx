@@ -453,11 +453,11 @@ cdef class Replay:
                 is false, the call raises the StorageError.
 
         Returns:
-            A dict with these keys: `size`, the bytes of the file; `position`, where the call stopped; `damage`, the
-            exception for the damage that stopped it, or None; `aborted`, as `parse_transaction_index` returns it;
-            `producers`, a dict from each log offset of `snapshots` to the state that `parse_producer_snapshot` returns;
-            `refused`, exceptions for the records that a broker would not load; and `batches`.  The exceptions are not
-            raised.
+            A dict with these keys: `size`: the bytes of the file.  `position`: where the call stopped.  `damage`: the
+            exception for the damage that stopped it, which is not raised, or None.  `aborted`: the list that
+            `parse_transaction_index` returns.  `producers`: for each log offset of `snapshots`, the state that
+            `parse_producer_snapshot` returns.  `refused`: exceptions, not raised, for the records that a broker would
+            not load.  `batches`: the applied batches.
 
         Raises:
             StorageError: the file cannot be read.

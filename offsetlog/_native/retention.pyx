@@ -141,7 +141,7 @@ cdef _set_options(ol_retention_options *options, ExpiryRules rules, int64_t now_
 
 
 def newest_timestamp(Partition partition not None):
-    """Returns the greatest timestamp of a partition's batches, in ms since 1970; 0 or -1 if they have no timestamp."""
+    """Returns the greatest timestamp of a partition's batches, in ms since 1970; 0 or -1 if no batch has one."""
     cdef int64_t newest
     partition.enter()
     try:

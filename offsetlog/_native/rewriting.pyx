@@ -68,10 +68,13 @@ cdef inline int64_t _size_of(ol_slice bytes_) noexcept nogil:
 cdef class RowEncoder:
     """Encodes any consecutive rows of one set of columns as a batch.
 
-    The arguments of the constructor are: `keys` and `values`, Arrow columns of type binary; `timestamps`, a NumPy array
-    of int64, in ms since 1970; `own`, a NumPy array of uint8, which is not 0 for a record of a transaction that
-    offsetlog made of one large commit.  The columns must not be changed while the encoder exists.  One thread at a time
-    may use it.
+    The columns must not be changed while the encoder exists.  One thread at a time may use it.
+
+    Args:
+        keys, values: Arrow columns of type binary.
+        timestamps: a NumPy array of int64, in ms since 1970.
+        own: a NumPy array of uint8, which is not 0 for a record of a transaction that offsetlog made of one large
+            commit.
     """
 
     cdef binary_column keys

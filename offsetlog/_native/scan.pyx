@@ -122,12 +122,16 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
         segment_limit: a log offset; a batch that reaches it is damage.
 
     Returns:
-        A Skim with these fields: `position`, the byte position after the last batch of the walk; `next_offset`, the log
-        offset after that batch, or the argument if there was no batch; `first_offset`, the base offset of the first
-        batch, and `last_position`, the byte position of the last batch, both -1 if there was no batch; `batches`, the
-        number of batches; `max_timestamp`, their largest timestamp, -1 if there was no batch; `marks`, a list of
-        (position of a batch, lower bound of the log offsets of its records); and `damage`, the error that ended the
-        walk, or None.
+        A Skim with these fields:
+
+        * `position`: the byte position after the last batch of the walk.
+        * `next_offset`: the log offset after that batch, or the argument if there was no batch.
+        * `first_offset`: the base offset of the first batch, -1 if there was no batch.
+        * `last_position`: the byte position of the last batch, -1 if there was no batch.
+        * `batches`: the number of batches.
+        * `max_timestamp`: the largest timestamp of the batches, -1 if there was no batch.
+        * `marks`: a list of (position of a batch, lower bound of the log offsets of its records).
+        * `damage`: the error that ended the walk, or None.
 
     Raises:
         StorageError: the file cannot be read.

@@ -312,8 +312,8 @@ cdef class Snapshot:
     def publish(self, Partition partition not None, temporary):
         """Makes a file that has been written and flushed the snapshot of the partition.
 
-        Returns False, and does not use the file, in two cases: after the snapshot was begun, the log was truncated or
-        the leadership ended; or the log is not flushed up to the snapshot's log offset.
+        Returns False, and does not use the file, if the log was truncated or the leadership ended after the snapshot
+        was begun.  Also returns False if the log is not flushed up to the snapshot's log offset.
         """
         cdef bytes name = os.fsencode(temporary)
         cdef const char *text = name
@@ -386,9 +386,11 @@ def copy(Partition partition not None, StopFlag stop=None):
     Commits continue; the call makes no flush, and does not hold the GIL.
 
     Returns:
-        The Snapshot, or None if the snapshot must be made from the log instead.  This is the case if the partition is
-        not active, is a replica, has problems or is being copied, if its log is being cleaned or truncated, or if a
-        copy of its table would delay commits by more than a few milliseconds.
+        The Snapshot, or None if the snapshot must be made from the log instead.  This is the case if
+
+        * the partition is not active, is a replica, has problems or is being copied already,
+        * the log of the partition is being cleaned or truncated,
+        * a copy of the table would delay commits by more than a few milliseconds.
 
     Raises:
         ClosedError: `stop` was set, or the partition is closed.  StorageError, CapacityError.
@@ -467,9 +469,11 @@ cdef void _measure(ol_partition *partition, _Tail *found) noexcept nogil:
 def tails(list partitions not None):
     """Measures several logs in one call, without the GIL.
 
-    Returns three numbers for each log: an estimate of the bytes that a load would read now; an estimate of the bytes of
-    a snapshot, -1 if nothing is loaded; and the bytes of the log.  For a closed partition, returns None instead of the
-    three numbers.
+    For each log, the result has three numbers, or None if the partition is closed:
+
+    * an estimate of the bytes that a load would read now,
+    * an estimate of the bytes of a snapshot; -1 if nothing is loaded,
+    * the bytes of the log.
     """
     cdef Py_ssize_t count = len(partitions)
     cdef Py_ssize_t index

@@ -1,7 +1,7 @@
 """The hot path of a store: one commit, one fetch, and commits from dictionaries.
 
-A commit first tries to finish while it holds the GIL; if it would have to wait, it gets OL_WOULD_BLOCK.  A call that
-may wait releases the GIL, between `enter` and `leave`.  The object of a slice lives until the call returns.
+A commit is tried with the GIL held; if the C call returns OL_WOULD_BLOCK, it is made again without the GIL.  Calls that
+may wait release the GIL between `enter` and `leave`.  The objects of slices must stay alive until the call returns.
 """
 
 import os
@@ -158,7 +158,7 @@ cdef class StoreCore:
         durability: "process" or "disk", the durability of the calls that do not specify one.
         metadata_units_max: the longest metadata in UTF-16 units.
         read_only: whether all writes are refused.
-        background: whether threads prepare segments and flush partitions (with `flush_interval_ms`, also regularly).
+        background: whether threads prepare segments and flush partitions, also every `flush_interval_ms` (0 for never).
     """
 
     def __cinit__(self):
@@ -259,7 +259,7 @@ cdef class StoreCore:
         self.slots[partition.number] = partition.handle
 
     def replace_all(self, list fresh not None):
-        """Replaces all partitions of a read-only store.  Reads in progress finish on the old partitions."""
+        """Replaces all partitions of a read-only store by loaded ones.  Reads in progress finish on the old ones."""
         cdef Partition partition
         cdef list before = self.partitions
         if self.closed:
@@ -282,7 +282,7 @@ cdef class StoreCore:
         return self.partitions[number]
 
     def attached(self, bint wait=True):
-        """Returns the partitions that are not retired, by number.  Waits until all are loaded, unless wait=False."""
+        """Waits until all partitions are loaded (wait=False: takes the loaded ones); returns those that are not retired."""
         if self.closed:
             self.refuse_closed()
         for number in self.owner.loading(wait):

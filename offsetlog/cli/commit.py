@@ -28,13 +28,14 @@ from offsetlog.types import OffsetAndMetadata, TopicPartition
 
 HELP = """Commit offsets of a group: all of them, or none.
 
-PATH must not be open in a broker or another program, since the command takes its lock. The last colon ends the topic.
+The command takes the lock of PATH, so PATH must not be open in a broker or another program. In the argument
+TOPIC:PARTITION=OFFSET, the topic ends at the last colon.
 
-An offset of a group that has members moves back only with --force. A log partition that the directory of a broker lacks
-is created only with --force, too.
+If the group has members, an offset moves back only with --force. If PATH is the directory of a broker and lacks the log
+partition of the group, the command creates this log partition only with --force.
 
-Exit codes: 0 done, 1 refused by --expected or --monotonic, for want of --force, or because the log is damaged, 2 could
-not be done.
+Exit codes: 0 done; 1 refused because of --expected or --monotonic, because --force is missing, or because the log is
+damaged; 2 could not be done.
 
 \b
 Examples:
@@ -109,8 +110,8 @@ def command(
         typer.Option(
             "--expected",
             metavar="TOPIC:PARTITION=OFFSET",
-            help="Commit only if this is the partition's committed offset now; `none`: it has no committed offset. Can "
-            "be given several times.",
+            help="Commit only if this is the committed offset of the partition now; `none` means that it has no "
+            "committed offset. Can be given several times.",
         ),
     ] = None,
     monotonic: Annotated[bool, typer.Option("--monotonic", help="Refuse if any offset would move back.")] = False,
@@ -120,8 +121,8 @@ def command(
         bool,
         typer.Option(
             "--force",
-            help="Move offsets back even if the group has members; create a log partition that a broker's directory "
-            "lacks.",
+            help="Move offsets back even if the group has members, and create the log partition of the group if a "
+            "broker's directory lacks it.",
         ),
     ] = False,
     durability: Annotated[

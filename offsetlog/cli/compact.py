@@ -36,9 +36,9 @@ do not change. A tombstone stays for --delete-retention after the first pass tha
 damaged segment is reported and left as it is. The command can be interrupted at any time; the next run continues.
 
 The superseded records are the history. The command drops the history, as an open store does, unless --min-history keeps
-it. If an earlier cleaning kept the history of some groups and the command would drop it, the command asks first, or
-needs --yes. It does not ask if --min-history names these groups, even with GROUP=0, which drops their history. It also
-does not ask if the --min-history for all groups is long enough to keep this history.
+it. If an earlier cleaning kept the history of some groups and this command would drop it, the command asks first or,
+without a terminal, needs --yes. It does not ask if --min-history names these groups, even as GROUP=0, which drops their
+history. It does not ask either if the time of --min-history for all groups is long enough to keep their history.
 
 \b
 Examples:
@@ -274,7 +274,7 @@ def command(
             min=0.0,
             max=1.0,
             help="Clean a log only if its dirty ratio exceeds this number from 0 to 1. The dirty ratio is the share of "
-            "its bytes that were not cleaned yet.",
+            "its bytes that was written since the last cleaning.",
         ),
     ] = 0.0,
     again: Annotated[

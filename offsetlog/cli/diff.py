@@ -24,9 +24,9 @@ from offsetlog.types import Change
 
 HELP = f"""Print what changed between two moments, or differs between two directories, by group, topic and partition.
 
-The command only reads the directories. If B is not given, it is now. With --other, A is the moment of the state of
-PATH, and B is the moment of the state of the other directory; each of them is now if it is not given. A position that
-was only committed again, with the same offset, leader epoch and metadata, is not printed.
+The command only reads the directories. A is the first moment, and B is the second; if B is not given, it is now. With
+--other, the command compares the state of PATH at A with the state of the other directory at B; if A is not given, it
+is now, too. A position that was only committed again, with the same offset, leader epoch and metadata, is not printed.
 
 {MOMENTS} A moment that is a log offset needs --group.
 
@@ -126,7 +126,7 @@ def command(
         if group is None and isinstance(moment, int):
             raise InvalidArgumentError(f"{text} needs --group, since each log partition has its own log offsets")
     if other is None and _is_later(*moments):
-        complain(f"{texts[0]} is later than {texts[1]}: `before` is the later state")
+        complain(f"{texts[0]} is later than {texts[1]}: the columns with `before` show the later state")
     with ExitStack() as opened:
         stores = [opened.enter_context(offsetlog.open(path, partitions, read_only=True))]
         if other is not None:

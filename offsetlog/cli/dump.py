@@ -25,9 +25,10 @@ kind "empty". Bytes that cannot be read are skipped, and reported on standard er
 
 With --formatter, the command prints the lines that Kafka's console consumer prints with one of its formatters. The
 formatters "offsets" and "groups" are for __consumer_offsets, and "transactions" is for __transaction_state; "old" is
-the formatter "offsets" of Kafka 0.8.2. --kafka names the version of Kafka whose lines are printed. From Kafka 3.9 on,
-each record is one JSON object. Kafka 3.9 itself prints no line ends between the objects. Records of other kinds are
-skipped. On a terminal, control characters are escaped; elsewhere they are printed as they are, as Kafka does.
+the formatter "offsets" of Kafka 0.8.2. Records that the formatter does not print are skipped. --kafka names the version
+of Kafka whose lines are printed. From Kafka 3.9 on, each record is one JSON object, on a line of its own; Kafka 3.9
+itself prints no line ends between the objects. On a terminal, control characters are escaped; elsewhere they are
+printed as they are, as Kafka does.
 
 Exit codes: 0 done, 1 something is damaged or cannot be decoded, 2 could not be read.
 

@@ -126,14 +126,14 @@ FIELDS: dict[str, Field] = {
     "committed_offset": _offset("the committed offset, which stays"),
     "pending_offset": _offset("the offset that an open transaction would commit; the abort drops it"),
     "change": _text("added, removed or changed"),
-    "action": _text("the action that is taken, or in a dry run would be"),
+    "action": _text("the action that is taken, or that a dry run would take"),
     # --------------------------------------------------------------------------------------------- places in the log
     "log_partition": _number("the partition of the offsets topic"),
     "log_offset": _log_offset("the offset of the record in its log partition"),
     "first_log_offset": _log_offset("the offset of the first record of the transaction"),
     "last_log_offset": _log_offset("the offset of the record with the last value"),
     "end": _log_offset("the offset below which records were read", -1),
-    "timestamp": _time("the time of the record; in a report, the clock time that it is based on"),
+    "timestamp": _time("the time of the record; in `expire` and `spark lag`, the time for which the result holds"),
     "kind": _text("the kind of record, finding or object"),
     "file": _text("the file or directory"),
     "position": _number("the position in the file", unit="bytes"),
@@ -141,7 +141,8 @@ FIELDS: dict[str, Field] = {
     # ------------------------------------------------------------------------------------------------------- history
     "outcome": _text("the end of the record's transaction"),
     "restore_at": _log_offset(
-        "the log offset of the state before the commit, for restore; none if its batch has the commit before it, too"
+        "the log offset of the state before the commit: `restore --at offset:N` returns to it; none if the batch of "
+        "the commit also has the commit before it"
     ),
     "undo_at": _log_offset("the log offset of the state before the command: `restore --at offset:N` returns to it"),
     "effective_at": _log_offset("the log offset at which the record takes effect"),
@@ -182,7 +183,7 @@ FIELDS: dict[str, Field] = {
     "value": _object("the decoded value"),
     # ----------------------------------------------------------------------------------------------- the state, checked
     "severity": _text("problem or note"),
-    "keys": _list("the keys concerned, as far as they are known"),
+    "keys": _list("the affected keys that are known"),
     "lost_from": _log_offset("the first log offset that is missing"),
     "lost_below": _log_offset("the log offset after the last missing one"),
     "lost": _list("the missing positions that a snapshot knows"),
@@ -196,7 +197,7 @@ FIELDS: dict[str, Field] = {
     "problems": _count("findings", "how many problems were found"),
     "notes": _count("findings", "how many notes were made"),
     "digest_physical": _text("the digest with log offsets"),
-    "ways": _list("each way to the state: the rows of `verify --ways`"),
+    "ways": _list("the rows of `verify --ways`: one for each way in which the state was built"),
     # ------------------------------------------------------------------------------------------------- what was done
     "committed_offsets": _count("offsets", "how many were committed"),
     "deleted_offsets": _count("offsets", "how many were deleted"),
@@ -288,7 +289,7 @@ FIELDS: dict[str, Field] = {
     "lost_partitions": _count("partitions", "how many have an offset below the start"),
     "without_end": _count("partitions", "how many have no known end"),
     # ------------------------------------------------------------------------------------------------------ the jobs
-    "coverage": _object("how much of the past the log still holds"),
+    "coverage": _object("how much of the history the log still holds"),
     "commits": _count("records", "how many commits"),
     "deletes": _count("records", "how many deletions"),
     "without_effect": _count("records", "how many commits never took effect"),

@@ -29,8 +29,8 @@ transaction, and the commits of a transaction that ended after a newer commit. A
 record, a tombstone. Records that were cleaned away are gone. The command reports on standard error from which log
 offset the history is complete.
 
-Exit codes: 0 done, 1 there is no such group, or no record of it (since the time of --since), or damage was found, 2
-could not be read.
+Exit codes: 0 done; 1 there is no such group, it has no record (since the time of --since), or damage was found; 2 could
+not be read.
 
 \b
 Examples:
@@ -113,7 +113,7 @@ def _time_text(moment: datetime) -> str:
 
 
 def _report_gaps(histories: Iterable[History]) -> None:
-    """Reports the log offset from which a group's histories are complete, and how many records were unreadable.
+    """Reports the log offset from which a group's histories are complete, and how much could not be read.
 
     Both are the same in every history of a group, so the first history is used.
     """

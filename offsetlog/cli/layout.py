@@ -1,8 +1,8 @@
 """The layout of rows on a terminal: shows as many columns as fit, and breaks no name.
 
-A row takes one line with as many columns as fit, the most important first.  A long value takes no space from other
-columns: if it does not fit its column, it is printed below the row, after the column's name.  If not even the columns
-of rank 0 fit, each row takes several lines.
+A row takes one line with as many columns as fit; the most important columns are chosen first.  A long value takes no
+space from other columns.  If it does not fit its column, it is printed below the row, after the column's name.  If not
+even the columns of rank 0 fit, each row takes several lines.
 """
 
 from __future__ import annotations

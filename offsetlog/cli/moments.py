@@ -10,8 +10,8 @@ from offsetlog.directory.reading import age_text
 
 #: A paragraph for the help of every command that takes a moment.
 MOMENTS = """A moment is a time such as 2026-03-01T02:30 (in UTC, like all printed times) or 2026-03-01T02:30+01:00, a
-time before now such as -2h or '2h ago', milliseconds since 1970, or a log offset such as offset:12345. Log offsets are
-those of the group's log partition, as `offsetlog history` prints them. A time in the future is refused."""
+time before now such as -2h or '2h ago', milliseconds since 1970, or a log offset such as offset:12345. A log offset is
+one of the group's log partition, as `offsetlog history` prints it. A time in the future is refused."""
 
 
 def moment_text(moment: datetime | int) -> str:

@@ -32,10 +32,11 @@ _CLOCK = re.compile(r"\d\d(?::\d\d?){1,2}", re.ASCII)
 
 HELP = f"""Restore the committed offsets of a group as they were at a moment.
 
-The restore is one new commit, all or nothing. It removes nothing from the log, so another restore can undo it: the
-last line of text names its --at. Positions that were not committed at that moment are deleted. {ASKS} Stop the group's
-consumers first: their next commits overwrite the restored positions. A group that has members needs --force, and so
-does a restore that would delete all offsets of the group. --dry-run says why it would be refused.
+The restore is one new commit, all or nothing. It removes nothing from the log, so another restore can undo it; the last
+line of text says which --at that restore needs. Positions that were not committed at the moment are deleted. {ASKS}
+Stop the group's consumers first, because their next commits overwrite the restored positions. If the group has members,
+or if the restore would delete all offsets of the group, the command needs --force. --dry-run also says why the restore
+would be refused.
 
 {MOMENTS}
 

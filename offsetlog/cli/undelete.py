@@ -26,12 +26,12 @@ from offsetlog.types import Change, Deletion, TopicPartition
 
 HELP = f"""Commit deleted offsets of a group again, or list what was deleted.
 
-Deleted offsets come back with their last values; with --at, with their values at a moment. Offsets that are committed
-now do not change. Expired offsets come back, too, since the log does not distinguish them from deleted ones. A value
-that was cleaned away is lost. {ASKS} If the group has
-members, --force is needed.
+Deleted offsets come back with their last values or, with --at, with their values at a moment. Offsets that are
+committed now do not change. Expired offsets also come back, because the log does not distinguish them from deleted
+ones. A value that was cleaned away is lost. {ASKS} If the group has
+members, the command needs --force.
 
-Without GROUP, or with --list, PATH is only read, and the deletions that the log still holds are listed.
+Without GROUP, or with --list, the command only reads PATH, and lists the deletions that the log still holds.
 
 {MOMENTS}
 

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 HELP = """Check everything in a log, and print each problem with file and position.
 
 The command checks batches and records, indexes, producer snapshots, leader epochs, checkpoints, and the log partition
-of each group. It builds the state in every possible way: by a plain replay, by a load as in an open, by a replay of the
-records that the cleaner would leave, and from the snapshot with the log after it. All of these states must have the
-same digest; if they differ, the command names the keys that differ. The command only reads PATH, and another program
-may write to PATH meanwhile. Traces of a crash, such as an unfinished tail, are notes and not problems. Open
-transactions, and a snapshot that an open would discard, are notes as well.
+of each group. It builds the state of each log partition in four ways: by a plain replay, by a load as in an open, by a
+replay of the records that the cleaner would leave, and from the snapshot with the log after it. All of these states
+must have the same digest; if the digests differ, the command names the keys that differ. The command only reads PATH,
+and another program may write to PATH meanwhile. Traces of a crash, such as an unfinished tail, are notes and not
+problems. Open transactions, and a snapshot that an open would discard, are notes as well.
 
 Exit codes: 0 sound, 1 problems found, 2 could not be read.
 
@@ -72,7 +72,7 @@ def print_finding(output: Output, finding: Finding) -> None:
 
 
 def way_row(way: Way) -> dict[str, Any]:
-    """Returns a row with the state that one way of reading a log partition gave; its digest covers log offsets."""
+    """Returns one way of reading a log partition as a row; the digest is that of the state with its log offsets."""
     digest = None if way.digest is None else str(way.digest)
     return {"log_partition": way.log_partition, "way": way.name, "end": way.end, "digest": digest, "note": way.note}
 

@@ -1,4 +1,4 @@
-"""Reads the parts of group requests, and creates the parts of answers, that depend on the API version or the members.
+"""Handles those parts of group requests and answers that depend on the API version or on the members.
 
 Source: docs/format/coordinator.md §5.8-5.11.
 """
@@ -115,7 +115,7 @@ def awaited_syncs(group: ClassicGroup, error: ErrorCode) -> Refusals:
 
 
 def members_for_leader(group: ClassicGroup) -> tuple[JoinGroupResponseMember, ...]:
-    """Returns all members with their metadata for the group's protocol.  The leader assigns partitions from it."""
+    """Returns all members with their metadata for the group's protocol; the leader assigns partitions by them."""
     return tuple(
         JoinGroupResponseMember(
             each.member_id, each.group_instance_id, each.metadata(group.protocol)

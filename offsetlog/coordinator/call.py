@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """The context of a request that is not among its fields.  Each request has one Call, by which its answer is sent.
+    """The context of one request, apart from the request's fields.  The answer is sent to the Call of its request.
 
     Attributes:
         version: the API version, which a few rules depend on.

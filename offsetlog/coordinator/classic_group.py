@@ -40,9 +40,9 @@ class Member:
     """A member; times in milliseconds.
 
     Attributes:
-        awaiting_join: the JoinGroup call of the member that waits until the rebalance completes; None if there is none.
-        awaiting_sync: the SyncGroup call of the member that waits until the leader's assignment is stored; None if
-            there is none.
+        awaiting_join: the member's JoinGroup call that waits until the rebalance completes; None if no such call waits.
+        awaiting_sync: the member's SyncGroup call that waits until the leader's assignment is stored; None if no such
+            call waits.
         is_new: whether the first JoinGroup of the member has not been answered yet, so that the member cannot send
             heartbeats.
     """
@@ -83,10 +83,10 @@ class ClassicGroup:
     """A classic group as its coordinator knows it.
 
     `apply` sets the fields that a record contains.  A rebalance in progress changes some of them before its record is
-    written.  If a coordinator loads the group then, it starts the rebalance again.
+    written.  If another coordinator loads the group before that, it starts the rebalance again.
 
     Attributes:
-        previous_state: the state before the present one.  If it is EMPTY, a rebalance that begins waits for more
+        previous_state: the state before the present one.  A rebalance that begins in the state EMPTY waits for more
             members.
         has_record: whether the log has a record of the group.
         pending_ids: member ids that the coordinator has generated, and with which no member has joined yet.
@@ -94,8 +94,8 @@ class ClassicGroup:
         new_member_added: whether a member has joined while the first rebalance was waiting for more members.
         remaining_delay, last_delay: for how long the first rebalance can still be postponed, and for how long it was
             last postponed, in ms.
-        awaiting_join: the number of members that wait until the rebalance completes.  It is stored, so that a join
-            stays fast in a group of thousands of members.
+        awaiting_join: the number of members that wait until the rebalance completes.  The number is stored, so that a
+            join need not count the members.
     """
 
     group_id: str
@@ -195,9 +195,9 @@ class ClassicGroup:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Makes another member the leader if the leader has not rejoined.
+        """If the leader has not rejoined, makes a member that has rejoined the leader.
 
-        Returns False if no leader has joined and none can be elected.
+        Returns whether the group's leader has now rejoined; False if the group had no leader.
         """
         leader = self.members.get(self.leader) if self.leader is not None else None
         if leader is not None and leader.awaiting_join is not None:
@@ -325,7 +325,7 @@ class ClassicGroup:
 
     @property
     def expiry(self) -> Expiry | None:
-        """An Expiry of the positions that may expire; None if none may (docs/format/coordinator.md §5.13)."""
+        """The order to delete expired positions; None if no position may expire (docs/format/coordinator.md §5.13)."""
         if self.state is GroupState.EMPTY:
             return Expiry(None)
         is_read = self.protocol_type == CONSUMER and self.subscribed_topics is not None

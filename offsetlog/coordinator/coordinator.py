@@ -65,7 +65,7 @@ COMMIT_WITH_MISSING_GROUP = 9
 #: A deadline whose handling failed is handled again after this time.
 FAILED_RETRY_SECONDS = 5.0
 
-#: A request or a deadline that waits for a record of its group.
+#: The handling of a request or a deadline; it may have to wait until a record of its group is written.
 Step = Callable[[float], Write | None]
 
 
@@ -207,7 +207,7 @@ class Coordinator:
         """Returns the error for an OffsetFetch of a group; None if the request may be answered.
 
         The member id and the member epoch matter only for groups of type "consumer" or "streams".  This coordinator
-        does not know the members of such groups, so it refuses requests that have a member id or epoch
+        does not know the members of such groups, so it refuses requests with a member id or a member epoch
         (docs/format/coordinator.md §5.3).
         """
         error = self.refusal(group_id)
@@ -432,9 +432,9 @@ class Coordinator:
     def fence(self, group_id: str, order: Any, call: Call, now: float) -> None:
         """Ends the generation of a group, whatever the state of the group is, and writes positions in the same batch.
 
-        From then on, requests of the members are refused, so the members join again.  The answer is the new generation,
-        or an ErrorCode, for example INCONSISTENT_GROUP_PROTOCOL if the group is not a classic group, or INVALID_REQUEST
-        if its generation number is at the maximum.
+        From then on, requests of the members are refused, so the members join again.  The answer is the new generation
+        or an ErrorCode.  It is INCONSISTENT_GROUP_PROTOCOL if the group is not a classic group, and INVALID_REQUEST if
+        the generation number of the group is at the maximum.
         """
         error = self.refusal(group_id)
         if error is None and self.other_group(group_id) is not None:
@@ -473,7 +473,7 @@ class Coordinator:
     def commit_refusal(
         self, request: OffsetCommitRequest, version: int, now: float
     ) -> ErrorCode | None:
-        """Returns the error for a commit, or None if the commit is accepted, which restarts the member's session.
+        """Returns the error for a commit; None if it is accepted.  An accepted commit restarts the member's session.
 
         The rules are in docs/format/coordinator.md §5.1.  The caller checks before this call that the topics exist, and
         after this call that the metadata is not too large.
@@ -602,7 +602,7 @@ class Coordinator:
     # ------------------------------------------------------------------------------------------- time
 
     def next_deadline(self) -> float | None:
-        """Returns the time when `tick` may next have something to do; None if there is no such time."""
+        """Returns the time at which `tick` must be called next; None if no deadline is set."""
         return self._timers.next()
 
     def count_timers(self) -> int:

@@ -31,9 +31,9 @@ class MemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """An order, in place of a record, to write tombstones for the positions that have expired according to the log.
+    """An order to write tombstones for the expired positions of a group; the log determines which have expired.
 
-    Source: docs/format/coordinator.md §5.13.
+    A `Write` of the coordinator contains it in place of a record.  Source: docs/format/coordinator.md §5.13.
 
     Attributes:
         subscribed: the topics to which the members of a stable consumer group are subscribed, and whose positions must

@@ -30,12 +30,12 @@ class Ports(Protocol):
     def admit(
         self, group_id: str, generation: int, member_id: str, group_instance_id: str | None
     ) -> None:
-        """Allows the host to answer commits and heartbeats with exactly these values without the coordinator."""
+        """Admits a member: the host may answer its commits and heartbeats that have exactly these values by itself."""
 
     def revoke(self, group_id: str) -> Iterable[tuple[str, float]]:
         """Ends all admissions of a group.
 
-        Returns (member id, time of the last admitted request in seconds) of its members.
+        For each member that was admitted, returns its id and the time of its last admitted request, in seconds.
         """
 
     def set_led(self, partition: int, is_led: bool) -> None:

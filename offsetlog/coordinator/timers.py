@@ -9,10 +9,10 @@ from collections.abc import Hashable, Iterator
 
 
 class Timers:
-    """Deadlines by key.  The object is made for deadlines that are often postponed.
+    """Deadlines by key, for deadlines that are often postponed.
 
-    Every heartbeat postpones a deadline.  This costs only one store in a dictionary, because the heap keeps the old
-    time of the key.  When that time comes, `due` looks up the new time.
+    Every heartbeat postpones a deadline.  That only stores the new time in a dictionary; the heap keeps the old time of
+    the key.  When the old time comes, `due` looks up the new time.
     """
 
     def __init__(self) -> None:

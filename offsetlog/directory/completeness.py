@@ -179,7 +179,8 @@ class Completeness:
         reached = {number: offset for (topic, number), offset in entries.items() if topic == TOPIC and offset > 0}
         return [
             DataLossError(
-                f"the directory of the log partition is missing, but {RECOVERY_POINTS} has {reached[number]} for it",
+                "the directory of the log partition is missing, but "
+                f"{RECOVERY_POINTS} says that its log reached log offset {reached[number]}",
                 path=self.directory.partition_path(number),
                 log_partition=number,
                 lost_from=0,

@@ -58,8 +58,8 @@ FORMAT = 1
 _LOCK_PAUSE_SECONDS = 0.01
 _LOCK_PAUSE_SECONDS_MAX = 0.2
 
-# Files that show that a directory holds logs, ours or a broker's.  Then files that show neither that nor the opposite:
-# many programs have a file ".lock", and an open of ours that ended early leaves only this file.
+# _SIGNS: files that show that a directory holds logs, of offsetlog or of a broker.  _NO_SIGNS: files that prove
+# nothing.  Many programs have a file ".lock", and an open of offsetlog that ended early leaves only this file.
 _SIGNS = frozenset({CLEAN_MARKER, META_PROPERTIES, "bootstrap.checkpoint", *CHECKPOINTS})
 _NO_SIGNS = frozenset({LOCK, "lost+found", ".gitkeep", ".gitignore", ".DS_Store"})
 
@@ -494,7 +494,7 @@ class LogDirectory:
                 may_ask = may_be_free and (left is None or left > 0)
                 patience = begin + timeout_seconds - time.monotonic()
                 if stop.is_set():
-                    raise  # the holder is not looked up, which takes long: no caller waits for its name
+                    raise  # without a search for the holder, which takes long: no caller waits for the message
                 if not may_ask and patience <= 0:
                     raise self._named(failure, timeout_seconds) from None
             # If no holder could be asked, the holder may have ended just now.

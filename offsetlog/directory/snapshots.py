@@ -56,7 +56,7 @@ class LastKnown(NamedTuple):
         offset: the committed offset.
         leader_epoch: the leader epoch of the commit, -1 if unknown.
         metadata: the metadata of the commit.
-        commit_timestamp: in milliseconds since 1970.
+        commit_timestamp: the time of the commit, in milliseconds since 1970.
         log_offset: the log offset of the commit.
     """
 
@@ -82,7 +82,7 @@ class SnapshotReport:
             the state in memory.
         positions: the number of committed positions in the snapshot.
         size: the size of the file in bytes.
-        seconds: how long it took.
+        seconds: how long the snapshot took.
         copied: whether the state in memory was copied, without reading the log.
     """
 

@@ -257,9 +257,9 @@ class PartitionPast:
     def _untimed_error(self, cut: int, floor: int, oldest: datetime | None) -> HistoryError:
         # A record of magic 0 has no time.  If a record with a time follows, the first one existed by that time.
         message = (
-            f"the records before log offset {cut} of log partition {self.partition.number} have no times, as Kafka "
-            "wrote them before 0.10, and it is unknown which of them existed at a given time; name a log offset "
-            "such as offset:12345: `offsetlog history` prints them with their commit times"
+            f"it is unknown which records before log offset {cut} of log partition {self.partition.number} existed at "
+            "that time, because they have no times (Kafka before 0.10 wrote none); name a log offset such as "
+            "offset:12345: `offsetlog history` prints the log offsets with the commit times"
         )
         if oldest is not None:
             message += f"; the oldest time that can be asked for is {_text(oldest)}"
@@ -527,7 +527,7 @@ class Timeline:
         at = arguments.parsed_moment("at", given)
         if isinstance(at, int):
             raise InvalidArgumentError(
-                f"at={at} is a log offset, and each log partition has its own: pass a time, or read a single group"
+                f"at={at} is a log offset, and each log partition has its own offsets: pass a time, or read one group"
             )
         pasts = self.of_all(None)
         refuse_future("at", at, *pasts)

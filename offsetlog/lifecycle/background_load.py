@@ -97,7 +97,7 @@ class BackgroundLoad:
                 self._changed.notify_all()
 
     def forget_unreadable(self) -> None:
-        """Removes the errors of the partitions that the disk could not read, because another owner replaced them."""
+        """Removes the errors of unreadable partitions, after another owner has tried to read these partitions again."""
         with self._changed:
             self._failures.update(dict.fromkeys(self._unreadable))
             self._unreadable = {}
@@ -105,7 +105,7 @@ class BackgroundLoad:
     # -------------------------------------------------------------------------------------- queries
 
     def numbers(self, *, loaded: bool = False) -> list[int]:
-        """Returns the numbers of the partitions that `get` can return; with `loaded`, only of those already loaded."""
+        """Returns the numbers of the partitions of this object; with `loaded`, only of the loaded ones."""
         with self._changed:
             if not loaded:
                 return sorted({*self._partitions, *self._unreadable})
@@ -115,12 +115,14 @@ class BackgroundLoad:
         return self._failures.get(number, self) is None
 
     def unreadable(self) -> dict[int, StorageError]:
-        """Returns, by number, the errors of the partitions that the disk could not read so far."""
+        """Returns, by number, the errors found so far of partitions that the disk cannot read."""
         with self._changed:
             return dict(self._unreadable)
 
     def get(self, number: int) -> Partition | None:
-        """Loads a partition before all that wait, and returns it once it is loaded; None if it is not in this object.
+        """Waits until a partition is loaded, and returns it; returns None if this object does not have it.
+
+        If the load of the partition has not begun, it is the next to begin.
 
         Raises:
             ClosedError: loading was stopped.

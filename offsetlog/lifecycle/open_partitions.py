@@ -252,7 +252,7 @@ class OpenPartitions:
             return self._owned[number]
 
     def loading(self, wait: bool = True) -> list[int]:
-        """Returns the numbers of the partitions that `loaded` can return; with wait=False, the loaded ones."""
+        """Returns the numbers of the partitions in the background load; with wait=False, only of the loaded ones."""
         return [] if self._load is None else self._load.numbers(loaded=not wait)
 
     def loaded(self, number: int) -> Partition | None:

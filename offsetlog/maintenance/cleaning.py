@@ -1,7 +1,7 @@
 """Inspects the logs of a store and cleans them, one at a time, as `policy` decides.
 
-The checkpoint is Kafka's own `cleaner-offset-checkpoint`.  Each of the two cleaners, Kafka's and
-this one, therefore continues where the other stopped.
+The file `cleaner-offset-checkpoint`, which Kafka also uses, has the first offset of each log that
+was not cleaned.  Kafka's cleaner and this one therefore continue where the other stopped.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def tails_of(partitions: list[Partition]) -> list[Tail]:
 class LogCleaner:
     """Cleans the logs of one directory, and writes their snapshots.  Any thread may call its methods.
 
-    One log is cleaned at a time.  A few snapshots can be written at the same time.  Cleanings and
-    snapshots each have their own turns (`Turns`).  A call that needs a turn of both kinds takes the
-    turn for cleaning first.
+    One log is cleaned at a time.  A few snapshots can be written at the same time.  A call waits
+    for its turn (`Turns`) before it begins.  Cleanings and snapshots have separate turns.  A call
+    that needs a turn of both kinds takes the turn for cleaning first.
 
     Args:
         directory: the log directory.
@@ -219,8 +219,8 @@ class LogCleaner:
     def survey(self, partition: Partition, *, closes_active: bool) -> CleanSurvey:
         """Returns how a cleaning from the start of a log would change its records; changes nothing.
 
-        The keys of the log must fit in `cleaner_map_bytes`, except those that the table in memory
-        holds.  If they do not fit, the log is read again with more memory.
+        The first read uses `cleaner_map_bytes` for the keys that are not in the table in memory.
+        If the keys do not fit, the log is read again with more memory.
 
         Args:
             partition: the partition of the log, which must be loaded.
@@ -228,7 +228,7 @@ class LogCleaner:
                 segment stays open if a transaction is open, or if history is kept.
 
         Raises:
-            CapacityError: the keys do not fit in 1 GiB or more.
+            CapacityError: the keys do not fit, even in 16 times the memory that should be enough.
             ChangedFileError: another process changed the log while it was read.
             StateError, StorageError.
         """
@@ -271,7 +271,7 @@ class LogCleaner:
 
         Raises:
             ClosedError: the store is being closed, or the cleaning was stopped before it began.
-            StateError, StorageError, CorruptionError, CapacityError: the cleaning failed; each
+            StateError, StorageError, CorruptionError, CapacityError: the cleaning failed.  Each
                 segment is either unchanged or completely replaced.
         """
         started = time.monotonic()
@@ -367,8 +367,8 @@ class LogCleaner:
             # The cleaning continues without a snapshot, which is only a cache: the next open reads
             # the cleaned log.  The cleaning may even be needed to free disk space for a snapshot.
             LOGGER.warning(
-                "%s: no snapshot could be written to replace the one that this cleaning invalidates; "
-                "unless a later one is written, the next open reads the whole log: %s",
+                "%s: this cleaning makes the last snapshot useless, and no new one can be written; "
+                "until one is written, an open reads the whole log: %s",
                 partition.path,
                 failure,
             )

@@ -63,12 +63,12 @@ class LogFacts:
             transaction, or the high watermark.
         checkpoint: the first offset that was not cleaned yet; None if the log was never cleaned.
         entries: the number of committed positions and group records; -1 if nothing is loaded.
-        limit: records at or above this offset are not cleaned, because the history of all groups
-            is kept from there on.
-        held: earlier cleanings kept superseded records from this offset on, because the history of
-            some groups is kept.  The offset is below the checkpoint.
-        freed: the superseded records from `held` up to this offset need not be kept any longer.  If
-            all of them must still be kept, this offset is not above `held`.
+        limit: the history of all groups is kept from this offset on, so records at or above it are
+            not cleaned.
+        held: the history of some groups is kept, so earlier cleanings left superseded records of
+            these groups from this offset on.  The offset is below the checkpoint.
+        freed: the records that were left from `held` up to this offset need not be kept any longer.
+            If all of them must still be kept, this offset is not above `held`.
         idle_ms: milliseconds since the last append.
         record_bytes: the bytes per record that the last cleaning left; 0 if unknown.
         rested_ms: milliseconds since the last cleaning; -1 if unknown.
@@ -107,8 +107,8 @@ class Plan(NamedTuple):
     Attributes:
         number: the number of the log partition.
         action: "none"; "clean"; "roll": close the active segment, then clean; or "again": clean
-            also what was cleaned before.
-        reason: one sentence.
+            even what was cleaned before.
+        reason: why the work is to be done, or is not to be done, as text.
         first_dirty: the first offset to clean.  Its record was not cleaned yet, or was kept as
             history and need not be kept any longer.
         is_reset: whether the checkpoint was outside the log, so that the log counts as never
@@ -400,12 +400,13 @@ class Tail(NamedTuple):
 def snapshots_due(tails: Iterable[Tail], config: MaintenanceConfig) -> set[int]:
     """Returns the logs that get a snapshot now.
 
-    An open must be able to replay the tails of all logs within `snapshot_replay_ms`.  The longest
-    tails get a snapshot first, until the tails that remain are short enough together.  A tail that
-    is short compared with its snapshot gets none, so that a large table is not written for a few
-    commits.
+    An open must be able to replay the tails of all logs within `snapshot_replay_ms`.  The logs with
+    the longest tails get a snapshot first, until the remaining tails together are short enough.  A
+    log whose tail is short compared with the size of its snapshot gets none, so that a large table
+    is not written for a few commits.
 
-    If `snapshot_tail_bytes` is set, a log gets a snapshot only if its tail has at least that size.
+    If `snapshot_tail_bytes` is set, each log whose tail has at least that size gets a snapshot, and
+    no other log does.
     """
     if not config.snapshots:
         return set()

@@ -2,9 +2,9 @@
 
 Source: docs/retention.md, docs/format/coordinator.md §5.13.
 
-`Retention` says how long each group keeps its positions, `ClockGuard` whether the clock can be
-trusted, and `Expirer` checks the partitions of a store.  The C code decides for each position what
-the group's state allows.
+`Retention` says how long each group keeps its positions.  `ClockGuard` decides whether the clock
+can be trusted.  `Expirer` checks the partitions of a store for expired positions.  For each
+position, the C code decides whether the state of its group allows the position to expire.
 """
 
 from __future__ import annotations
@@ -111,10 +111,11 @@ class ClockGuard:
     """Refuses a time of day that cannot be right: a wrong clock would expire positions irrevocably.
 
     A time is refused if it is before the newest record, or if the clock has jumped since the last
-    check (or since the guard was created).  The clock has jumped if it moved against a steady clock
-    by more than half of the shortest retention, and by more than a minute.  After a jump, every
-    time is refused until the clock is corrected or the caller confirms it.  A jump before the guard
-    was created is not detected: an old newest record may also mean that the log was idle.
+    check.  At the first check, a jump since the guard was created counts.  The clock has jumped if
+    it moved against a steady clock by more than half of the shortest retention, and by more than a
+    minute.  After a jump, every time is refused until the clock is corrected or the caller confirms
+    it.  A jump before the guard was created is not detected: if the newest record is old, the log
+    may just have been idle.
 
     Args:
         wall: returns the time of day in milliseconds since 1970.
@@ -140,8 +141,8 @@ class ClockGuard:
             newest_ms: the time of the newest record, read before the call, because later commits
                 may be newer than the time that the call reads.
             shortest_ms: the shortest retention; None if nothing expires.
-            trust_clock: whether the caller confirms the clock: its time is not refused, and later
-                checks compare with it.
+            trust_clock: whether the caller confirms the clock.  If so, its time is not refused, and
+                the next check looks for a jump since this call.
 
         Raises:
             ClockError: the time cannot be right.
@@ -181,7 +182,8 @@ class ClockGuard:
 class Expirer:
     """Checks partitions of one store for expired positions.
 
-    Any thread may use it.  A position that two checks find at the same time is deleted once.
+    Any thread may use this object.  A position that two checks find at the same time is deleted
+    only once.
 
     Args:
         retention: the retention of every check that does not give another.

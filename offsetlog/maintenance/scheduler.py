@@ -1,8 +1,8 @@
 """Maintenance of an open store, by itself and on request (docs/maintenance.md).
 
-A store has two threads.  One inspects the logs, decides (`policy`), cleans logs and expires
-positions.  The other writes snapshots, which therefore stay recent even while a large log is
-cleaned; it starts temporary threads if several snapshots are due (`snapshot_round`).
+A store has two threads.  One inspects the logs, decides what to do (`policy`), cleans logs and
+expires positions.  The other writes snapshots, so that these stay recent even while a large log is
+cleaned.  If several snapshots are due, it starts temporary threads (`snapshot_round`).
 
 A thread holds a reference to the store only briefly, so that Python can collect a store that is no
 longer used.  If work on one log fails, the failure is logged and counted, the work is tried again
@@ -63,7 +63,7 @@ Progress = Callable[[int, int, int], None]
 
 
 class Maintenance:
-    """The work that a store does by itself or on request; from `OffsetStore.maintenance`.
+    """The maintenance that a store does by itself or on request; see `OffsetStore.maintenance`.
 
     Args:
         directory: the log directory.
@@ -284,7 +284,7 @@ class Maintenance:
         plan = policy.decide(facts, self.config, self._cleaner.clock())
         if partition.read_only:
             plan = plan._replace(
-                action="none", reason="the log is damaged; only a requested cleaning touches it"
+                action="none", reason="the log is damaged, so it is cleaned only on request"
             )
         if plan.action == "clean" and known.futile == (plan.first_dirty, plan.uncleanable):
             plan = plan._replace(action="none", reason="its dirty part cannot be cleaned yet")
@@ -387,7 +387,7 @@ class Maintenance:
 
         Raises:
             InvalidArgumentError: the log partition does not exist.
-            CapacityError: the keys of the log do not fit in 1 GiB or more.
+            CapacityError: the keys do not fit, even in 16 times the memory that should be enough.
             ChangedFileError: another process changed the log while it was read.
             StateError, StorageError.
         """

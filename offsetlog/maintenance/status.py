@@ -51,8 +51,8 @@ class MaintenanceStatus(NamedTuple):
         counters: how often each kind of work was done, and counts of its bytes and records.
         plans: the last decision about each log, by log partition.
         reports: the report of the last cleaning of each log, by log partition.
-        failures: the last error of each work on a log that has not succeeded since, by log
-            partition.  The work is tried again.
+        failures: by log partition, the last error of work that has not succeeded since.  The work
+            is tried again.
         stuck: transactions that have been open for too long.
         expiry_refused: the error that prevents positions from expiring, such as a ClockError if the
             clock cannot be right; None if the last check for expired positions was made.

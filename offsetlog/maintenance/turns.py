@@ -1,4 +1,4 @@
-"""Turns limit how many runs of one kind of work happen at a time, at most one on each log."""
+"""Turns: a limit of how many runs of one kind of work happen at a time, and of one run per log."""
 
 from __future__ import annotations
 

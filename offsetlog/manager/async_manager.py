@@ -1,9 +1,9 @@
 """An asyncio version of `OffsetManager`.
 
-A commit, a delete or a fence is written by the event loop itself.  The loop then awaits the answer without a thread,
-so thousands of calls can wait at once.  Calls that read or truncate files, or that wait for threads, run on a few
-threads of AsyncOffsetManager, so that they do not block the loop.  Calls that only read memory run in the loop.  Some
-of these calls, such as `partition_for` and `state`, are not coroutines.
+A commit, a delete or a fence is written on the thread of the event loop.  No thread waits for its answer, so thousands
+of calls can wait at once.  Calls that read or truncate files, or that wait for threads, run on a few threads of
+AsyncOffsetManager, so that they do not block the loop.  Calls that only read memory run in the loop.  Some of these
+calls, such as `partition_for` and `state`, are not coroutines.
 
     async with AsyncOffsetManager(manager) as offsets:
         await offsets.become_leader(offsets.partition_for("group"), 1)
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: The default of `threads`: calls that read or truncate files at a time.
+#: The default of `threads`: the largest number of calls that read or truncate files at a time.
 THREADS = 4
 
 
@@ -134,7 +134,7 @@ class AsyncOffsetManager:
         return await self._transition(partial(self.manager.become_leader, partition, epoch))
 
     async def become_follower(self, partition: int, epoch: int) -> int:
-        """Makes this manager a follower; returns the log end once it is one.  See OffsetManager.become_follower."""
+        """Follows a leader; returns the log end once the change is complete.  See OffsetManager.become_follower."""
         return await self._transition(partial(self.manager.become_follower, partition, epoch))
 
     async def resign(self, partition: int, epoch: int) -> int:

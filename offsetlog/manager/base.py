@@ -65,7 +65,7 @@ _EPOCH_MAX = 2**31 - 1
 
 
 class _Answered(Completion[T]):
-    """The answer of a call that has already ended when it returns; see Pending."""
+    """An answer that is known when the asynchronous call returns it; see Pending."""
 
     def __init__(self, result: T) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class _Answered(Completion[T]):
 
 
 class _AnsweredCommit(_Answered[Position]):
-    """A commit that has already been answered when its call returns; see PendingCommit."""
+    """A commit whose answer is known when `commit_async` returns it; see PendingCommit."""
 
     def __init__(self, position: Position) -> None:
         super().__init__(position)
@@ -91,9 +91,9 @@ class BaseOffsetManager:
 
     A subclass that can do more lists its abilities in `capabilities`.  If it declares METADATA,
     EPOCHS or TIMESTAMPS, it must store the fields of that capability.  If it does not declare one
-    of them, a commit with a field of that capability is refused.  The commit timestamp is an
-    exception; see Capability.TIMESTAMPS.  For any other capability, the subclass overrides the
-    calls that need it.
+    of these, commits with a field of that capability are refused; only a commit timestamp is not
+    refused (Capability.TIMESTAMPS).  For any other capability, the subclass overrides the calls
+    that need it.
 
     All calls are safe from any thread, and only one runs at a time.  Leadership is kept in memory:
     a partition is led as soon as `become_leader` returns.

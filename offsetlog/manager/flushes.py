@@ -1,4 +1,4 @@
-"""Flushes that need no thread for each caller: one flush serves all callers that came before it."""
+"""Flushes for callers that wait without a thread; one flush serves all callers that came before it began."""
 
 from __future__ import annotations
 

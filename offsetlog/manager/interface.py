@@ -4,8 +4,8 @@ The broker decides which process leads each partition of its offsets topic, and 
 stores the positions.
 
 All calls can be made from any thread.  Errors are those of `offsetlog.errors`.  Each error has `error_code`, the number
-with which a coordinator answers a client, and `retriable`.  A call that raises has changed nothing, unless its
-description says otherwise.
+with which a coordinator answers a client, and `retriable`, which says whether the same call may succeed later.  A call
+that raises an error has changed nothing, unless its description says otherwise.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class PartitionState(enum.Enum):
     ACTIVE = "active"
     #: Another replica leads.
     FOLLOWER = "follower"
-    #: A failure left the log or the table in an unknown state.  A manager that is later started on the directory
-    #: recovers it.
+    #: A failure left the log or the table in an unknown state.  A change of leadership in a newer epoch opens the log
+    #: again and recovers it, as does the next start of a manager on the directory.
     FAILED = "failed"
 
 
@@ -175,9 +175,10 @@ class PendingCommit(Pending[Position], Protocol):
 class Watch(Protocol):
     """Reports changes of committed positions: in each log from a given log offset on, and in the order of that log.
 
-    A change is reported as soon as its record is below the high watermark (W).  Every replica that has the log reports
-    the change, so a watch continues when the leadership moves.  A LogGap replaces the changes that cannot be
-    reported.  No change is reported twice, not even by a later watch that continues from `position`.
+    A change is reported once it has taken effect: when its record is below the high watermark (W) or, in a
+    transaction, when the end of the transaction is.  Every replica that has the log reports the change, so a watch
+    continues when the leadership moves.  A LogGap stands for changes that cannot be reported.  No change is reported
+    twice, not even by a later watch that continues from `position`.
 
     Only one thread at a time may read from a watch; any thread may call `close` and `position`.
     """
@@ -186,8 +187,8 @@ class Watch(Protocol):
     def position(self) -> dict[int, tuple[int, int]]:
         """The place after everything returned so far, where a later watch can continue.
 
-        The mapping has a pair of leader epoch and log offset for each log partition, or (-1, 0) if the log has no
-        records.  All values are plain integers, which can be stored.
+        The mapping has, for each log partition, a pair of leader epoch and log offset; the pair is (-1, 0) if the log
+        has no records.  All values are plain integers, which can be stored.
         """
 
     def poll(
@@ -203,8 +204,8 @@ class Watch(Protocol):
 
         Raises:
             ClosedError: the watch or its manager was closed.
-            StorageError, CapacityError, PartitionFailedError: one log could not be read.  Repeat the call to
-                continue.  The other logs are still read.
+            StorageError, CapacityError, PartitionFailedError: one log could not be read.  The other logs are still
+                read.  Repeat the call to continue.
             InvalidArgumentError.
         """
 
@@ -273,9 +274,11 @@ class OffsetManager(Protocol):
 
         The partition answers once it is loaded and the high watermark (W) has reached the log end at the time of this
         call.  Until then, fetches raise CoordinatorLoadingError.  If the call is repeated, it returns the same
-        transition.  If the partition has failed, its log is first opened again, as after a crash.  If the log cannot be
-        opened or loaded, or if the load finds damage, the transition fails, and the partition stays failed until the
-        next leader epoch.
+        transition.
+
+        If the partition has failed, its log is first opened again, as after a crash.  If the log cannot be opened or
+        loaded, or if the load finds damage, the transition fails, and the partition stays failed until the next leader
+        epoch.
 
         Raises:
             FencedLeaderEpochError: the epoch is not above the newest one known.
@@ -288,8 +291,8 @@ class OffsetManager(Protocol):
         """Follows a leader; commits and deletes that wait for their answers raise NotCoordinatorError.
 
         The settings decide whether the table is kept, loaded or dropped.  If the partition has failed, and the epoch
-        is above the newest one known, its log is opened again, as by `become_leader`.  Until the log is open, it
-        refuses the leader's batches.
+        is above the newest one known, its log is opened again, as by `become_leader`.  Until the log is open, calls
+        that append the leader's batches raise an error.
 
         Raises:
             FencedLeaderEpochError: the epoch is older than the newest one known.
@@ -336,8 +339,9 @@ class OffsetManager(Protocol):
         Args:
             group: the consumer group.
             offsets: the positions to commit.
-            expected: a condition for each key: the offset that is committed for it now, or None for no offset.
-            monotonic: whether to write nothing if the commit would lower any offset.
+            expected: the conditions of the commit: for each key, the offset that must be committed now, or None if the
+                key must have no position.
+            monotonic: whether the commit is refused if it would lower any offset.
             generation: the generation that the group must have now.  With -1, the group must have no members.  With
                 None, the generation is not checked.
             timeout: the seconds to wait; None for the configured timeout.  A commit that times out is not undone.
@@ -345,9 +349,9 @@ class OffsetManager(Protocol):
             client: the client id, for quotas.
             principal: the user, for quotas.  Clients with the same id share a quota only if they have the same user.
 
-        A condition may fail because of a position that is not replicated yet.  In that case, the call waits until that
-        position is replicated, and then raises the error.  If the leadership ends first, the position may be
-        truncated, and the call raises NotCoordinatorError.
+        A condition may fail because of a position that is written but not replicated yet.  In that case, the call waits
+        until that position is replicated, and then raises the error.  If the leadership ends first, the position may
+        be truncated, and the call raises NotCoordinatorError.
 
         Raises:
             NotCoordinatorError: this process does not lead the group's partition, or it stopped leading before the
@@ -357,8 +361,8 @@ class OffsetManager(Protocol):
             GenerationError, ExpectedOffsetError, RewindError: a condition does not hold; nothing was written.
             ThrottledError: a quota is used up; nothing was written.
             CommitTimeoutError: the commit was not answered in time; it may still take effect.
-            CapabilityError: the call has `expected` or `monotonic`, but the manager lacks CONDITIONS; or it has
-                `generation`, but the manager lacks GENERATIONS; or a value has a field that the manager does not keep.
+            CapabilityError: the manager lacks a capability that the call needs: CONDITIONS for `expected` and
+                `monotonic`, GENERATIONS for `generation`, or that of a field of a position.
             InvalidArgumentError or a subclass: an argument is invalid; nothing was written.
             NotEnoughReplicasError, ReadOnlyError, PartitionFailedError, StorageError, TooLargeError, CapacityError,
             ClosedError.
@@ -379,8 +383,8 @@ class OffsetManager(Protocol):
     ) -> PendingCommit:
         """Commits without blocking; returns an answer that can be awaited, and that needs no waiting thread.
 
-        When the call returns, the commit has been written.  The call raises the errors of `commit`.  The answer
-        raises the errors that become known only later.
+        When the call returns, the commit has been written.  The call raises those errors of `commit` that are known by
+        then; the answer raises the others.
         """
 
     def fetch(
@@ -451,9 +455,9 @@ class OffsetManager(Protocol):
     def expire(self, *, timeout: float | None = None) -> int:
         """Deletes expired positions in the partitions that this process leads; returns their number.
 
-        The call returns once the deletions are as durable as configured.  `timeout` is the limit in seconds for the
-        wait until they are durable, not for the deletions themselves; None is the configured timeout.  If a partition
-        fails, the call continues with the other partitions, and raises the first failure at the end.
+        The call returns once the deletions are as durable as configured.  `timeout`, in seconds, limits only this last
+        wait, not the deletions themselves; None is the configured timeout.  If a partition fails, the call continues
+        with the other partitions, and raises the first failure at the end.
 
         Raises:
             ClockError: the clock cannot be right; nothing was deleted.
@@ -461,7 +465,7 @@ class OffsetManager(Protocol):
         """
 
     def expire_async(self, *, timeout: float | None = None) -> Pending[int]:
-        """Runs `expire` on the manager's threads, one partition at a time; the result is that of `expire`.
+        """Starts `expire` on the manager's threads, one partition at a time; the result is that of `expire`.
 
         Raises:
             ClockError: the clock cannot be right; nothing was deleted.
@@ -480,7 +484,7 @@ class OffsetManager(Protocol):
     def on_topic_deleted_async(
         self, topics: Sequence[str], *, timeout: float | None = None
     ) -> Pending[int]:
-        """Runs `on_topic_deleted` on the manager's threads, like `expire_async`; the result is the same."""
+        """Starts `on_topic_deleted` on the manager's threads; the result is that of `on_topic_deleted`."""
 
     def throttle(
         self, group: str, client: str | None = None, principal: str | None = None
@@ -493,19 +497,20 @@ class OffsetManager(Protocol):
         """Appends complete batches, in which the leader has assigned the offsets; returns the log end.
 
         Raises:
-            FencedLeaderEpochError: the epoch is older than the newest one known, or this process leads in that epoch.
+            FencedLeaderEpochError: the epoch is older than the newest one known; or this process leads in that epoch;
+                or the partition has no log yet, and this process does not follow in that epoch.
             UnknownLeaderEpochError: the epoch is newer than the newest one known.
             CorruptionError: the bytes are not batches, or the batches do not continue the log.
             CapabilityError, StorageError, PartitionFailedError, ReadOnlyError, PartitionError, ClosedError.
         """
 
     def advance(self, partition: int, epoch: int, offset: int) -> int:
-        """Moves the high watermark (W) forward to an offset, but at most to the log end, and never back; returns W.
+        """Moves the high watermark (W) forward to an offset, or to the log end if that is smaller; never moves it back.
 
         The call applies the records below the high watermark, and answers the commits that waited for them.
 
         Returns:
-            W.
+            The high watermark after the call.
 
         Raises:
             FencedLeaderEpochError, UnknownLeaderEpochError, PartitionFailedError, PartitionError, ClosedError.
@@ -596,9 +601,9 @@ class OffsetManager(Protocol):
 
         Args:
             groups: the groups to watch; None for all groups.
-            from_position: for each log partition, where the watch continues: a value from `Watch.position`, or (-1, 0)
-                for the start of the log.  Only these partitions are watched.  With None, the watch begins at the
-                present high watermark of all partitions that keep the groups.
+            from_position: the place at which the watch continues in each log partition: a value from `Watch.position`,
+                or (-1, 0) for the start of the log.  Only these partitions are watched.  With None, the watch begins at
+                the present high watermark of every partition that keeps one of the groups.
 
         Raises:
             CapabilityError, GroupError, PartitionError, ClosedError.

@@ -103,7 +103,7 @@ class Leaderships:
         keep_table: whether a replica that resigned keeps its table.
         warm: whether a follower loads its table.
         ended: called with the number of a partition when this process may have stopped leading it.
-        attend: called with the number of a partition whose transition waits for the high watermark (W).
+        attend: called with the number of a partition whose transition now waits for the high watermark (W).
     """
 
     def __init__(

@@ -227,8 +227,8 @@ class ReplicaHost:
         """Applies a state of the partition from the controller; ignores a state that is not newer than the known one.
 
         When this process starts, it registers with the controller.  Pass only states that are newer than this
-        registration.  The restart may have lost records of the replica's log.  With an older state, the replica could
-        lead again in an epoch of its former process, without these records.
+        registration, because the replica's log may have lost records in the restart.  With an older state, the replica
+        could lead in an epoch in which its former process led, without these records.
         """
         with self._lock:
             if self._stopped or state.version <= self._state.version:

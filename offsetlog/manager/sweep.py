@@ -140,7 +140,7 @@ class Sweep(Completion[int]):
 
     def stop(self) -> None:
         """Fails the sweep because the manager was stopped; what the sweep has written stays."""
-        self.fail(ClosedError("the manager is stopped; the next sweep deletes the rest"))
+        self.fail(ClosedError("the manager was stopped before everything was deleted; repeat the call later"))
 
     # ------------------------------------------------------------------------------------- for both
 
@@ -171,12 +171,12 @@ class Sweeps:
         expirer: determines which positions have expired.
         leads: returns whether this process leads a partition.
         failure_of: returns the error because of which an existing partition is not open, or None.
-        check_lease: raises an error if another process may lead the partition now, so that its table alone must not
-            decide.
+        check_lease: raises an error if another process may lead the partition now; the table of the partition may then
+            be out of date.
 
     Attributes:
-        coordinator: the coordinator of the groups, or None.  If it is set, it expires the positions, so that expiry
-            and its other changes of a group come in order.
+        coordinator: the coordinator of the groups, or None.  If there is one, it expires the positions, so that expiry
+            comes in order with its other changes of a group.
     """
 
     def __init__(

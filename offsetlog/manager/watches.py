@@ -93,7 +93,7 @@ class Watches:
                 epoch, offset = place
             except (TypeError, ValueError):
                 raise InvalidArgumentError(
-                    f"log partition {number}: a place must be (leader epoch, log offset), not {place!r}"
+                    f"from_position[{number}] must be a pair of leader epoch and log offset, not {place!r}"
                 ) from None
             places[number] = (
                 arguments.checked_number("the leader epoch", epoch, -1, 2**31 - 1),

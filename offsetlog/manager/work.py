@@ -62,8 +62,8 @@ class Work(Completion[T]):
         is_sent: whether a write was sent, and was not refused.
         is_writing: whether a write is being sent, or is about to be sent.
         node: the first node that the last write concerns.
-        group: the group among whose turns the work has its turn, or None.
-        synced_session: a session in which reads see every write that was answered before, to any client; or None.
+        group: the group of the work, in whose order it waits for its turn; None if it needs no turn.
+        synced_session: a session in which reads see every write of any client that was answered before; or None.
     """
 
     def __init__(

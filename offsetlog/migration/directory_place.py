@@ -24,7 +24,7 @@ from offsetlog.store import OffsetStore
 from offsetlog.types import TopicPartition
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
-#: The number of rows in one commit, which waits for the disk once, and of rows that become Python objects at a time.
+#: The number of rows in one commit, for which one flush is enough, and of rows that are Python objects at a time.
 BATCH_ROWS = 16384
 _COLUMNS = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "expire_timestamp")
 _KINDS = pa.schema(
@@ -42,10 +42,10 @@ _KINDS = pa.schema(
 def losses_of(store: OffsetStore, *, permissive: bool) -> list[OffsetLogError]:
     """Returns the losses and the damage that were found when the store was opened.
 
-    Unless `permissive`, raises the first of them instead.
+    Unless `permissive` is True, raises the first of them instead of returning them.
 
-    A witness is a side file that records how far a log reached.  If only a witness is missing or damaged, this does
-    not count as a loss.
+    A witness is a file beside the log that records how far the log reached.  If only a witness is missing or damaged,
+    this does not count as a loss.
 
     Raises:
         CorruptionError, DataLossError, PossibleLossError: the first loss or damage, unless `permissive`.

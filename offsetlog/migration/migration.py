@@ -1,8 +1,8 @@
 """A migration: reads the source and the target, applies the rules to each group, writes the changes, and reports them.
 
 No progress is stored.  A second run reads the target, and counts the positions that the first run wrote as "same".
-Within a run, a group may change after it was read and before it is written, or the outcome of its write may be
-unknown.  In both cases the run reads the group and applies the rules again.
+If a group changes after it was read and before it is written, the run reads the group and applies the rules again.  It
+does the same if the outcome of the group's write is unknown.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from offsetlog.migration.places import Change, Fate, GroupOffsets, GroupWrite, H
 from offsetlog.migration.report import Difference, Report
 from offsetlog.types import TopicPartition
 
-#: How many times one group is decided, at most.
+#: How many times the rules are applied to one group, at most.
 TRIES = 20
-#: The seconds without any answer of a server after which the migration ends, and the longest pause between two tries.
+#: The seconds for which no server may answer before the migration ends, and the longest pause between two tries.
 PATIENCE, PAUSE_MAX = 60.0, 2.0
 EXAMPLES = 100
 

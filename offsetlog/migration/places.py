@@ -102,7 +102,10 @@ class GroupWrite:
 class Fate(enum.Enum):
     """The outcome of a write.
 
-    It was made, it was refused, it was refused because the target had changed (CHANGED), or it is unknown.
+    * MADE: the write was applied.
+    * REFUSED: the write was refused for any reason other than CHANGED.
+    * CHANGED: the write was refused because the target had changed since it was read.
+    * UNKNOWN: the write may have been applied; its answer was lost.
     """
 
     MADE = enum.auto()
@@ -118,7 +121,7 @@ class Written(NamedTuple):
         write: the changes that were to be written.
         fate: the outcome of the write.
         reason: the reason why the write was refused; "" otherwise.
-        refused: if only part of the write was refused, the positions of that part.  If all of it was refused, None.
+        refused: the refused positions if only part of the write was refused; None if all of it was refused.
     """
 
     write: GroupWrite

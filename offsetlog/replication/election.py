@@ -86,8 +86,8 @@ def ensure_leader(
 ) -> PartitionState:
     """Returns the state with a live leader, or without a leader if no replica in sync is alive.
 
-    A live leader stays.  A replica that was taken for lost and comes back without a restart needs
-    only this call: it has lost no records.
+    A leader that is alive stays.  If a replica was taken for lost and comes back without a restart,
+    it has lost no records, and this call is all that the host must make.
 
     Args:
         state: the state before.

@@ -1,8 +1,8 @@
 """The follower's side: its fetches, and what it does with the answers.
 
-A follower truncates its log only where it diverges from the leader's log.  The leader finds that
-offset by comparing the leader epochs of the two logs (KIP-101, KIP-279, KIP-595).  A follower never
-truncates at its own high watermark, which may be out of date: records above it may be committed.
+A follower truncates its log only where the log diverges from the leader's log.  The leader epochs of
+both logs show where that is (KIP-101, KIP-279, KIP-595).  A follower never truncates at its own high
+watermark, which may be out of date: records above it may be committed.
 """
 
 from __future__ import annotations
@@ -201,7 +201,8 @@ class Follower:
             response: the answer.
 
         Returns:
-            The actions; an empty list if the answer came too late or is from another leader epoch.
+            The actions; an empty list if the answer must be ignored, because it came too late or is
+            from another leader epoch.
         """
         if self._is_fenced or self._is_late(request):
             return []

@@ -24,11 +24,11 @@ class InSyncConfig:
         lag_time_max_ms: a replica that has not caught up for this time is not in sync
             (``replica.lag.time.max.ms``).
         ack: with "flushed", a follower acknowledges the records that it has flushed.  With "written", it acknowledges
-            all records in its log, as in Kafka.  The risk of "written" is that a replica loses power after it
-            acknowledged unflushed records, and then leads.  Committed records are then lost on all replicas.
-        join_wait_ms: if a replica that is not in the in-sync set was caught up within this time, W does not advance
-            past its acknowledged position, so that the replica can join the set.  If W did not wait, a busy leader
-            would move W past the position of every follower, and no follower could join.  Kafka waits
+            all records in its log, as in Kafka.  The risk of "written": if a replica loses power after it acknowledged
+            unflushed records, and then leads, committed records are lost on all replicas.
+        join_wait_ms: W waits for a replica that is about to join the in-sync set: if the replica was caught up within
+            this time, W does not advance past its acknowledged position.  If W did not wait, a busy leader would move
+            W past the position of every follower, and no follower could join.  Kafka waits
             ``replica.lag.time.max.ms``.
         proposal_backoff_ms: after the controller refused to add a replica, the leader waits for this time before it
             proposes the replica again.
@@ -146,7 +146,7 @@ class LeaderView:
 
     @property
     def proposed(self) -> InSyncChange | None:
-        """The proposal that is not answered yet; if the host's request times out, the host sends it again."""
+        """The proposal that is not answered yet, or None.  If the host's request times out, it sends this again."""
         return self._proposed
 
     def watermark(self) -> int:
@@ -221,8 +221,8 @@ class LeaderView:
         """Takes a state from the controller: the answer to a proposal, or a change by the controller.
 
         If the state is of another leader epoch, or is not newer than the known state, it came late and changes nothing.
-        A newer state closes an open proposal, accepted or not, because the controller refuses proposals that are based
-        on an older version.
+        A newer state closes an open proposal, whether or not the controller has accepted it, because the controller
+        refuses proposals that are based on an older version.
 
         Args:
             leader_epoch: the leader epoch of the state.
@@ -244,7 +244,7 @@ class LeaderView:
             self._followers[replica].refused_until = now + self._config.proposal_backoff_ms
 
     def on_proposal_failed(self, now: int) -> None:
-        """Withdraws an open proposal that the controller certainly did not and will not receive.
+        """Withdraws an open proposal, if it is certain that the controller has not received it and never will.
 
         Do not call this if it is unknown whether the controller got the proposal, for example after a timeout: the
         controller may have accepted it, and may elect the replicas that it adds.  Such a proposal stays open, and the

@@ -1,4 +1,4 @@
-"""The lease of a leader: while it lasts no other replica leads, so the leader's fetch answers are current.
+"""The lease of a leader.  While it lasts, no other replica leads, so the leader's answers to fetches are current.
 
 Commits need no lease: they are answered when every replica of the in-sync set has them.  A fetch is
 answered by the leader alone, and a leader that is disconnected from the controller does not know

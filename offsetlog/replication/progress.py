@@ -16,16 +16,17 @@ Ack = Literal["flushed", "written"]
 class ReplicaProgress:
     """The positions of one follower in the leader's epoch.  Not safe to share between threads.
 
-    In Kafka, a follower counts as caught up if its fetch offset has reached the leader's log end at
-    the time of its previous fetch.  Here, the position that the follower has acknowledged must have
-    reached that log end.  Otherwise, a follower whose flushes hang would stay in sync and hold W
-    back for ever.  A follower may flush records many fetches after it got them, so the log end of an
-    earlier fetch is kept as a goal until the follower has acknowledged it.
+    Each fetch of the follower shows how far it has come.  In Kafka, if the fetch offset has reached
+    the log end that the leader had at the follower's previous fetch, the follower counts as caught
+    up at the time of that previous fetch.  Here, the position that the follower has acknowledged
+    must have reached that log end.  Otherwise, a follower whose flushes hang would stay in sync and
+    hold W back for ever.  A follower may flush records many fetches after it got them, so the log
+    end of an earlier fetch is kept as a goal until the follower has acknowledged it.
 
     Attributes:
         ack: which position counts as acknowledged.
         goal: a former end of the leader's log that the follower has yet to acknowledge.
-        goal_at: when the leader's log ended there, in milliseconds.
+        goal_at: the time at which the leader's log ended at `goal`, in milliseconds.
         caught_up_at: the last time for which the follower has acknowledged all records that the
             leader's log had at that time; None for never.
         incarnation: the incarnation that sent the last fetch; -1 before the first fetch.

@@ -30,8 +30,8 @@ from offsetlog.server.node import NodeState
 _log = logging.getLogger(__name__)
 
 API_VERSIONS = 18
-#: Limit for the elements in all arrays of one request: a handler answers all of them in one turn of
-#: the event loop, in which no other connection is served.
+#: Limit for the elements in all arrays of one request.  A handler answers all of them in one
+#: iteration of the event loop, during which no other connection is served.
 ENTRIES_MAX = 100_000
 
 
@@ -268,8 +268,8 @@ class Connection(FrameStream, asyncio.Protocol):
             self.release(WAITING)
 
     def _encoded(self, message: Any, request: Request) -> bytes | None:
-        # Returns None if the message cannot be encoded; that ends only this connection, although
-        # the answer may be given in the turn of another client or of a timer.
+        # Returns None if the message cannot be encoded.  This ends only this connection, although
+        # another client's request or a timer may have caused the answer.
         if message is None:
             return b""
         try:

@@ -92,8 +92,8 @@ class RequestMemory:
     however large.  All requests together hold less than the limit plus one request, not counting
     one read of each connection.
 
-    Whole requests that the server has not handled yet may also take the limit plus one request.
-    Then the server reads no request until it has handled some.
+    Whole requests that the server has not handled yet count as well.  If they alone take the limit,
+    the server continues to read no request, not even the first one, until it has handled some.
     Not thread-safe: it belongs to one event loop.
     """
 
@@ -225,8 +225,8 @@ class OpenConnections:
         if most is None or most >= self.connections_max:
             return
         text = (
-            "accepting at most %d connections instead of max.connections=%d, because the limit on open files "
-            "leaves no more beside those reserved for logs (raise ulimit -n)"
+            "accepting at most %d connections instead of max.connections=%d, because the limit on open files leaves "
+            "no more files besides those that are reserved for logs; to accept more, raise ulimit -n"
         )
         level = logging.WARNING if most < FEW_CONNECTIONS else logging.INFO
         _log.log(level, text, most, self.connections_max, extra={"connections": most})
@@ -283,6 +283,6 @@ class OpenConnections:
         for connection in late:
             connection.end("the server is stopping")
         if late:
-            # Each connection learns of its end in the next turn of the loop.
+            # Each connection learns of its end in the next iteration of the event loop.
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), seconds)

@@ -110,8 +110,8 @@ class GroupExpiry:
     def expire_async(self, timeout: float | None) -> Completion[int]:
         """Starts a check now; any thread may call this (see offsetlog.manager.sweep.GroupCoordinator).
 
-        The result is the number of deleted positions.  The wait for the writes is limited by the
-        manager's settings only; `timeout` has no effect.
+        The result is the number of deleted positions.  `timeout` has no effect, because only the
+        manager's settings limit the wait for the writes.
         """
         answer: Completion[int] = Completion()
 

@@ -73,8 +73,8 @@ class GroupHost:
         expiry: deletes expired positions.
         failed_loads: why log partitions could not be loaded, by partition number; any thread may
             read it.
-        failed_writes: the first write to each log partition that failed since this process became
-            its leader, by partition number; any thread may read it.
+        failed_writes: the error of the first write that made a log partition fail since this process
+            became its leader, by partition number; any thread may read it.
     """
 
     def __init__(

@@ -76,7 +76,7 @@ class MetadataStore(Protocol):
         """The topic of this id."""
 
     def named_alike(self, name: str) -> str | None:
-        """Returns the topic whose name in metrics is that of `name` (see name_in_metrics); None if there is none."""
+        """Returns the name of the topic that has the same name in metrics (see name_in_metrics) as `name`, or None."""
 
     @property
     def changing(self) -> asyncio.Lock:

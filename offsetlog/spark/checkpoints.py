@@ -105,7 +105,7 @@ class Checkpoint(NamedTuple):
         path: the path of the directory.
         query_id: the id that the query keeps over restarts; None if the file `metadata` is missing.
         committed: the newest batch that is done, or None.
-        planned: a newer batch, which was begun and which a restart runs again; or None.
+        planned: a newer batch that was begun; a restart of the query runs it again.  None if there is none.
     """
 
     path: str

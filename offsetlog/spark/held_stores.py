@@ -50,9 +50,9 @@ Committed = Mapping[TopicPartition, OffsetAndMetadata]
 class Opening:
     """Arguments of `offsetlog.open`.
 
-    If the store is already open, `use_store` uses the open store, unless `partitions` differs from its number of
-    partitions.  The durability does not matter then, because it is an argument of each commit.  The maintenance remains
-    that of the use that opened the store.
+    If the store is already open, `use_store` does not open it again, unless `partitions` differs from its number of
+    partitions.  The store then keeps the maintenance of the use that opened it.  Its durability does not matter,
+    because each commit has a durability of its own.
     """
 
     path: Path

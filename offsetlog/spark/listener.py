@@ -186,7 +186,7 @@ class OffsetCommitListener(StreamingQueryListener):
 
     @property
     def commits(self) -> int:
-        """How many commits the target has accepted."""
+        """How many commits the target has accepted, completely or in part."""
         return self._committer.commits
 
     @property

@@ -62,7 +62,7 @@ _MEMBERS_ONLY = {
 
 
 class Target(ABC):
-    """A store of the positions of groups.  One thread uses it at a time."""
+    """A store or a cluster that keeps the positions of groups.  One thread uses it at a time."""
 
     #: Whether this target accepts only positions of Kafka topics.
     kafka_only: bool = False

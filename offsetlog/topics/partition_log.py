@@ -52,9 +52,9 @@ class PartitionLog:
     both, and must precede every other call.  All calls but reads belong to one event loop.  If the
     log could not be opened, every call raises that error.
 
-    If `waits_for_disk` is True, the watermark is the offset up to which records are flushed.
-    Consumers then do not read records that a loss of power could destroy, and producers get no
-    answer for them.  If it is False, the watermark is the log end offset.
+    If `waits_for_disk` is True, the watermark is the offset up to which records are flushed.  A
+    record that a loss of power could destroy is then not read by consumers, and its producer gets
+    no answer yet.  If it is False, the watermark is the log end offset.
 
     Attributes:
         maintenance: the lock that is held while segments are deleted or replaced, or the log is
@@ -307,9 +307,9 @@ class PartitionLog:
         )
 
     def was_appended(self, appended: Appended, rules: AppendRules, size: int) -> None:
-        """Finishes an append of `size` bytes: requests a flush if one is due, or makes the records readable.
+        """Finishes an append of `size` bytes: requests a flush if one is due, and makes the records readable.
 
-        If `waits_for_disk` is True, the records become readable only after the flush.
+        If `waits_for_disk` is True, a flush is always requested, and the records become readable after it.
 
         Raises:
             ClosedError: the partition has been deleted.

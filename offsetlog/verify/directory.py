@@ -2,9 +2,14 @@
 
 The verification checks the sizes, the CRCs and the order of batches and records, and whether a broker would load them.
 It checks the three indexes of each segment, the producer snapshots, the leader epochs, the topic ids and the
-checkpoints of the directory.  It also checks that each group is in its log partition.  It computes the state of each
-partition in four ways: by a replay of the files, by the engine's own load, by a replay of the records that the cleaner
-would keep, and from the snapshot with the log after it.  All of these must give the same digest (docs/verify.md).
+checkpoints of the directory.  It also checks that each group is in its log partition.
+
+It computes the state of each partition in four ways, which must give the same digest (docs/verify.md):
+
+* a replay of the files;
+* the engine's own load;
+* a replay of the records that the cleaner would keep;
+* the snapshot and the log after it.
 
 Traces of a crash are notes, not problems: an unfinished tail, indexes that recovery will rebuild, and checkpoints that
 were not written.  The directory of a running broker has the same traces.  A checkpoint above the end of its log is

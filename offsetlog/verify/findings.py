@@ -83,19 +83,28 @@ class Finding:
     Attributes:
         severity: "problem" means that data differ from what was written, or that answers would be wrong.  "note" means
             an open transaction, or a trace of a crash or of a running writer, which the next open for writing repairs.
-        kind: the subject: "batch", "record", "segment", "unfinished tail", "offset index", "time index", "transaction
-            index", "producer snapshot", "leader epochs", "checkpoint", "properties", "topic id", "history" (how far
-            back it goes), "wrong partition", "open transaction", "partitions", "partition" (the engine refuses to open
-            it), "snapshot" (it would be discarded), "digest" (two ways give different states), "missing" (acknowledged
-            commits are missing), "in doubt" (records may be missing), "unreadable" (the disk cannot read the bytes).
+        kind: the subject:
+
+            * a part of the log: "batch", "record", "segment", "unfinished tail", "open transaction";
+            * a file or value beside the log: "offset index", "time index", "transaction index", "producer snapshot",
+              "leader epochs", "checkpoint", "properties", "topic id";
+            * "history": the file that says how far back the history goes;
+            * "partitions": the number of partitions;
+            * "wrong partition": a group is in a partition in which a broker would not look for it;
+            * "partition": the engine refuses to open the partition;
+            * "snapshot": an open would discard the snapshot;
+            * "digest": two ways give different states;
+            * "missing": acknowledged commits are missing;
+            * "in doubt": records may be missing;
+            * "unreadable": the disk cannot read the bytes.
         reason: one sentence.
         log_partition: the partition of the offsets topic; None if the finding is about the directory.
         path: the file or directory.
         position: the byte position in the file, or None.
         log_offset: the log offset, or None.
         keys: for "digest", the keys that differ, up to a limit.
-        lost_from: for "missing" and "in doubt", the first log offset whose record is or may be missing; for "batch",
-            the first log offset of the damaged bytes if it is known.
+        lost_from: for "missing" and "in doubt", the first log offset whose record is or may be missing.  For "batch",
+            the first log offset of the damaged bytes, None if unknown.
         lost_below: the log offset after the last of these records, None if unknown.
         lost: the positions that a snapshot has at these log offsets, as (group, topic, partition).
     """

@@ -631,7 +631,7 @@ def check_partition(
         if is_two:
             kept[:] = [check.as_of_two_times(each) for each in kept]
         if not is_whole:
-            reason = "the log was cleaned while it was read, so the ways to its state could not be compared"
+            reason = "the log was cleaned while it was read, so the states of the ways could not be compared"
             check.place.note("digest", reason, files.directory or files.segments[0])
         for finding in kept:
             report(finding)

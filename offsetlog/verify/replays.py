@@ -36,8 +36,8 @@ BYTES_PER_KEY = 48
 WAYS = {
     "live": "the commits of this store",
     "loaded": "loading the partition",
-    "replay": "replaying its files",
-    "cleaned": "replaying the cleaner's result from them",
+    "replay": "a replay of its files",
+    "cleaned": "a replay of the records that the cleaner would keep",
     "snapshot": "its snapshot and the log after it",
 }
 
@@ -153,7 +153,7 @@ class WaysCheck:
         )
         self._place.problem(
             "digest",
-            f"{WAYS[left]} and {WAYS[right]} lead to different states: {differing}",
+            f"the state from {WAYS[left]} differs from the state from {WAYS[right]}: {differing}",
             self._path,
             keys=keys,
         )

@@ -267,7 +267,7 @@ def snapshot_offsets(fs: FileSystem, directory: Path) -> dict[int, Path]:
 
 
 def cut_offsets(fs: FileSystem, directory: Path) -> list[int]:
-    """Returns the log offsets at which truncations of a log began that did not finish."""
+    """Returns the log ends to which truncations of a log were begun, but did not finish."""
     return [int(found[1]) for name in fs.list(directory) if (found := CUT.fullmatch(name))]
 
 

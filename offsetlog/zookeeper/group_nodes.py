@@ -25,11 +25,10 @@ class GroupNodes:
         group: the name of the group.
         has_group: whether the group has a node.
         has_offsets: whether the node above the group's topics exists.
-        has_consumers: whether the group has live consumers, which have nodes below `ids`.
+        has_consumers: whether the group has live consumers, that is, whether its node `ids` has a child node.
         topics: the topics that have a node.
         offsets: the nodes of the group's positions.
-        not_given: for each node that ZooKeeper refused to return, for example because a permission is missing, the
-            error.
+        not_given: the error of each node that ZooKeeper refused to return, for example because a permission is missing.
         stood_together: whether the positions are a snapshot of one moment, so that no commit was read in part.
     """
 

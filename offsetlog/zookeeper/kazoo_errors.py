@@ -32,7 +32,7 @@ class KazooErrors:
         """Whether an error means that a server did not apply a write.
 
         An error of the connection, or an error inside the server, does not show whether the write was applied.  For
-        example, two clients had the same session, and a server of version 3.9 applied a write and answered with
+        example, when two clients had the same session, a server of version 3.9 applied a write and yet answered with
         MarshallingError.
         """
         kinds = self._kinds

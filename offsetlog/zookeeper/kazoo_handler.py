@@ -75,8 +75,8 @@ class Doorbell:
 class _TlsSocket(ssl.SSLSocket):
     """A connection that reports the TLS error with which the server ended it; kazoo itself would reconnect silently.
 
-    In TLS 1.3, a server that refuses the client's certificate, or that misses one, reports this only after the
-    handshake.
+    In TLS 1.3, a server reports only after the handshake that it refuses the client's certificate, or that it requires
+    one.
     """
 
     note: Callable[[ssl.SSLError], object]
@@ -97,8 +97,8 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
     Args:
         connect_seconds: the seconds within which a server must accept a connection and complete the TLS handshake.
         tls: the TLS context of the connections; None for connections without TLS.
-        ended: called with this object when the first thread of the client ends; that thread makes the call, as its last
-            act.
+        ended: called once with this object when any thread of the client ends.  That thread makes the call, as its
+            last act.
 
     Attributes:
         failure: the error because of which the last connection could not be made, or with which the server refused it

@@ -1,4 +1,4 @@
-"""Permanent watches.  They deliver the latest state after each change, even if connections break or sessions expire.
+"""Permanent watches.  They deliver the latest state after changes, even if connections break or sessions expire.
 
 A watch of ZooKeeper itself fires once, and ends with the connection.  Here, each time such a watch fires, the node is
 read, and the same read sets the next watch, so that no change is missed.  If a state is replaced before it is read, it

@@ -583,7 +583,8 @@ def test_rewinds_of_kafkas_directory_need_no_number_of_partitions(capsys):
 
 def test_moments_in_the_wrong_order_are_named(data, capsys):
     code, _, err = call(capsys, "diff", data, "offset:4", "offset:2", "--group", "billing")
-    assert (code, err) == (0, "offsetlog: offset:4 is later than offset:2: `before` is the later state\n")
+    remark = "offset:4 is later than offset:2: the columns with `before` show the later state"
+    assert (code, err) == (0, f"offsetlog: {remark}\n")
     assert call(capsys, "diff", data, "now", "-0s", "--group", "billing")[2].count("later") == 2
     assert call(capsys, "diff", data, "offset:2", "offset:4", "--group", "billing")[2] == ""
 

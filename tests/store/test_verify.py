@@ -176,7 +176,7 @@ def test_a_value_that_is_another_in_the_file_is_named(small, path):
     assert key.ways == ("live", "replay")
     assert [side["offset"] for side in key.sides] == [1007, 2007]
     assert str(key) == "group 'g', topic 't', partition 7: live offset 1007, replay offset 2007"
-    assert finding.reason.endswith("lead to different states: 1 key differs")
+    assert finding.reason.endswith("differs from the state from a replay of its files: 1 key differs")
     assert str(key) in str(found[0])
     live, replay = found.ways[:2]
     assert live.digest != replay.digest
@@ -566,7 +566,7 @@ def test_a_cleaner_that_loses_a_record_is_found(small, path, monkeypatch):
 
     monkeypatch.setattr(replays, "replay_cleaned", losing)
     finding = only_digest(small.verify())
-    assert finding.reason.startswith("replaying the cleaner's result from them and replaying its files")
+    assert finding.reason.startswith("the state from a replay of the records that the cleaner would keep differs")
     assert [(key.partition, key.ways, key.sides[0]) for key in finding.keys] == [
         (9, ("cleaned", "replay"), None),
         (11, ("cleaned", "replay"), None),

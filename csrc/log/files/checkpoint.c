@@ -1,4 +1,4 @@
-/* Parsing and formatting of both checkpoints, line by line. */
+/* Parses and formats both kinds of checkpoints, line by line. */
 #include "log/files/checkpoint.h"
 
 #include <stdio.h>

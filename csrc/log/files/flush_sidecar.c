@@ -1,4 +1,4 @@
-/* Two slots in a file, stored in turn, and the `ol.flushed` header. */
+/* Reads and writes the two slots of the sidecar, and reads the `ol.flushed` header of a batch. */
 #include "log/files/flush_sidecar.h"
 
 #include <stdlib.h>

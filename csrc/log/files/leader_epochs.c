@@ -1,4 +1,4 @@
-/* The list of leader epochs: an array that is only changed at its ends. */
+/* Keeps the list of leader epochs in an array that changes only at its ends. */
 #include "log/files/leader_epochs.h"
 
 #include <stdlib.h>

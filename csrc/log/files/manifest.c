@@ -1,4 +1,4 @@
-/* The manifest as text, and back. */
+/* Formats and parses the text of a manifest. */
 #include "log/files/manifest.h"
 
 #include <inttypes.h>

@@ -1,29 +1,32 @@
 /* log/files/manifest: the manifest `offsetlog.manifest` of a partition, which proves that nothing
  * is missing (docs/durability.md, "Complete or not").
  *
- * A text file, replaced as a whole.  It says what the log held on disk when the manifest was
- * written: every closed segment with size and checksum, and how far the active one reached.  The
- * listed segments do not change until the next manifest is written.  So a log that holds less than
- * its manifest lists has lost something, unless another program changed it.  The manifest also says
- * which gaps between offsets are legal.
+ * The manifest is a text file that is replaced as a whole.  It says what the log had on disk when
+ * the manifest was written: every closed segment with its size and checksum, and the size of the
+ * active one.  The listed segments do not change until the next manifest is written.  If a log has
+ * less than its manifest lists, it has therefore lost something, unless another program changed it.
+ * The manifest also says which gaps between offsets are legal.  An example:
  *
  *     offsetlog manifest 1
  *     sequence 17
  *     topic 4ClGgBhSQPWWHcPK0jTz-w     topic id, or -
  *     epoch 4                          newest leader epoch of the log, -1 none
- *     cleaned 130                      gaps below are those of a cleaner
- *     range 0 ours                     from this offset on; "ours": without gaps, "other": with any
- *     segment 0 65 8125 1c00a3ff       base, base of the next one, size, checksum or -
- *     swap 0 65 4019 77ab00d1 65       base, end, size and checksum of a segment that may have
- *                                      taken the place of those with bases from its own to the last
- *                                      number
- *     tail 262 270 1000                active: base, log end, size, or more
- *     doubt 65 130 gap                 offsets that may be missing: from, end or -, what the doubt
- *                                      is about
+ *     cleaned 130                      a cleaner may have left gaps below this offset
+ *     range 0 ours                     the batches from this offset on, up to the next range;
+ *                                      "ours": offsetlog wrote them as a leader, without gaps;
+ *                                      "other": they come from elsewhere and may have gaps
+ *     segment 0 65 8125 1c00a3ff       a closed segment: base offset, base offset of the next
+ *                                      segment, size, checksum or -
+ *     swap 0 65 4019 77ab00d1 65       a swap that has begun: base offset, end, size and checksum
+ *                                      of the new segment; base offset of the last one it replaces
+ *     tail 262 270 1000                the active segment: base offset, log end, size; the end and
+ *                                      the size may have grown since
+ *     doubt 65 130 gap                 offsets that may be missing: from, end or -, cause
  *     check 9f0c2b7d66a1e0f4           XXH3 of the lines before
  *
- * Bytes are hostile: lines are bounded and in this order, bases ascend, and the checksum is that of
- * the whole text.  The structures own their memory and have no lock.
+ * The parser trusts no byte.  It checks that the lines have a bounded length and are in this order,
+ * that base offsets ascend, and that the last line is the hash of all lines before it.  The
+ * structures own their memory and have no lock.
  */
 #ifndef OL_LOG_FILES_MANIFEST_H
 #define OL_LOG_FILES_MANIFEST_H
@@ -52,8 +55,8 @@ typedef struct ol_manifest_range {
                                    before it ended */
 } ol_manifest_range;
 
-/* The cause of a doubt: a finding of an open that could not be decided.  A doubt stays until the
- * owner accepts it. */
+/* The cause of a doubt.  A doubt is a range of offsets of which an open could not decide whether
+ * something is missing.  It stays in the manifest until the owner accepts it. */
 typedef enum ol_doubt_cause {
     OL_DOUBT_MANIFEST,          /* the manifest was missing or damaged */
     OL_DOUBT_SIDECAR,           /* the sidecar was missing or damaged */
@@ -69,7 +72,7 @@ typedef struct ol_manifest_doubt {
 } ol_manifest_doubt;
 enum { OL_MANIFEST_DOUBTS_MAX = 16 };
 
-/* Zeroed memory is an empty one. */
+/* Zeroed memory is an empty manifest. */
 typedef struct ol_manifest {
     int64_t sequence;           /* of the manifests of this partition, from 1 */
     bool has_topic_id;
@@ -93,12 +96,12 @@ void ol_manifest_free(ol_manifest *manifest);
 /* Fills an empty *manifest.  Fails with OL_CORRUPT and the line in the reason, with OL_UNSUPPORTED
  * for another version, or with OL_NO_MEMORY; the manifest then stays empty. */
 int ol_manifest_parse(ol_manifest *manifest, ol_slice text, ol_error *error) OL_NODISCARD;
-/* *text is malloc'ed. */
+/* Makes the text of the file.  The caller frees *text. */
 int ol_manifest_format(const ol_manifest *manifest, char **text, size_t *size,
                        ol_error *error) OL_NODISCARD;
 
-/* Loads a manifest.  Fails with OL_NO_SUCH_FILE when the file is missing, with OL_IO, or as
- * ol_manifest_parse does; the error has the path. */
+/* Loads a manifest.  Fails with OL_NO_SUCH_FILE if the file does not exist, with OL_IO, or as
+ * ol_manifest_parse does.  The error has the path. */
 int ol_manifest_load(ol_manifest *manifest, ol_fs *fs, const char *path,
                      ol_error *error) OL_NODISCARD;
 /* Stores with ol_fs_replace_file: a crash leaves the old file or the new one. */
@@ -111,16 +114,16 @@ bool ol_manifest_has_other(const ol_manifest *manifest);
 /* Frees the list of segments and leaves it empty. */
 void ol_manifest_drop_segments(ol_manifest *manifest);
 
-/* Records that the offsets from the log end `offset` on are of this kind, whatever the manifest
- * said about them before.  OL_NO_MEMORY. */
+/* Begins a range of the given kind at the log end `offset`, whatever the manifest said about these
+ * offsets before.  Fails with OL_NO_MEMORY. */
 int ol_manifest_add_range(ol_manifest *manifest, int64_t offset, bool is_ours,
                           ol_error *error) OL_NODISCARD;
 
 /* Adds a doubt.  If the list of doubts is full, the last one is widened to include it. */
 void ol_manifest_add_doubt(ol_manifest *manifest, const ol_manifest_doubt *doubt);
 
-/* Returns whether a log may lack the offsets from `from` to `to`, where the next batch begins:
- * because a cleaner removed them, or because another program wrote here, which leaves gaps. */
+/* Returns whether the log may have a gap from `from` to `to`, where the next batch begins.  It may
+ * if a cleaner removed these offsets, or if another program, which can leave gaps, wrote there. */
 bool ol_manifest_is_gap_legal(const ol_manifest *manifest, int64_t from, int64_t to);
 
 #endif

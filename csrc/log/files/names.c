@@ -1,4 +1,4 @@
-/* Parsing and formatting of file names, directory names and topic ids. */
+/* Parses and formats file names, directory names and topic ids. */
 #include "log/files/names.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Each index is an array of entries in a file, with a block of new entries in memory. */
+/* Implements both indexes.  Each is an array of entries in a file, and has a block of new entries
+ * in memory. */
 #include "log/files/offset_index.h"
 
 #include <stdlib.h>

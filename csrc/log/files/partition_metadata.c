@@ -1,4 +1,4 @@
-/* Parsing, formatting and storing of the two lines. */
+/* Parses, formats and stores the two lines of partition.metadata. */
 #include "log/files/partition_metadata.h"
 
 #include <stdlib.h>

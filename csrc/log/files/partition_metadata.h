@@ -15,15 +15,16 @@ enum { OL_PARTITION_METADATA_SIZE = 43 };       /* two lines, no newline after t
 /* Writes the file's bytes, not terminated. */
 void ol_partition_metadata_format(const ol_uuid *topic_id, char text[OL_PARTITION_METADATA_SIZE]);
 
-/* Parses the file's text.  OL_CORRUPT with the reason unless it holds a version, a topic id and
- * nothing else except white space; an id of zeros is corrupt, too.  OL_UNSUPPORTED for another
- * version. */
+/* Parses the text of the file.  Fails with OL_CORRUPT and the reason if the text is anything other
+ * than a version and a topic id with white space around them, or if the topic id is zero.  Fails
+ * with OL_UNSUPPORTED if the version is not 0. */
 int ol_partition_metadata_parse(ol_slice text, ol_uuid *topic_id, ol_error *error) OL_NODISCARD;
 
-/* Loads the file `path`.  OL_NO_SUCH_FILE when it is missing. */
+/* Loads the file `path`.  Fails with OL_NO_SUCH_FILE if it does not exist. */
 int ol_partition_metadata_load(ol_fs *fs, const char *path, ol_uuid *topic_id,
                                ol_error *error) OL_NODISCARD;
-/* Stores the file durably; call it before the first append.  OL_INVALID for an id of zeros. */
+/* Stores the file durably.  Must be called before the first append to the log.  Fails with
+ * OL_INVALID if the topic id is zero. */
 int ol_partition_metadata_store(ol_fs *fs, const char *path, const ol_uuid *topic_id,
                                 ol_error *error) OL_NODISCARD;
 

@@ -1,5 +1,5 @@
-/* The file form of a producer state: version, CRC, count, entries of 46 bytes
- * (docs/format/directory.md §1.6). */
+/* Encodes and decodes a producer snapshot.  The file has a version, a CRC, a count, and entries of
+ * 46 bytes (docs/format/directory.md §1.6). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,8 +90,8 @@ static int check_frame(ol_slice bytes, size_t *count, ol_error *error) {
     uint32_t stored = ol_load_u32(bytes.data + AT_CRC);
     uint32_t computed = ol_crc32c(bytes.data + AT_COUNT, bytes.size - AT_COUNT);
     if (stored != computed) {
-        return ol_fail(error, OL_CORRUPT, "the snapshot's CRC is %08x, its bytes have %08x", stored,
-                       computed);
+        return ol_fail(error, OL_CORRUPT, "the snapshot has CRC %08x, but its bytes have %08x",
+                       stored, computed);
     }
     int32_t said = ol_load_i32(bytes.data + AT_COUNT);
     size_t there = (bytes.size - AT_ENTRIES) / OL_PRODUCERS_SNAPSHOT_ENTRY_SIZE;

@@ -1,4 +1,5 @@
-/* The map of producers: open addressing with backward shifts, beside the open transactions. */
+/* Keeps the producers in a map with open addressing and backward shifts, and the open transactions
+ * in a list. */
 #include "log/files/producers.h"
 
 #include <stdlib.h>

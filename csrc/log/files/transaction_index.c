@@ -1,4 +1,4 @@
-/* An array in memory and the file that each append is written to. */
+/* Keeps the entries in an array in memory, and writes each append to the file. */
 #include "log/files/transaction_index.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* Runs one commit (docs/architecture.md §4): plans it and checks conditions, reserves a place in
- * the log, encodes, reserves memory for the apply, publishes and applies. */
+/* Runs one commit (docs/architecture.md §4): plans it and checks its conditions, reserves bytes in
+ * the log, encodes the batch, reserves the memory that applying it will need, publishes the batch,
+ * and applies it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,8 +121,8 @@ static int plan_and_write(ol_commit *work, const ol_item *items, size_t count, o
     if (size + OL_COMMIT_HEADERS_MAX > work->partition->options.batch_bytes_max) {
         return ol_commit_write_parts(work, error);
     }
-    /* Headers are taken only when they will be written, because the log returns the flushed record
-     * only once. */
+    /* Headers are made only when they will be written, because the log returns a flushed bound only
+     * once. */
     ol_commit_plan_headers(work);
     if (work->header_count > 0) size = ol_commit_batch_size(work, 0, work->count);
     return write_one_batch(work, size, error);
@@ -228,8 +229,8 @@ int ol_partition_commit_rows(ol_partition *partition, const ol_row_run *runs, si
     return status;
 }
 
-/* Under writer: plans by touching memory only, and continues only if it need not wait for
- * anything. */
+/* Tries a commit without waiting: plans it by touching memory only, and continues only if nothing
+ * makes it wait.  The caller holds writer. */
 static int try_locked(ol_partition *partition, const ol_item *items, size_t count,
                       ol_commit_result *result, ol_error *error) {
     ol_planned on_stack[STACK_ITEMS];

@@ -10,8 +10,8 @@
 
 enum { OL_COMMIT_HEADERS_MAX = 64 };    /* bytes, of a batch's first record */
 
-/* Memory that a commit leaves for the next one.  Owned by the partition; zeroed memory is empty
- * scratch. */
+/* Memory that a commit leaves allocated for the next one.  The partition owns it.  Zeroed memory is
+ * an empty scratch. */
 typedef struct ol_commit_scratch {
     struct ol_planned *planned;
     size_t planned_capacity;

@@ -2,14 +2,14 @@
  * (docs/architecture.md §4).
  *
  * Files:
- *   commit      the entry points: locks, roles, the variant that never waits; the order of the
- *               steps of one batch (write_one_batch)
- *   fast_path   known positions and nothing else
- *   plan        names, sizes, conditions, headers: changes nothing
- *   write       these steps, except the place in the log: encode, reserve memory, publish, apply
- *   oversize    items that do not fit one batch
+ *   commit      has the entry points: takes locks, checks the role, has the variant that never
+ *               waits, and calls the steps of one batch in their order (write_one_batch)
+ *   fast_path   commits positions whose keys the table already has, without a plan
+ *   plan        checks names, sizes and conditions, and makes headers; changes nothing
+ *   write       has the steps of one batch: reserve memory, encode, publish, apply
+ *   oversize    commits items that do not fit one batch
  *
- * Everything here is called under the partition's writer lock.
+ * The caller of every function here holds the partition's writer lock.
  */
 #ifndef OL_PARTITION_COMMIT_COMMIT_IMPL_H
 #define OL_PARTITION_COMMIT_COMMIT_IMPL_H
@@ -22,15 +22,16 @@ enum { OL_COMMIT_TRY_BYTES_MAX = 4096 };    /* above it the caller releases the 
 /* One item that is being put into a batch. */
 typedef struct ol_planned {
     const ol_item *item;
-    ol_pair_name name;              /* of a group record only the group, as its key names it */
-    union {                         /* once `reserved` */
+    ol_pair_name name;              /* (group, topic); for a group record, only the group */
+    union {                         /* valid if `reserved` */
         ol_reservation reservation;                 /* positions */
         ol_group_reservation *group_reservation;    /* group records that are put */
     };
     size_t key_size;
     int64_t value_size;             /* -1 null */
-    uint32_t settled_pair;          /* no reservation is needed (ol_table_settled); else 0 */
-    int64_t log_offset;             /* of a record that is applied later */
+    uint32_t settled_pair;          /* the pair, if no reservation is needed (ol_table_settled);
+                                       otherwise 0 */
+    int64_t log_offset;             /* of a record that is applied only after a COMMIT marker */
     int16_t value_version;
     bool reserved;
 } ol_planned;
@@ -47,87 +48,101 @@ typedef struct ol_commit_run {
 typedef struct ol_commit {
     ol_partition *partition;
     ol_planned *planned;
-    size_t count;               /* planned items: those that will be written */
+    size_t count;               /* number of planned items, which are those that will be written */
     int64_t producer_id;
     int16_t producer_epoch;
     int64_t timestamp;          /* of its batches */
     int64_t position_time;      /* of positions whose commit timestamp the caller did not give */
-    bool has_tombstones;        /* or group records: neither may be split over batches */
-    bool own_transaction;       /* values are applied after the COMMIT marker */
-    bool may_settle;            /* until the apply only this commit's own puts change the table */
-    bool never_waits;           /* OL_WOULD_BLOCK instead of waiting for lock, disk or memory */
-    bool table_locked;          /* from before the reservation until after the apply */
+    bool has_tombstones;        /* there are tombstones or group records, which must not be split
+                                   over several batches */
+    bool own_transaction;       /* this is a transaction of the store's own, whose values are
+                                   applied after its COMMIT marker */
+    bool may_settle;            /* until the values are applied, nothing else changes the table */
+    bool never_waits;           /* return OL_WOULD_BLOCK instead of waiting for a lock, the disk or
+                                   memory */
+    bool table_locked;          /* the caller holds the table lock from before the reservation until
+                                   after the apply */
     uint8_t headers[OL_COMMIT_HEADERS_MAX];  /* of the first record of a batch */
     size_t headers_size;
     int32_t header_count;
     ol_commit_result *result;
 } ol_commit;
 
-/* Writes the commit by the fast path if it can, and sets *done.  Otherwise it changes nothing, and
- * the caller calls ol_commit_plan.  ol_commit_plan_time must have been called. */
+/* Writes the commit by the fast path if this is possible, and sets *done to true.  Otherwise sets
+ * *done to false and changes nothing; the caller must then call ol_commit_plan.
+ * ol_commit_plan_time must have been called before. */
 int ol_commit_fast_path(ol_commit *work, const ol_item *items, size_t count, bool *done,
                         ol_error *error);
 
-/* Like ol_commit_fast_path, for rows. */
+/* Does the same as ol_commit_fast_path for rows. */
 int ol_commit_fast_path_rows(ol_commit *work, const ol_row_run *runs, size_t run_count,
                              ol_position_row *rows, size_t row_count, bool *done, ol_error *error);
 
-/* Fills work->planned from the items and checks every condition.  ol_commit_plan_time, which sets
- * the times, comes first. */
+/* ol_commit_plan fills work->planned from the items and checks every condition.
+ * ol_commit_plan_time sets the times, and must be called first. */
 int ol_commit_plan(ol_commit *work, const ol_item *items, size_t count, ol_error *error);
 void ol_commit_plan_time(ol_commit *work);
 
-/* Fills in the headers of the next batch's first record; takes the log's flushed record. */
+/* Fills in the headers of the first record of the next batch, with the flushed bound of the log
+ * (ol_log_take_flushed_record). */
 void ol_commit_plan_headers(ol_commit *work);
 
-/* Returns the highest version of offset values that every reader of the log is known to read.  A
- * broker before 2.1 loads no partition that has a value of a version above 1, one before 4.1 none
- * that has a value of version 4.  In a log that this program alone wrote: 4 if it has such a value,
- * else 3.  In another: the highest of the values in the state and of those that this leader wrote
- * and that wait to be applied; without any, 3 if the state is that of the whole log, and 1, which
- * all read, if older values may not have been applied yet.  The option `value_v4` can set it to 4,
- * or limit it to 3.  Under writer. */
+/* Returns the highest version of offset values that may be written, because every broker that reads
+ * the log is known to read it.  A broker before 2.1 refuses to load a partition that has a value of
+ * a version above 1.  A broker before 4.1 refuses one that has a value of version 4.
+ *
+ * The versions that the log already has decide.  They are those of the values in the state, and of
+ * the values that this leader has written and that wait to be applied.
+ * - If only offsetlog wrote the log, the result is 4 if the log has a value of version 4, and
+ *   otherwise 3.
+ * - If another program wrote a part of the log, the result is the highest version that the log has,
+ *   but at least 1.
+ *   If it has no value, the result is 3.  If older values may not have been applied yet and none is
+ *   known, the result is 1, which all brokers read.
+ * The option `value_v4` can set the result to 4, or limit it to 3. */
 int16_t ol_commit_known_value_version(const ol_partition *partition);
 
 /* Returns the value of an item as it is written. */
 ol_offset_value ol_commit_encoded_value(const ol_commit *work, const ol_item *item);
 
-/* Return the size of a planned record at `index` of its batch, and that of a batch of planned[from,
- * to). */
+/* ol_commit_record_size returns the size of a planned record at `index` of its batch.
+ * ol_commit_batch_size returns the size of the batch of planned[from, to). */
 size_t ol_commit_record_size(const ol_commit *work, const ol_planned *planned, size_t index);
 size_t ol_commit_batch_size(const ol_commit *work, size_t from, size_t to);
 
-/* Reserves the place of a batch of `count` records in the log. */
+/* Reserves the bytes of a batch of `count` records in the log (ol_log_reserve). */
 int ol_commit_reserve_place(const ol_commit *work, size_t size, size_t count, uint8_t **start,
                             int64_t *base_offset, ol_error *error) OL_NODISCARD;
 
-/* Reserve and release all memory that applying the planned items will need; none while the
- * partition loads. */
+/* ol_commit_reserve_all reserves all memory that will be needed to apply the planned items.  While
+ * the partition loads, it reserves none.  ol_commit_release releases what was reserved for the
+ * items from index `from` on. */
 int ol_commit_reserve_all(ol_commit *work, ol_error *error) OL_NODISCARD;
 void ol_commit_release(ol_commit *work, size_t from);
 
-/* Fetches the cells of a small commit, so that they arrive while it is encoded. */
+/* Prefetches the cells of a small commit from memory, so that they arrive while it is encoded. */
 void ol_commit_prefetch(const ol_commit *work);
 
-/* Encodes planned[from, to) into the `size` bytes that the log reserved.  The bytes become a batch
- * only when they are sealed; a caller that gives them up zeroes them. */
+/* Encodes planned[from, to) into the `size` bytes that the log has reserved.  The bytes become a
+ * batch only when ol_commit_publish seals them.  A caller that gives them up must set them to
+ * zero. */
 void ol_commit_encode(const ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size);
 
 ol_batch_fields ol_commit_batch_fields(const ol_commit *work, int64_t base_offset, size_t count);
 
-/* Take and release the partition's table lock, unless work->table_locked. */
+/* Take and release the partition's table lock.  If work->table_locked is true, they do nothing. */
 void ol_commit_lock_table(ol_commit *work);
 void ol_commit_unlock_table(ol_commit *work);
 
-/* Seals, publishes and applies the encoded items.  When the log refuses the batch, nothing has
- * changed; a failure after that makes the partition fail. */
+/* Seals, publishes and applies the encoded items.  If the log refuses the batch, nothing has
+ * changed.  If a later step fails, the partition has failed. */
 int ol_commit_publish(ol_commit *work, size_t from, size_t to, uint8_t *start, size_t size,
                       int64_t base_offset, ol_error *error);
 
-/* Applies the items that an own transaction deferred until its marker. */
+/* Applies the items of a transaction of the store's own, after its COMMIT marker was written. */
 int ol_commit_apply_deferred(ol_commit *work, size_t from, size_t to, ol_error *error);
 
-/* Writes items that do not fit one batch; fills work->result. */
+/* Writes items that do not fit one batch, and fills work->result. */
 int ol_commit_write_parts(ol_commit *work, ol_error *error);
 
 #endif

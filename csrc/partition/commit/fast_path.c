@@ -1,9 +1,11 @@
-/* Writes a commit by the fast path: known positions, without conditions, in one batch of a lone
- * store.
+/* Writes a commit by the fast path.  It is for a store without replicas.  The commit must fit one
+ * batch and have only positions without conditions, whose keys the table already has and whose
+ * values are written in version 3.
  *
- * Nearly every commit is one of these, so it is planned, sized and encoded run by run of one
- * (group, topic), and applied by ol_state_apply_run.  The records keep the order of the items.  Any
- * other commit is left, with nothing changed, to the general path (ol_commit_plan).
+ * Nearly every commit is one of these.  Consecutive items of one (group, topic) form a run, which
+ * is planned, sized and encoded together, and applied by ol_state_apply_run.  The records keep the
+ * order of the items.  For any other commit the fast path changes nothing and leaves it to the
+ * general path (ol_commit_plan).
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The condition on a group's generation, and the record that ends a generation. */
+/* Checks conditions on the generation of a group, and encodes the record that ends a generation. */
 #include "partition/commit/generation.h"
 
 #include <string.h>
@@ -54,7 +54,7 @@ static int take_array(void *context, const ol_field *field, int32_t count,
 static int decode(int16_t type, ol_slice value, group_facts *facts, ol_error *error) {
     *facts = (group_facts){.protocol_type = ol_slice_of("", 0), .generation = -1};
     if (value.size < 2) return ol_fail(error, OL_CORRUPT,
-                                       "a group's value is truncated in its version");
+                                       "the value of a group record ends within its version");
     const ol_schema_visitor visitor = {
         .bytes = take_bytes, .integer = take_integer, .begin_array = take_array, .context = facts};
     int status = ol_schema_decode(ol_schema_of_value(type), ol_load_i16(value.data),

@@ -1,5 +1,6 @@
-/* Writes items that do not fit one batch, sorted by group: batches of whole groups, and own
- * transactions for larger groups (docs/architecture.md §2.3, §4). */
+/* Writes items that do not fit one batch.  They are sorted by group and written in batches of whole
+ * groups.  A group that does not fit one batch is written as a transaction of the store's own
+ * (docs/architecture.md §2.3, §4). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,8 +38,8 @@ static size_t bound_of_record(const ol_commit *work, size_t index) {
     return ol_commit_record_size(work, &work->planned[index], 0) + RECORD_DELTA_SLACK;
 }
 
-/* Returns the end of the most items from `from` on, not beyond `limit`, that fit one batch; at
- * least one item. */
+/* Returns the end of a batch that begins at item `from`: it takes as many items as fit one batch,
+ * but at least one, and none at or after `limit`. */
 static size_t end_of_batch(const ol_commit *work, size_t from, size_t limit) {
     size_t size = OL_BATCH_OVERHEAD + OL_COMMIT_HEADERS_MAX;
     size_t to = from;
@@ -67,8 +68,8 @@ static int write_part(ol_commit *work, size_t from, size_t to, ol_error *error) 
     return OL_OK;
 }
 
-/* Returns an id above every one in the log, never used twice: made from the time and, if that does
- * not suffice, a counter. */
+/* Returns a producer id that is above every one in the log and is never used twice.  It is made
+ * from the time and, if that does not suffice, from a counter. */
 static int64_t next_own_producer_id(ol_commit *work) {
     ol_partition *partition = work->partition;
     int64_t id = OL_OWN_PRODUCER_ID_MIN + (work->timestamp << 16);
@@ -80,9 +81,10 @@ static int64_t next_own_producer_id(ol_commit *work) {
     return id;
 }
 
-/* Called when the log has an open own transaction that the state does not have.  If space for
- * its end could not be kept (too many are open), a lone store may meet a full disk here; its next
- * write then closes the transaction.  In every other case the next load does. */
+/* Called when the log has an open transaction of the store's own that the state does not have.  In
+ * a store without replicas, the end of the transaction may have met a full disk, because too many
+ * transactions are open to keep space for all ends.  The next write then ends the transaction.  In
+ * every other case the next load ends it. */
 static int leave_open(ol_partition *partition, int status) {
     if (status == OL_DISK_FULL && !partition->options.replicated) {
         partition->leadership.ready = false;
@@ -92,8 +94,9 @@ static int leave_open(ol_partition *partition, int status) {
     return status;
 }
 
-/* Writes the COMMIT of an own transaction and applies it: in a lone store all values at once,
- * together with W; in a replicated one when W passes. */
+/* Writes the COMMIT of a transaction of the store's own.  In a store without replicas, applies all
+ * its values at once, together with W.  In a replicated partition they are applied when W passes
+ * the marker. */
 static int commit_own(ol_commit *work, size_t from, size_t to, ol_error *error) {
     ol_partition *partition = work->partition;
     ol_commit_result marker;
@@ -112,8 +115,8 @@ static int commit_own(ol_commit *work, size_t from, size_t to, ol_error *error) 
     return OL_OK;
 }
 
-/* Writes a group that does not fit one batch: the batches of an own transaction and its COMMIT, or
- * an ABORT if a batch could not be written. */
+/* Writes a group that does not fit one batch: the batches of a transaction of the store's own and
+ * its COMMIT, or an ABORT if a batch could not be written. */
 static int write_own_transaction(ol_commit *work, size_t from, size_t to, ol_error *error) {
     ol_partition *partition = work->partition;
     int status = ol_own_transactions_open(&partition->own.open, work->producer_id, error);
@@ -154,8 +157,8 @@ static int check_parts(const ol_commit *work, ol_error *error) {
     const ol_partition *partition = work->partition;
     if (work->has_tombstones) {
         return ol_fail(error, OL_TOO_LARGE,
-                       "%zu records, tombstones or group records among them, do not fit one batch "
-                       "of %zu bytes, and in several they could not be atomic",
+                       "%zu records do not fit one batch of %zu bytes; some are tombstones or "
+                       "group records, which must not be split over several batches",
                        work->count, partition->options.batch_bytes_max);
     }
     if (partition->role != OL_ROLE_ACTIVE) {
@@ -165,15 +168,15 @@ static int check_parts(const ol_commit *work, ol_error *error) {
         size_t size = OL_BATCH_OVERHEAD + OL_COMMIT_HEADERS_MAX + bound_of_record(work, i);
         if (size > partition->options.batch_bytes_max) {
             return ol_fail(error, OL_TOO_LARGE,
-                           "one record of %zu bytes is above batch_bytes_max %zu", size,
+                           "a record of %zu bytes is larger than batch_bytes_max, %zu", size,
                            partition->options.batch_bytes_max);
         }
     }
     return OL_OK;
 }
 
-/* Returns the end of the most whole groups from `from` on that fit one batch; `from` itself when
- * not even the first does. */
+/* Returns the end of a batch of whole groups that begins at item `from`: as many groups as fit one
+ * batch.  Returns `from` if not even the first group fits. */
 static size_t end_of_whole_groups(const ol_commit *work, size_t from) {
     size_t size = OL_BATCH_OVERHEAD + OL_COMMIT_HEADERS_MAX;
     size_t end = from;

@@ -5,8 +5,8 @@
 #include "partition/commit/commit_impl.h"
 #include "partition/commit/generation.h"
 
-/* Finds the latest written value of a position; *rests_on is the W that would settle it, -1 when it
- * is applied. */
+/* Finds the latest written value of a position.  Sets *rests_on to the log offset that W must reach
+ * for the value to be final, or to -1 if it is applied already. */
 static bool latest_written(const ol_partition *partition, const ol_pair_name *name, int32_t number,
                            ol_position_value *value, int64_t *rests_on) {
     bool present;
@@ -130,8 +130,8 @@ static void plan_name(ol_commit *work, ol_planned *planned, const ol_planned *pr
     planned->name = ol_table_name(table, item->group, group_hash, item->topic);
 }
 
-/* Refuses a record that a broker would not load, and offsets, which have items of their own.
- * *group points into the key. */
+/* Refuses a record that a broker would not load.  Also refuses a record of an offset, because
+ * offsets have an item kind of their own.  *group points into the key. */
 static int check_group_record(const ol_item *item, size_t index, ol_slice *group, ol_error *error) {
     ol_key key;
     int status = ol_key_decode(item->key, &key, error);

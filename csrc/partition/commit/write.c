@@ -1,4 +1,4 @@
-/* The steps of writing a batch into the bytes that the log reserved: encode, reserve memory,
+/* Writes a batch into the bytes that the log has reserved.  The steps are: encode, reserve memory,
  * publish, apply. */
 #include "partition/commit/commit_impl.h"
 
@@ -208,8 +208,8 @@ static int apply_one(ol_commit *work, ol_planned *planned, int64_t log_offset, o
     return ol_state_apply(&work->partition->state, &change, error);
 }
 
-/* Applies a batch in a lone store, or for a leader that is alone: W is the log end, so the batch
- * counts at once. */
+/* Applies a batch in a store without replicas, or for a leader that is alone.  W is the log end, so
+ * the batch is applied at once. */
 static int apply_lone(ol_commit *work, size_t from, size_t to, int64_t base_offset,
                       ol_error *error) {
     ol_partition *partition = work->partition;
@@ -233,9 +233,9 @@ static int apply_lone(ol_commit *work, size_t from, size_t to, int64_t base_offs
     return status;
 }
 
-/* Defers the apply of an own transaction.  Nothing can come between its batches and its marker, so
- * its values need not be pending meanwhile; they are applied after the marker.  A replay gives the
- * same state. */
+/* Leaves the values of a transaction of the store's own to be applied after its marker.  No other
+ * batch can come between its batches and its marker, so its values need not be pending meanwhile.
+ * A replay gives the same state. */
 static void defer_apply(ol_commit *work, size_t from, size_t to, int64_t base_offset) {
     for (size_t i = from; i < to; i++) {
         work->planned[i].log_offset = base_offset + (int64_t)(i - from);

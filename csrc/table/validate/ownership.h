@@ -4,10 +4,12 @@
  * safety, loops that end, and the code's own assertions.  The checks are the files of this folder
  * and the ol_*_validate functions.
  *
- * Two methods show that each thing has exactly one owner: bits, one for each unit of an arena, and
- * sums of marks.  Two sums of pseudo-random marks over many numbers are equal only if, except by
- * chance, both contain the same numbers equally often.  The key of the marks is drawn for each
- * check, so the author of the file does not know it.
+ * Two methods show that each unit has exactly one owner.  The first is a bit for each unit of an
+ * arena, which is set when an owner takes the unit.  The second is a sum of marks.  A mark is a
+ * pseudo-random number that is computed from the number of a thing and a key.  If two sets of
+ * things have the same sum of marks, they contain the same things equally often, except by an
+ * unlikely chance.  The key is drawn for each check, so the author of a forged file does not know
+ * it.
  */
 #ifndef OL_TABLE_VALIDATE_OWNERSHIP_H
 #define OL_TABLE_VALIDATE_OWNERSHIP_H
@@ -39,8 +41,8 @@ static inline int ol_ownership_bits_create(ol_ownership_bits *bits, uint64_t cou
 
 static inline void ol_ownership_bits_free(ol_ownership_bits *bits) { free(bits->words); }
 
-/* Marks units as taken; returns false if they do not exist or are taken already.  A run that is
- * aligned to its length of 1, 2 or 4 is in one word. */
+/* Marks units as taken.  Returns false if they do not exist or are taken already.  The run must
+ * have 1, 2 or 4 units and be aligned to its length, so that it is in one word. */
 static inline bool ol_ownership_take_aligned(ol_ownership_bits *bits, uint64_t first,
                                              unsigned length) {
     if (OL_UNLIKELY(first >= bits->count || length > bits->count - first)) return false;
@@ -61,7 +63,7 @@ static inline bool ol_ownership_take(ol_ownership_bits *bits, uint64_t first, ui
     return true;
 }
 
-/* Adds the units that `from` took; returns false when both took the same unit. */
+/* Adds the units that `from` took.  Returns false if both have taken the same unit. */
 static inline bool ol_ownership_merge(ol_ownership_bits *bits, const ol_ownership_bits *other) {
     uint64_t both = 0;
     for (uint64_t i = 0; i < bits->count / 64 + 1; i++) {

@@ -1,8 +1,8 @@
 /* table/validate/table.c: validation of a table that came from a file.
  *
- * Several workers walk ranges of pairs, each with its own bits and sums.  They take 32 pairs at a
- * time, so that the memory these lead to is fetched side by side: names, the line of the hash, the
- * array of chunks, the cells.
+ * Several workers check ranges of pairs, each with its own bits and sums.  A worker takes 32 pairs
+ * at a time and prefetches the memory that they lead to, so that the cache misses overlap: the
+ * names, the line of the hash index, the array of chunks, and the cells.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -331,14 +331,14 @@ static const char *check_extras(worker *sum, const ol_reservation *held, size_t 
         const ol_cell *cell = is_living(table, pair)
                                   ? ol_table_find_cell(table, pair, (int32_t)(uint32_t)entry->key)
                                   : NULL;
-        if (cell == NULL) return "a side entry belongs to no position";
+        if (cell == NULL) return "an entry for extras belongs to no position";
         if (ol_cell_extras_find(&table->cell_extras, entry->key) != entry) {
-            return "a position has two side entries";
+            return "a position has two entries for extras";
         }
         bool holds = entry->topic_id != 0 || entry->expire_timestamp != -1;
         bool is_absent = ol_table_is_absent(cell);
         if (holds != (!is_absent && cell->metadata >> 31) || (is_absent && entry->pins == 0)) {
-            return "a side entry and its position disagree";
+            return "an entry for extras contradicts its position";
         }
         if (entry->topic_id != 0) {
             if (!has_id(table, entry->topic_id) || (cell->metadata & OL_CELL_TOPIC_ID)) {
@@ -350,7 +350,7 @@ static const char *check_extras(worker *sum, const ol_reservation *held, size_t 
         used += holds;
         absent += is_absent;
     }
-    if (used != sum->with_extras || absent != sum->absent) return "a side entry is missing";
+    if (used != sum->with_extras || absent != sum->absent) return "an entry for extras is missing";
     for (size_t i = 0; i < held_count; i++) {
         const ol_reservation *each = &held[i];
         pins -= ol_ownership_mark(sum->key, ol_cell_extras_key(each->pair, each->partition));

@@ -6,10 +6,10 @@ commands share; `session` runs their jobs.
 
 from __future__ import annotations
 
-DESCRIPTION = """Questions to whole log directories, answered on Spark; needs the extra offsetlog[spark] and Java 17.
+DESCRIPTION = """Run jobs over whole log directories on Spark. This needs the extra offsetlog[spark] and Java 17.
 
-A job runs in this process on all cores or, with --master, on a cluster. The same commands run through spark-submit, if
-its arguments are the file offsetlog/spark/__main__.py, then JOB and the arguments of JOB.
+A job runs in this process on all cores or, with --master, on a cluster. To run the same commands through spark-submit,
+give it the file offsetlog/spark/__main__.py, then JOB and the arguments of JOB.
 """
 
 #: The package that holds the modules of the commands.

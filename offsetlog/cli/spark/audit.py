@@ -40,7 +40,7 @@ audit also shows open and aborted transactions, rates, and the groups that commi
 the log still holds; the coverage, which is printed first, says how many those are. A log with missing parts is refused
 without --permissive.
 
---report writes one HTML page with plots. --output writes every table in full, as Parquet.
+--report writes one HTML page with plots. --output writes all rows of every table, as Parquet.
 
 Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
 

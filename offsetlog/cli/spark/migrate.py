@@ -21,13 +21,13 @@ from offsetlog.spark.jobs.places import check_file, store_path
 
 HELP = """Commit the offsets that consumers kept in ZooKeeper (before Kafka 0.9), or that a file lists.
 
-The offsets are read from /consumers/GROUP/offsets/TOPIC/PARTITION of a running ZooKeeper, or from a dump: JSON lines,
-or CSV with a heading, of group, topic, partition and offset, or of path and value. A position in TARGET moves back only
-with --overwrite, and only after a question or with --yes. A row that is not a valid position is refused and reported
-with its line in the dump.
+The command reads the offsets from the nodes /consumers/GROUP/offsets/TOPIC/PARTITION of a running ZooKeeper, or from a
+dump. A dump is a file of JSON lines, or of CSV with a heading. The fields are either group, topic, partition and
+offset, or path and value. A position in TARGET moves back only with --overwrite, and only after a question or with
+--yes. A row that is not a valid position is refused and reported with its line in the dump.
 
-Exit codes: 0 all rows were taken or needed nothing, 1 some rows or a move back were refused, a group of --group has no
-offsets in the source, or with --permissive something is missing in TARGET, 2 refused, or could not be read or written.
+Exit codes: 0 all rows were taken or needed nothing; 1 some rows or a move back were refused, a group of --group has no
+offsets in the source, or with --permissive something is missing in TARGET; 2 refused, or could not be read or written.
 
 \b
 Examples:
@@ -50,9 +50,9 @@ def command(
     ] = None,
     group: Annotated[
         list[str] | None,
-        typer.Option("--group", help="Only this group. Can be given several times.", show_default=False),
+        typer.Option("--group", help="Migrate only this group. Can be given several times.", show_default=False),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Move positions back, too.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Also move positions back.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
     yes: Yes = False,
     lock_timeout: LockTimeout = 0.0,

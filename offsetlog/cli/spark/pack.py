@@ -15,10 +15,10 @@ from offsetlog.missing_library import missing_library
 
 HELP = """Write an archive of offsetlog and its dependencies, for the executors of a cluster.
 
-Spark unpacks the archive on each executor. The archive holds no Python interpreter: its bin/python starts the machine's
-own Python, which must match this one in minor version, machine type and libc. If it does not match, the executor's
-standard error says why. The archive omits PySpark, since executors have Spark's own. Only packages of this environment
-are packed, and nothing is downloaded.
+Spark unpacks the archive on each executor. The archive has no Python interpreter. Its bin/python starts the executor's
+own Python, whose minor version, machine type and libc must be those of this Python. If they differ, the executor's
+standard error says why. The archive omits PySpark, because executors have that of Spark. The command packs only
+packages of this environment, and downloads nothing.
 
 Exit codes: 0 done, 2 refused, or it could not be written.
 

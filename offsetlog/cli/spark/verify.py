@@ -20,8 +20,8 @@ Both digests cover the same records, even while the log is written to. The comma
 the offset in the checkpoint beside it, its tail is lost, and the command reports that. It also reports everything else
 that is missing according to the directory's own files. With --permissive, only the digests decide the exit code.
 
-With --logical, the last row is the sum over all log partitions. If the sums of two clusters are equal, their states are
-equal, however many log partitions each cluster has.
+With --logical, the last row is the sum over all log partitions, and names no log partition. If the sums of two clusters
+are equal, their states are equal, however many log partitions each cluster has.
 
 Exit codes: 0 equal, 1 they differ, or damage or a missing tail was found, 2 could not be read.
 
@@ -47,7 +47,7 @@ def _row(log_partition: int | None, end: int | None, spark: Digest, engine: Dige
 def command(
     path: DirectoryPath,
     logical: Annotated[
-        bool, typer.Option("--logical", help="Ignore log offsets, to compare with another cluster.")
+        bool, typer.Option("--logical", help="Leave log offsets out of the digests, to compare with another cluster.")
     ] = False,
     permissive: Permissive = False,
     master: Master = None,

@@ -3,8 +3,8 @@
 A fetch returns the larger of the two positions.  The two storages are changed in such an order that no fetch sees half
 of a change.
 
-All calls except `may_go_back` block.  The caller must not make two calls that touch the same positions at the same
-time; each call has its turn (`offsetlog.manager.turns`).
+All calls except `may_go_back` block.  Calls that touch the same positions must not run at the same time.  The caller
+therefore makes each call in its turn (`offsetlog.manager.turns`).
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ class Both:
     def fetch_beside(
         self, group: str, keys: list[TopicPartition] | None, is_busy: Callable[[], bool]
     ) -> dict[TopicPartition, OffsetAndMetadata] | None:
-        """Returns the larger of the two positions of each key; returns None if the read must be repeated in its turn.
+        """Returns the larger of the two positions of each key, or None.
 
-        The read must be repeated if a position may have been lowered meanwhile, because the read may have seen the
-        lower value in one storage only.
+        None means that a position may have been lowered during the read, so that the read may have seen the lower
+        value in one storage only.  The caller must then wait for the turn of the positions, and call `fetch`.
 
         Args:
             group: the consumer group.
             keys: the positions to read; None for all positions.
-            is_busy: returns whether a commit is in progress; so far, only one of the storages may have this commit.
+            is_busy: returns whether a commit to the group is in progress, which only one storage may have so far.
         """
         with self.looks.at(group) as look:
             is_seen_in_part = look.went_back
@@ -216,7 +216,7 @@ class Both:
             The number of raised positions, and the positions that still differ.
 
         Raises:
-            RewindError: another client of ZooKeeper has committed larger offsets again and again.
+            RewindError: in each of several tries, another client of ZooKeeper committed a larger offset meanwhile.
         """
         self._queue.settle(group, self._patience)
         raised = 0

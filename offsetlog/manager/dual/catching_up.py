@@ -19,9 +19,9 @@ class CaughtUp(NamedTuple):
         raised: the number of raised positions.
         differences: the positions that still differ, sorted.
         failures: the error of each group that failed, by the name of the group, sorted.
-        partitions: for each log partition that this process did not lead during the whole call, the error that says
-            why; by number, sorted.  Groups that exist only in the logs of these partitions are unknown, so they are
-            not in `failures`.
+        partitions: the log partitions that this process did not lead during the whole call, each with an error that
+            says why; sorted by number.  Groups that exist only in the logs of these partitions are unknown, so they
+            are not in `failures`.
     """
 
     raised: int
@@ -42,7 +42,7 @@ class Leadership(NamedTuple):
     """The leadership of a log partition at one moment.
 
     Attributes:
-        epochs: the newest known leader epoch before `failure` was determined, and the one after that.
+        epochs: the newest known leader epoch, read once before and once after `failure` was determined.
         failure: the error that calls for the groups of the partition raise; None if this process leads the partition
             and has loaded it.
     """

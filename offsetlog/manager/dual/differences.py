@@ -43,8 +43,8 @@ class Counters:
         commits: the number of commits that were written to the log.
         rewinds: the number of commits that lowered a position.
         zookeeper_failures: the number of commits that were written to the log, but are not known to be in ZooKeeper.
-        log_larger: the number of positions that a fetch found to be larger in the log, or only there.
-        zookeeper_larger: the number of positions that a fetch found to be larger in ZooKeeper, or only there.
+        log_larger: the number of positions that a fetch found to be larger in the log, or to be only in the log.
+        zookeeper_larger: the same for ZooKeeper.
         unlisted: the number of differences that were not listed because the list was full.
     """
 
@@ -72,13 +72,13 @@ def larger(log: OffsetAndMetadata | None, zookeeper: OffsetAndMetadata | None) -
 class Differences:
     """The positions that differed when they were last read, and the values that ZooKeeper had then.  Thread-safe.
 
-    Both collections have a limit.  If there are more values of ZooKeeper than the limit, those of the least recently
-    used group are dropped; they are read again when they are needed.  If there are more differences than the limit,
-    the others are only counted.
+    The number of values of ZooKeeper is limited.  Above the limit, the values of the least recently used group are
+    dropped; they are read again when they are needed.  The number of listed differences is limited, too.  Above the
+    limit, differences are only counted.
 
     Args:
-        known_max: the largest number of ZooKeeper's values that are kept.  If the last call alone has more values,
-            these are kept.
+        known_max: the largest number of ZooKeeper's values that are kept.  If a single call has more values, they are
+            kept until the next call.
         listed_max: the largest number of differences that are listed.
     """
 
@@ -145,7 +145,7 @@ class Differences:
             self._know(group, seen)
 
     def note_lagging(self, group: str, offsets: Mapping[TopicPartition, int], *, is_failure: bool = True) -> None:
-        """Records a commit that the log has, but that is not known to be in ZooKeeper.
+        """Records a commit that is not known to be in ZooKeeper, although the log has it or may have it.
 
         Args:
             group: the consumer group.

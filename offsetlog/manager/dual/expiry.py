@@ -2,9 +2,9 @@
 
 Each storage expires positions by its own retention time.  If the larger of two offsets expired first, fetches would
 return the smaller one again.  Therefore, before any position of a group expires, the group is levelled: each position
-that both storages have gets the larger offset in both.  The storage whose offset is raised counts this as a change, so
-it keeps the position for the whole retention time.  If a group cannot be levelled, it keeps all its positions in both
-storages.
+that both storages have gets the larger offset in both.  The storage whose offset is raised counts this as a change, and
+keeps the position for the whole retention time from then on.  If a group cannot be levelled, it keeps all its positions
+in both storages.
 """
 
 from __future__ import annotations

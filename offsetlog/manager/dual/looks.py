@@ -58,7 +58,7 @@ class Looks:
                     del self._under_way[group]
 
     def disturb(self, group: str) -> None:
-        """Marks the running reads of a group as disturbed; call this when a commit begins."""
+        """Marks the running reads of a group as disturbed; call this when a commit to the group begins."""
         if self._under_way:  # needs no lock: a read that begins from now on sees that the commit is under way
             with self._lock:
                 for look in self._under_way.get(group, ()):

@@ -105,10 +105,10 @@ class DualManager(BaseOffsetManager):
 
     The log decides who leads.  All calls are safe from any thread.
 
-    Most commits wait without a thread.  Threads of the manager carry out deletes, commits that lower a position, and a
-    commit of a position whose value in ZooKeeper is not known yet.
+    Most commits wait without a thread.  Threads of the manager carry out deletes, commits that lower a position, and
+    commits of positions whose values in ZooKeeper are not known yet.
 
-    If the timeout of a call passes before the call has begun, the call is not made.  If a call that changes ZooKeeper
+    If the timeout of a call passes before the call has begun, the call is not made.  Once a call that changes ZooKeeper
     first has begun, each storage gets the whole timeout for its part.
 
     Args:
@@ -360,14 +360,14 @@ class DualManager(BaseOffsetManager):
         answer, it does not wait.
 
         Raises:
-            CommitTimeoutError: the turn of the commit did not come in time, and nothing was written; or the log did not
-                confirm the commit in time.  In the second case the log may have the commit, and `differences` lists
-                it.
+            CommitTimeoutError: earlier calls for the same positions took too long, and nothing was written; or the log
+                did not confirm the commit in time.  In the second case, the log may have the commit, and `differences`
+                lists its positions.
             DifferenceError: a commit that lowers a position is in ZooKeeper, but not in the log, or it is unknown
                 whether it is in the log.  If it is not, fetches return the same values as before.  Repeat the call to
                 complete it.
-            ZooKeeperUnavailableError: ZooKeeper did not answer, and nothing was written.  The commit lowers a position,
-                or it may lower one whose value in ZooKeeper is not known.
+            ZooKeeperUnavailableError: the commit lowers a position, or may lower one whose value in ZooKeeper is not
+                known, but ZooKeeper did not answer.  Nothing was written.
         """
         return self.commit_async(
             group,
@@ -676,8 +676,8 @@ class DualManager(BaseOffsetManager):
         * PartitionFailedError: the partition failed.
         * NotCoordinatorError: another process leads the partition.  Make the same call in that process.
 
-        Make this call in every process.  All groups have been handled once, for each log partition, the result of at
-        least one process does not list it in `partitions`.
+        Make this call in every process.  All groups have been handled if each log partition is missing from
+        `partitions` in the result of at least one process.
 
         Returns:
             The positions that still differ, and the groups and log partitions that could not be handled, each with the

@@ -5,9 +5,9 @@ the deletion first handled all of ZooKeeper, and then all of the log.  ZooKeeper
 after its part was done, and before the position was deleted in the log.  Fetches would return that position, even for
 a topic of the same name that is created later.  Therefore both storages of a group are changed in the same turn.
 
-After the last group, all groups in ZooKeeper are checked once more.  This check removes the nodes above the positions,
-and nodes that contain no offset.  If the log has positions of the topics at that time, they were committed after their
-group was handled, so they are sent to ZooKeeper again.  If a group failed, the check is skipped.
+After the last group, the topics are removed from all groups in ZooKeeper once more.  This removes the nodes above the
+positions, and nodes that contain no offset.  If the log has positions of the topics at that time, they were committed
+after their group was handled, so they are sent to ZooKeeper again.  If a group failed, this last step is skipped.
 """
 
 from __future__ import annotations

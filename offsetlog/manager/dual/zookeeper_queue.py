@@ -1,8 +1,8 @@
 """The queue from the log to ZooKeeper.  For each position, it keeps the newest offset that ZooKeeper should get.
 
 A commit that lowers no position is final once the log has it.  The queue then brings the commit to ZooKeeper, so a
-slow write to ZooKeeper delays no commit to the log.  Each position in the queue is prompt or late, and ZooKeeper may
-be away:
+slow write to ZooKeeper delays no commit to the log.  Each position in the queue is prompt or late, and
+ZooKeeper counts as present or as away:
 
 * **Prompt.**  While ZooKeeper answers, the positions of a commit are sent at once, in one plain write.  At most one
   write of a position is being sent at a time; the next write waits for it.  If a newer commit has a position of a
@@ -17,11 +17,11 @@ be away:
   and tries again after each failure.  The first late write that gets an answer ends the outage.  The queue then sends
   the other late positions, one group at a time.
 
-A rewind (a commit that lowers a position) or a delete holds its positions (`held`), so that no earlier commit arrives
-later and undoes it.  Waiting writes of these positions are withdrawn from the queue, and writes that are being sent
-are awaited.  No commit adds such a write meanwhile, because the rewind or delete has the turn of its positions.  If
-the rewind or delete fails before the log is written, the positions become late: ZooKeeper may have the lower value, so
-it must get the value of the log again.
+A rewind (a commit that lowers a position) or a delete holds its positions (`held`), so that no earlier commit reaches
+ZooKeeper later and undoes the rewind or delete.  The queue withdraws waiting writes of these positions, and waits for
+writes that are being sent.  No commit adds such a write meanwhile, because the rewind or delete has the turn of its
+positions.  If the rewind or delete fails before the log is written, the positions become late: ZooKeeper may have the
+lower value, so it must get the value of the log again.
 
 A crash loses only the knowledge of which positions are late.  The log has their offsets, and fetches return the larger
 value.
@@ -86,7 +86,7 @@ class Write(Completion[None]):
         offsets: the offsets to write.  While this write waits, newer commits remove their positions from it.
         keys: the positions of this write while it is being sent.  No other write may send them meanwhile.
         landed: completes once this write is no longer being sent.
-        waiting: the writes of other commits that are answered together with this one.
+        waiting: the writes of other commits, which are answered together with this one.
         is_counted: whether this write has been counted as a failure.
         is_dropped: whether the queue ignores the outcome, because another process may lead the group.
         has_answer: whether ZooKeeper itself answered this write, if the write did not fail.

@@ -29,18 +29,18 @@ class ManagerHarness:
     def create(self, directory: Path) -> OffsetManager:
         """Creates a manager that keeps everything in a directory, but does not start it.
 
-        The manager must answer commits without further calls by the tests, and its offsets topic
-        must have at least two partitions.  The directory may not exist yet.
+        Once the manager leads a partition, it must answer commits without further calls by the
+        tests.  Its offsets topic must have at least two partitions.  The directory need not exist.
         """
         raise NotImplementedError
 
     def create_replica(self, directory: Path) -> OffsetManager:
         """Creates a manager whose high watermark (W) moves only when a test moves it.
 
-        The method is required with REPLICATION.
+        A harness with REPLICATION must define this method.
         """
         raise NotImplementedError(
-            f"{type(self).__name__} must define the method create_replica(), because its managers have REPLICATION"
+            f"{type(self).__name__} must define the method create_replica(), because its managers declare REPLICATION"
         )
 
     def create_limited(self, directory: Path, commits_per_second: int) -> OffsetManager | None:
@@ -75,8 +75,8 @@ class ManagerHarness:
         """Makes a group have a generation with a number of members, as its coordinator would.
 
         The manager leads the group's partition before this call, and must lead it afterwards.  The
-        method is needed with GENERATIONS.  The default implementation also needs REPLICATION,
-        because it appends the group's record as if it came from a leader.
+        tests call this method if the managers have GENERATIONS.  The default implementation also
+        needs REPLICATION, because it appends the group's record as if it came from a leader.
         """
         partition = manager.partition_for(group)
         epoch = manager.leader_epoch(partition) + 1
@@ -89,8 +89,8 @@ class ManagerHarness:
     def history(self, directory: Path, group: str, key: TopicPartition) -> list[int]:
         """Returns the offsets that were committed for a key, oldest first; required with HISTORY.
 
-        The manager that wrote to the directory has been stopped before.
+        The manager of the directory has been stopped before this call.
         """
         raise NotImplementedError(
-            f"{type(self).__name__} must define the method history(), because its managers have the feature HISTORY"
+            f"{type(self).__name__} must define the method history(), because its managers declare HISTORY"
         )

@@ -83,7 +83,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def is_chosen(item: pytest.Item) -> bool:
-    """Whether a test applies to a manager with these capabilities."""
+    """Whether a test applies to its manager, which depends on the manager's capabilities."""
     callspec = getattr(item, "callspec", None)
     if callspec is None or _FIXTURE not in callspec.params:
         return True

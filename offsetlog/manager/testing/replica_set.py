@@ -78,7 +78,7 @@ class ReplicaSet:
         return end
 
     def advance(self, offset: int | None = None) -> int:
-        """Moves the high watermark of all replicas, by default to the leader's log end."""
+        """Moves the high watermark of all replicas to an offset, or to the leader's log end; returns it."""
         end = self.managers[self.leader].positions(self.partition).log_end
         moved = end if offset is None else offset
         for name in sorted(self.managers, key=lambda name: name != self.leader):
@@ -86,7 +86,7 @@ class ReplicaSet:
         return moved
 
     def replicate(self) -> int:
-        """Copies missing batches to the followers, and moves the high watermark past them."""
+        """Copies missing batches to the followers, and moves the high watermark past them; returns it."""
         self.ship()
         return self.advance()
 

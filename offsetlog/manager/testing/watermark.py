@@ -277,7 +277,7 @@ class TestWatermark:
 
 @pytest.mark.needs(Capability.REPLICATION)
 class TestElections:
-    """A new leader answers once the high watermark has reached the log end of its election."""
+    """A new leader answers once the high watermark has reached the log end that it was elected with."""
 
     def test_a_new_leader_loads_until_the_watermark_is_there(
         self, manager_site: ManagerSite

@@ -86,8 +86,9 @@ class ZooKeeperManager(BaseOffsetManager):
 
     All calls are safe from any thread, and many calls can be in progress at a time.  If calls for one group touch the
     same positions, they are carried out in the order in which they were made.  If a `commit` or a `delete` raises
-    UnknownOutcomeError, it was applied as a whole or not at all, but the manager does not know which of the two.  When
-    this process gives up a partition, the transition ends once each write that was sent for the partition has been
+    UnknownOutcomeError, it was applied as a whole or not at all, but the manager does not know which of the two.
+
+    When this process gives up a partition, the transition ends once each write that was sent for the partition has been
     answered or has lost its connection.
 
     Args:
@@ -152,7 +153,7 @@ class ZooKeeperManager(BaseOffsetManager):
             self._closed = True
             unanswered = list(self._under_way)
         for work in unanswered:
-            work.fail(NotCoordinatorError("the manager was stopped before it answered; the call may or may not count"))
+            work.fail(NotCoordinatorError("the manager was stopped before it answered; the call may still take effect"))
         try:
             self._session.close()
         finally:
@@ -348,8 +349,9 @@ class ZooKeeperManager(BaseOffsetManager):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Returns committed positions as a snapshot of one moment; see OffsetManager.fetch.
 
-        The call waits for ZooKeeper.  It sees every write that was answered before, to any client.  If other clients
-        change the group during every attempt to read it, the positions may be from different moments of the call.
+        The call waits for ZooKeeper.  It sees every write of any client that was answered before the call.  If other
+        clients change the group during every attempt to read it, the positions may be from different moments of the
+        call.
 
         Raises:
             CorruptionError: a node does not contain an offset, or its name is not a number; `path` names the node.
@@ -491,7 +493,8 @@ class ZooKeeperManager(BaseOffsetManager):
         A group with live consumers keeps all its positions.  If no retention time is set, nothing expires.
 
         Args:
-            timeout: the seconds to wait for the list of groups, and then for each group; None for the commit timeout.
+            timeout: the seconds to wait for the list of groups, and then again for each group; None for the commit
+                timeout.
 
         Raises:
             CommitTimeoutError: no server answered in time.  The positions that were deleted before stay deleted.
@@ -508,7 +511,7 @@ class ZooKeeperManager(BaseOffsetManager):
         return self._sweep(None if retention_ms is None else self._expiry_of_group, timeout)
 
     def expire_group(self, group: str, *, timeout: float | None = None) -> int:
-        """Expires the positions of one group; for a caller that must prepare each group before its positions expire.
+        """Expires the positions of one group; see `expire`.  For a caller that first prepares each group.
 
         Raises:
             NotCoordinatorError: another process leads the group's partition.

@@ -1,8 +1,8 @@
 """Reads the positions of a group so that they are a snapshot of one moment.
 
 ZooKeeper reads one node after the other, and another client may commit in between.  A reader therefore first notes the
-newest transaction that it knows, and then reads the nodes.  If no node was changed by a later transaction, the nodes
-are as they were right after the noted transaction.
+newest transaction of ZooKeeper that it knows, and then reads the nodes.  If no later transaction has changed a node,
+the nodes are as they were right after the noted transaction.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from offsetlog.zookeeper.consumer_offsets import OffsetNode, offset_node, offset
 
 #: How many times a group that changes during the read is read before commits of this process must wait for the read.
 PASSES_BESIDE = 4
-#: How many times the group is read while these commits wait; other processes may still commit.  If many clients commit
-#: separately, they change a large group all the time.  After the last read, the fetch therefore returns what it has:
-#: each position had its value at some moment of the call.
+#: How many times the group is read while commits of this process wait.  Other processes may still commit, and many
+#: clients that commit separately change a large group all the time.  After the last read, the fetch therefore returns
+#: what it has: each position had its value at some moment of the call.
 PASSES_ALONE = 40
 
 #: For each topic, the names of the nodes of its partitions.
@@ -33,7 +33,7 @@ def read_group(
 ) -> Steps[tuple[list[OffsetNode], bool]]:
     """Returns the nodes of all positions of a group, and whether they are a snapshot of one moment.
 
-    The read sees every write that was answered before, to any client.  A group that does not exist has no nodes.
+    The read sees every write of any client that was answered before.  A group that does not exist has no nodes.
 
     Raises:
         ZooKeeperError: ZooKeeper refuses to return a node.

@@ -69,7 +69,7 @@ def _parts(session: Session, operations: Sequence[Operation], fixed: Sequence[Op
 
 
 def state_of(stat: NodeStat) -> State:
-    """Returns the part of a node's state that every write to the node changes."""
+    """Returns the part of a node's state that shows whether the node has been written to, or created again."""
     return stat.created_zxid, stat.version
 
 

@@ -155,7 +155,7 @@ class Session:
         return found
 
     def sync(self, work: Work[Any]) -> Steps[None]:
-        """Makes later reads of this work see every write that was answered before, to any client."""
+        """Makes later reads of this work see every write of any client that was answered before."""
         sessions: list[int] = []
 
         def ask() -> list[Answer[None]]:

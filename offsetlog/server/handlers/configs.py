@@ -57,7 +57,7 @@ class _RefusedError(Exception):
 
 
 def describe_configs(node: NodeState, exchange: Exchange) -> None:
-    """Answers with the settings of topics and of this node; a resource that is named twice is answered once."""
+    """Answers with the settings of topics and this node; a resource named twice with the same keys is answered once."""
     request: DescribeConfigsRequest = exchange.request.message
     asked = tuple(dict.fromkeys(request.resources))
     if any(each.resource_type not in KNOWN_TYPES for each in asked):

@@ -349,7 +349,7 @@ def offset_fetch(node: NodeState, exchange: Exchange) -> None:
     """Answers with the positions of groups, for the requested partitions or for all.
 
     If the client requires stable positions, the answer waits until every record that was already
-    written for these groups has taken effect.
+    written to the log partitions of these groups has taken effect.
     """
     request: OffsetFetchRequest = exchange.request.message
     is_of_groups = exchange.version >= FETCH_OF_GROUPS

@@ -215,7 +215,7 @@ def _in_effect(commits: DataFrame) -> DataFrame:
 
 
 def rewinds(commits: DataFrame) -> DataFrame:
-    """Returns each commit whose offset is below the offset that it replaced, for the same position.
+    """Returns each commit in effect whose offset is below that of the commit in effect before it, for each position.
 
     Columns: the position, from_offset, to_offset, distance, from_at, at, from_log_offset, log_offset, effective_at,
     after_delete, metadata, producer_id.  `after_delete` is true if the position was deleted between the two commits, so
@@ -325,7 +325,7 @@ def silences(commits: DataFrame, stall_ms: int = STALL_MS, until: int | None = N
     # The seconds in which a silence can end: with a commit, or with a deletion.
     rows = commits.where(fn.col("at").isNotNull()).groupBy(second.alias("second"))
     seconds = rows.agg(fn.count_if(fn.col("kind") == "commit").alias("_count"))
-    # This has one row for each second in which something was committed, which one task can sort.
+    # The table has one row for each second in which something was committed or deleted.  One task can sort these rows.
     until_second = fn.sum("_count").over(Window.orderBy("second").rowsBetween(Window.unboundedPreceding, 0))
     before_second = fn.coalesce(fn.sum("_count").over(Window.orderBy("second").rowsBetween(*_BEFORE)), fn.lit(0))
     sums = seconds.select("second", until_second.alias("_through"), before_second.alias("_before"))

@@ -23,7 +23,7 @@ OF_TIME = ("stalls", "silences")
 def log_ends(
     spark: SparkSession, path: str | os.PathLike[str], *, partitions: str | None = None
 ) -> list[tuple[int, int]]:
-    """Returns the number and the end of each log partition, including those that no longer have a record.
+    """Returns the number and the end of each log partition whose end is above 0, even if no record of it is left.
 
     Args:
         spark: the session, whose settings reach the file system of the log.

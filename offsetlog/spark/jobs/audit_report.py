@@ -177,7 +177,8 @@ FINDINGS = [
     Section(
         "rewinds",
         "Rewinds",
-        "A commit in effect with a lower offset than the one before it, for the same position: records are read again.",
+        "A commit in effect whose offset is lower than that of the commit before it, for the same position. The group "
+        "reads the records in between again.",
         [
             *_POSITION,
             _count("from_offset", "from"),
@@ -193,9 +194,9 @@ FINDINGS = [
     Section(
         "zombies",
         "Zombie commits",
-        "An older epoch after a newer one. A commit with an old leader epoch comes from a consumer that read from a "
-        "replaced leader; if its offset is lower, too, the group was reset. A commit names neither member nor "
-        "generation, so a fenced member looks like any other.",
+        "A commit with an older epoch than an earlier commit. If the leader epoch is older, and the offset is lower, "
+        "too, the group was reset; otherwise, the consumer read from a replaced leader. A commit names neither member "
+        "nor generation, so the log does not show which member wrote it.",
         [
             *_POSITION,
             Column("reason", "of"),
@@ -212,8 +213,8 @@ FINDINGS = [
     Section(
         "stalls",
         "Stalls",
-        "A committed offset that did not move: committed again and again (repeated), or once and then nothing "
-        "(silent). Ongoing stalls come first.",
+        "A committed offset that did not change for a long time. It was either committed again and again (repeated), "
+        "or only once (silent). Ongoing stalls come first.",
         [
             *_POSITION,
             _count("offset", "offset"),
@@ -229,7 +230,7 @@ FINDINGS = [
     Section(
         "silences",
         "Silent groups",
-        "A group that committed nothing while others did.",
+        "A group that committed nothing for a long time while others did.",
         [
             Column("group", "group"),
             Column("silent_ms", "for", duration_text, number=True),
@@ -243,8 +244,8 @@ FINDINGS = [
     Section(
         "generations",
         "Groups out of order",
-        "From the groups' own records: a generation below an earlier one; and commits outside of transactions while "
-        "the group had no member, e.g. from a tool that resets offsets.",
+        "Two signs of disorder in the records of a group: a generation that is below an earlier one, or commits "
+        "outside of transactions while the group had no member, for example from a tool that resets offsets.",
         [
             Column("group", "group"),
             Column("reason", "what"),
@@ -259,8 +260,8 @@ FINDINGS = [
     Section(
         "transactions",
         "Transactions that did not commit",
-        "Open ones come first: their records take effect only if they commit, and nothing after their beginning is "
-        "cleaned.",
+        "Open transactions come first. The records of an open transaction take effect only if it commits, and no "
+        "record after its beginning is cleaned.",
         [
             Column("outcome", "outcome"),
             Column("producer_id", "producer", number=True),
@@ -300,8 +301,8 @@ COUNTS = [
     Section(
         "rates",
         "Rates",
-        "Commits per second: percentiles over the seconds with at least one commit, and the mean from the first such "
-        "second to the last.",
+        "The commits per second. The percentiles are over the seconds with at least one commit; the mean is from the "
+        "first such second to the last.",
         [
             Column("group", "group", lambda name: "all groups" if name is None else plain(name)),
             *(_count(name, heading) for name, heading in (("p50", "median"), ("p95", "95 %"), ("p99", "99 %"))),
@@ -444,7 +445,11 @@ def _plots(findings: Findings) -> str:
     rewinds = [row for row in findings.rewinds if row["at"] is not None]
     if rewinds:
         total = findings.tables["rewinds"].total
-        note = "How far, and when." if total <= POINTS else f"How far, and when: the {POINTS:,} longest of {total:,}."
+        note = (
+            "Each point shows the time and the distance of a rewind."
+            if total <= POINTS
+            else f"Each point shows the time and the distance of a rewind, for the {POINTS:,} longest of {total:,}."
+        )
         found.append(_plot("Rewinds", note, plots.rewinds(rewinds)))
     stalls = findings.tables["stalls"].rows[:BARS]
     if stalls:

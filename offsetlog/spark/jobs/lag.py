@@ -298,8 +298,10 @@ def run(
         path: a log directory.
         ends: the ends of the logs, as the functions of `lag_ends` return them.
         partitions: log partitions, such as "0,3-5"; None for all.
-        times: the times at which to compute the lag, in ms since 1970; None for the present lag.
-        step_ms: adds a time every `step_ms` milliseconds, from the first sample of the ends to the last.
+        times: the times at which to compute the lag, in ms since 1970.  If `times` and `step_ms` are None, the present
+            lag is computed.
+        step_ms: adds a time every `step_ms` milliseconds, from the first sample of the ends to the last; None adds
+            none.
         permissive: whether to continue if a part of the log is missing or damaged; `problems` returns these parts.
         reported: the result of `problems`.  If the query then finds another missing or damaged part, it fails.
 

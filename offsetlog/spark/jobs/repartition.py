@@ -507,6 +507,7 @@ def _publish(building: Path, target: Path) -> None:
     fs.flush_directory(building)
     building.rename(target)
     fs.flush_directory(target.parent)
-    # This is the last step.  If a run is killed before it, the next run recognizes the directory as a leftover.
+    # The file is removed only after the rename.  If a run is killed before the rename, the next run recognizes the
+    # directory as a leftover by this file.
     (target / BUILDING).unlink()
     fs.flush_directory(target)

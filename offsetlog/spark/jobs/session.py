@@ -212,7 +212,7 @@ def _unreported() -> Column:
 def view_of(spark: SparkSession, path: str | os.PathLike[str], view: str, **options: object) -> DataFrame:
     """Returns a view as the source returns it.  With mode="permissive", each problem is a row of its own."""
     if not str(spark.sparkContext.master).startswith("local"):
-        register(spark)  # executors come and go: plans for the present number of cores
+        register(spark)  # executors come and go, and the read is planned for the present number of cores
     reader = spark.read.format("offsetlog").option("view", view)
     for name, value in options.items():
         if value is not None:

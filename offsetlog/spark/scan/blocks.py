@@ -1,4 +1,4 @@
-"""Record batches in the form that the JVM reader needs: the buffers of their columns, in Arrow's layout, in a row.
+"""The form of a record batch for the JVM reader: the buffers of all columns, in Arrow's layout, one after another.
 
 Both processes are on one machine, so numbers are in its byte order.  A block is written to one of SLOTS slots in the
 memory that both processes have mapped.  If a block is too large for a slot, it is sent over the connection

@@ -101,7 +101,7 @@ def _time_entries(files: Files, segment: Segment) -> Entries:
 
 
 def find_start(files: Files, segment: Segment, offset: int) -> tuple[int, int]:
-    """Returns where a search for a log offset can begin: a position, and a lower bound of the log offsets after it.
+    """Returns where a search for a log offset can begin: a position, and a lower bound of the log offsets from it on.
 
     The position comes from the index.  The batch at the position contains the log offset, or is an earlier batch.  If
     the index does not help, it is the first batch of the segment.

@@ -231,8 +231,8 @@ def _role(settings: _S3Settings) -> dict[str, Any]:
         raise ConfigError(f"{settings.full_name('assumed.role.arn')} (the role to assume) is not set")
     if settings.text("access.key"):
         raise ConfigError(
-            f"{settings.full_name('assumed.role.arn')} with fs.s3a.access.key: pyarrow assumes a role only with the "
-            "credentials of the environment; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY there"
+            f"{settings.full_name('assumed.role.arn')} cannot be used with fs.s3a.access.key: pyarrow assumes a role "
+            "only with the credentials of the environment; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY there"
         )
     optional = {"session_name": "assumed.role.session.name", "external_id": "assumed.role.externalid"}
     given = {argument: settings.text(name) for argument, name in optional.items()}

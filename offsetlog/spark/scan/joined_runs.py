@@ -113,7 +113,7 @@ def replay_joined(
         files: the file system of the partition.
         listing: the segments of the partition.
         until: the log offset at which the state ends.  Records at or above it are ignored.
-        threads: the number of runs to read at once, at most RUNS_MAX.
+        threads: the number of runs to read at once; a number above RUNS_MAX means RUNS_MAX.
         begin: a function that makes the replay of a run.  Its arguments are whether the run is another than the first,
             the stop signal, and the account of the memory.
         bytes_max: the memory that the states of all runs together may take, in bytes.
@@ -174,13 +174,16 @@ def _read_runs(
 
 
 def _wait_for_all(pool: ThreadPoolExecutor, work: Callable[[int], None], numbers: range) -> None:
-    """Waits until every run has ended.  Raises the most important failure, and ignores runs that were only stopped."""
+    """Waits until every run has ended, and raises the most important failure of a run, if any.
+
+    A CapacityError is the most important one.  The failure of a run that was only stopped is the least important.
+    """
     futures = [pool.submit(work, number) for number in numbers]
     failures = [future.exception() for future in futures]
     futures.clear()
 
     def place(failure: BaseException | None) -> int:
-        # A CapacityError comes before any other failure, since it leads to an attempt with fewer runs.
+        # A CapacityError leads to an attempt with fewer runs.
         return 0 if isinstance(failure, CapacityError) else 2 if isinstance(failure, ClosedError) else 1
 
     first = min(filter(None, failures), key=place, default=None)

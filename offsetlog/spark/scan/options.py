@@ -193,7 +193,7 @@ def _meant(lower: str, by_lower: Mapping[str, str]) -> str:
 
 
 def _elsewhere(lower: str, names: tuple[str, ...]) -> str:
-    """Returns the end of a message's clause, which says that an option is only for a stream or only for a batch."""
+    """Returns the part of a message that says that an option is only for a stream, or only for a batch."""
     if names is BATCH_NAMES and lower in (name.lower() for name in STREAM_NAMES):
         return " for a batch, only for a stream"
     if names is STREAM_NAMES and lower in (name.lower() for name in BATCH_NAMES):

@@ -258,9 +258,9 @@ def _plan_all(source: Source, read: ReadOptions) -> list[Split]:
 
 
 def tasks_of(splits: list[Split], read: ReadOptions) -> list[Task]:
-    """Returns the tasks for splits, in order.  A task gets several small splits, but no task gets all splits.
+    """Returns the tasks for splits, in order.  A task may get several small splits, also of several partitions.
 
-    A log of fifty small partitions should not need fifty tasks.
+    A log of fifty small partitions should not need fifty tasks.  A read that is not small is still divided into tasks.
     """
     total = sum(split.size for split in splits)
     enough = max(total // (4 * parallelism(read)), _TASK_BYTES)

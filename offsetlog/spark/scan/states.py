@@ -194,7 +194,7 @@ class BucketReader:
     def _refuse_replaced(self, segment: Segment) -> None:
         """Raises if another file has replaced a listed segment; otherwise its bytes could be mistaken for damage.
 
-        Between two reads of a segment, another process can write a new segment, close it, and clean both.
+        Between two reads, other processes can write a new segment, close it, and clean it.
         """
         if is_replaced(self._files, segment):
             raise ChangedFileError("the file was replaced while it was read", path=segment.path)

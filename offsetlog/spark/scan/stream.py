@@ -136,7 +136,8 @@ class StreamReader(DataSourceStreamReader):
                 )
             if offset > ends[number]:
                 raise OffsetOutOfRangeError(
-                    f"startingOffsets: log partition {number} ends at {ends[number]}, below {offset}",
+                    f"startingOffsets gives log offset {offset} for log partition {number}, which ends at "
+                    f"{ends[number]}",
                     path=self._read.path,
                     log_offset=offset,
                 )
@@ -287,14 +288,14 @@ class StreamReader(DataSourceStreamReader):
 
     def _partition_gone(self, number: int) -> MissingFileError:
         return MissingFileError(
-            "the log partition was removed; failOnDataLoss=false goes on without it",
+            "the log partition was removed; with failOnDataLoss=false, the query continues without it",
             path=f"{self._read.path}/{TOPIC}-{number}",
         )
 
     def _gone(self, number: int, place: str, missing: int, first: int, until: int) -> HistoryError:
         return HistoryError(
             f"{missing} records of log partition {number} between the log offsets {first} and {until} were cleaned "
-            "away before they were read; failOnDataLoss=false goes on without them",
+            "away before they were read; with failOnDataLoss=false, the query continues without them",
             log_partition=number,
             path=place,
         )
@@ -343,8 +344,8 @@ class StreamReader(DataSourceStreamReader):
 
     def _cut(self, listing: PartitionListing, end: int, until: int) -> OffsetOutOfRangeError:
         return OffsetOutOfRangeError(
-            f"log partition {listing.number} ends at {end}; it ended at {until} before, so it was cut or created "
-            "again; failOnDataLoss=false goes on at its present end",
+            f"log partition {listing.number} ends at {end}, but it ended at {until} before, so it was truncated or "
+            "created again; with failOnDataLoss=false, the query continues at its present end",
             path=listing.place,
             log_offset=end,
         )

@@ -1,7 +1,7 @@
 """Opens the file system of a URI, for reading a log or a checkpoint, or for staging rows.
 
-A `s3a://` or `abfss://` URI is opened with Hadoop's settings (`hadoop_settings`).  For any other URI, pyarrow takes the
-settings from the URI and from the environment.  The messages of this module contain no secrets.
+Hadoop's settings are used for a URI of `s3a://` or `abfss://` (`hadoop_settings`).  For any other URI, pyarrow takes
+the settings from the URI and from the environment.  The messages of this module contain no secrets.
 """
 
 from __future__ import annotations

@@ -19,7 +19,9 @@ from offsetlog.spark.sink.options import SinkOptions, default_staging
 
 
 def remove_staged(options: SinkOptions, query: str, runs: Sequence[str], done: int | None) -> None:
-    """Deletes the staged files of runs.  If this fails, the write still succeeds, and the next write deletes them.
+    """Deletes the staged files of runs.  If this fails, the write still succeeds.
+
+    A later epoch of the same query then deletes the files.
 
     Empty directories are deleted, too, because a broker accepts no other directories than those of logs in its log
     directory.

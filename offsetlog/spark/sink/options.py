@@ -68,15 +68,15 @@ class SinkOptions:
         mode: "failfast": a refused row fails the whole write.  "permissive": the group of a refused row is left out.
         query_id: the name under which the epochs of a query are recorded.  None means Spark's own id for a stream; for
             a batch write, it means that nothing is recorded.
-        epoch: the epoch of a batch write, if the write may be tried again; otherwise None.  None for a stream.
+        epoch: the epoch of a batch write that may be tried again; None for another batch write, and for a stream.
         partitions: the number of log partitions of a new store; None for the default.
         durability: the failure that the commits survive.
         lock_timeout_seconds: how long the driver waits for a store that another process has open.
         keep_open_seconds: how long the store stays open after a write.  The default is 0 for a batch write without an
             epoch, since no other write need follow it.
         staging_location: a directory or URI that driver and executors share.
-        report: the directory for reports of refused rows.  None means the store's directory in mode
-            "permissive", and no report in mode "failfast".
+        report: the directory for reports of refused rows.  None means the store's directory in mode "permissive", and
+            no report in mode "failfast".
         clean: whether, after publishing, the driver cleans the logs and writes the snapshots that are due.
         machine: the driver's machine (`this_machine`) if the staging directory is the default one; a task on another
             machine then refuses to stage.  None if `stagingLocation` was given.

@@ -256,5 +256,5 @@ class _Publication:
                     "a transaction stays open in log partition %d; the next write aborts it: %s", number, failure
                 )
         if self._ended:
-            again = "try the epoch again" if self._epoch is not None else "each group is complete or was not written"
+            again = "try the epoch again" if self._epoch is not None else "no group has only a part of its rows"
             stopped.add_note(f"{len(self._ended)} log partitions have this write, {len(self._open)} do not: {again}")

@@ -123,7 +123,7 @@ class StagingPlace:
     Attributes:
         location: the staging directory, or its URI, if pyarrow has a file system for it.
         query: the name that was given to the query, or the name of the job; None means Spark's id of the stream.
-        epoch: the epoch of a batch write; None means the number of the stream's batch, which Spark passes to a task.
+        epoch: the epoch of a batch write; None means the number of the stream's batch, which a task gets from Spark.
         run: the run of a batch write; None means Spark's id of the stream's run.  It separates the files of a run whose
             driver died from those of the next run.
         machine: the driver's machine (`this_machine`), if only tasks on this machine may stage; None if all tasks may.
@@ -203,7 +203,7 @@ def stage(
     """Checks the rows of one task, and stages them.
 
     Args:
-        place: the place where to stage.
+        place: where to stage the rows.
         rows: record batches, or rows if this version of Spark does not pass record batches.
         metadata_units_max: the largest length of the metadata, in UTF-16 units.
 

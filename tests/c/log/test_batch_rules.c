@@ -160,7 +160,8 @@ OL_TEST(a_refusal_names_the_offsets) {
     put(&pair, 105, 125, 0);
     const struct { ol_offsets_verdict verdict; const char *reason; } cases[] = {
         {OL_OFFSETS_REACH_LIMIT, "last offset 125 is not below 120, where the segment ends"},
-        {OL_OFFSETS_PASS_SUCCESSOR, "base offset 105 is above that of the batch after it"},
+        {OL_OFFSETS_PASS_SUCCESSOR,
+         "base offset 105 is too high: the next batch begins before this one ends"},
         {OL_OFFSETS_GO_BACK, "base offset 105 is below 110, where the batch before it ended"},
         {OL_OFFSETS_OUT_OF_RANGE, "last offset 125 does not fit in the segment of base offset 100"},
     };

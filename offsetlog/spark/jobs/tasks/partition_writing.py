@@ -270,7 +270,7 @@ class PartitionWriter:
 
 
 def close_partition(folder: Path, number: int, segment_bytes: int, *, topic_id: bytes | None = None) -> int:
-    """Opens and closes a partition, so that the engine checks every batch and writes the index files.
+    """Opens a partition as after a crash, so that the engine checks every batch and writes the index files; closes it.
 
     Args:
         folder: the directory of the partition.  If it does not exist, it is created if `topic_id` is given.

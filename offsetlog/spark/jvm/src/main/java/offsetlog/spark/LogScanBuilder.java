@@ -51,7 +51,7 @@ final class LogScanBuilder implements ScanBuilder, SupportsPushDownRequiredColum
 
     @Override
     public void pruneColumns(StructType required) {
-        // Requests whole columns. Spark may request only some fields of a struct, but the source lacks that type.
+        // Requests whole columns. Spark may request only some fields of a struct, but the source reads whole structs.
         Set<String> names = new HashSet<>(Arrays.asList(required.fieldNames()));
         schema = new StructType(
                 Arrays.stream(schema.fields()).filter(each -> names.contains(each.name())).toArray(StructField[]::new));

@@ -8,7 +8,7 @@ import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 
-/** The slots to which a Python process writes blocks. This JVM has mapped them, as the hello of the process says. */
+/** The slots to which a Python process writes blocks. The first message of the process (hello) describes them. */
 final class Slots {
     /** The size of the part of the hello that is the same in every release; it is checked before the rest is read. */
     static final int VERSION_BYTES = 8;
@@ -42,7 +42,7 @@ final class Slots {
     }
 
     /**
-     * Maps the memory that a process names: by its process id and file descriptor, the number of slots, and their size.
+     * Maps the memory of a process, given the process id, the file descriptor, the number of slots, and their size.
      *
      * @throws IOException the memory cannot be mapped
      * @throws LogReadException the memory does not have the size that the process says
