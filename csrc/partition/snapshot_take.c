@@ -37,7 +37,8 @@ int ol_partition_snapshot_advance(ol_partition *partition, ol_snapshot *snapshot
     ol_snapshot_source source = source_of(partition);
     int status = ol_snapshot_advance(snapshot, &source, up_to, stop, error);
     if (status == OL_OK && partition->term != source.term) {
-        status = ol_fail(error, OL_WOULD_BLOCK, "the log was cleaned or truncated meanwhile");
+        status = ol_fail(error, OL_WOULD_BLOCK,
+                         "the log was cleaned or truncated while the snapshot was taken");
     }
     return status;
 }
@@ -49,7 +50,7 @@ int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot
         ol_partition_role(partition) != OL_ROLE_ACTIVE || partition->problems.count > 0 ||
         positions.flushed != positions.written || positions.applied != positions.written) {
         return ol_fail(error, OL_INVALID,
-                       "only an undamaged, flushed partition of a lone store can lend its state");
+                       "only an undamaged, flushed partition without replicas can lend its state");
     }
     int64_t max_timestamp = partition->clock.newest;
     ol_snapshot_source source = source_of(partition);
@@ -70,7 +71,7 @@ static int check_copyable(const ol_partition *partition, ol_error *error) {
     if (partition->options.replicated || partition->read_only ||
         ol_partition_role(partition) != OL_ROLE_ACTIVE || partition->problems.count > 0) {
         return ol_fail(error, OL_INVALID,
-                       "only an undamaged, active partition of a lone store can be copied");
+                       "only an undamaged, active partition without replicas can be copied");
     }
     return OL_OK;
 }

@@ -138,7 +138,7 @@ int ol_recent_batches_check(ol_recent_batches *recent, const ol_log *log,
 }
 
 void ol_recent_batches_add(ol_recent_batches *recent, const ol_produced_batch *produced,
-                           int64_t base_offset) {
+                           int64_t base_offset, int64_t max_timestamp) {
     const ol_batch *batch = &produced->batch;
     ol_recent_producer *producer = find(recent, batch->producer_id);
     OL_ASSERT(producer != NULL);
@@ -152,7 +152,7 @@ void ol_recent_batches_add(ol_recent_batches *recent, const ol_produced_batch *p
     producer->batches[producer->count++] = (ol_recent_batch){
         .base_offset = base_offset,
         .last_offset = base_offset + (batch->last_offset - batch->base_offset),
-        .timestamp = produced->max_timestamp,
+        .timestamp = max_timestamp,
         .base_sequence = batch->base_sequence,
         .last_sequence = last_sequence_of(batch),
     };

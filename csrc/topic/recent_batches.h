@@ -22,7 +22,7 @@ enum { OL_RECENT_BATCHES = 5 };
 typedef struct ol_recent_batch {
     int64_t base_offset;
     int64_t last_offset;
-    int64_t timestamp;          /* greatest of the batch */
+    int64_t timestamp;          /* greatest of the batch, as it is in the log */
     int32_t base_sequence;
     int32_t last_sequence;
 } ol_recent_batch;
@@ -56,8 +56,9 @@ int ol_recent_batches_check(ol_recent_batches *recent, const ol_log *log,
                             ol_error *error) OL_NODISCARD;
 
 /* Adds a batch.  The caller calls it after it has appended the batch to the log at
- * `base_offset`. */
+ * `base_offset`.  `max_timestamp` is the greatest timestamp that the batch has in the log: the
+ * append time if the topic replaces the producer's timestamps. */
 void ol_recent_batches_add(ol_recent_batches *recent, const ol_produced_batch *produced,
-                           int64_t base_offset);
+                           int64_t base_offset, int64_t max_timestamp);
 
 #endif

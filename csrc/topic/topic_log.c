@@ -107,7 +107,7 @@ static int append(ol_topic_log *topic, const ol_produced_batch *produced, int64_
     status = ol_log_publish(topic->log, &fields, size, error);
     if (status != OL_OK) return status;
     if (produced->batch.producer_id >= 0) {
-        ol_recent_batches_add(&topic->recent, produced, base_offset);
+        ol_recent_batches_add(&topic->recent, produced, base_offset, max_timestamp);
     }
     appended->base_offset = base_offset;
     appended->next_offset = base_offset + produced->batch.last_offset + 1;

@@ -161,9 +161,9 @@ cdef class Flushes:
 cdef class Ticket:
     """A commit that has been written and becomes durable later.  `commit_async` returns it.  Any thread may use it.
 
-    A flush starts when a caller waits with `result` or `await`, or calls `flush` of the store.  The first wait starts
-    the flushes for all tickets.  If the ticket is durable already, a call of `result` can start the flush for later
-    tickets.
+    A flush starts when a caller waits with `result` or `await`, or calls `flush` of the store; without such a call, the
+    store flushes every `flush_interval_ms`.  The first wait starts the flushes for all tickets.  If the ticket is
+    durable already, a call of `result` can start the flush for later tickets.
     """
 
     def __init__(self):

@@ -92,7 +92,7 @@ static outcome from_producer(scene *s, int64_t producer_id, int16_t epoch, int32
         return (outcome){OL_PRODUCE_ACCEPTED, known->base_offset, true};
     }
     int64_t base_offset = append(s, &produced);
-    ol_recent_batches_add(&s->recent, &produced, base_offset);
+    ol_recent_batches_add(&s->recent, &produced, base_offset, produced.max_timestamp);
     return (outcome){OL_PRODUCE_ACCEPTED, base_offset, false};
 }
 

@@ -37,11 +37,12 @@ static void finish(scene *s) {
     fixture_remove(s->directory);
 }
 
-static ol_appended produce(scene *s, const sent_batch *sent) {
+static ol_appended produce_at(scene *s, const sent_batch *sent, int64_t log_append_time) {
     uint8_t bytes[SENT_BYTES_MAX];
     ol_appended appended;
     ol_error error;
     ol_produce_rules rules = sent_rules();
+    rules.log_append_time = log_append_time;
     int64_t end = ol_log_end(ol_topic_log_log(s->topic));
     int status = ol_topic_log_produce(s->topic, sent_encode(sent, bytes), &rules, &appended, &error);
     OL_CHECK_INT(status, appended.produced.refusal == OL_PRODUCE_ACCEPTED ? OL_OK : OL_CORRUPT);
@@ -49,6 +50,8 @@ static ol_appended produce(scene *s, const sent_batch *sent) {
     OL_CHECK_INT(ol_log_end(ol_topic_log_log(s->topic)), end + (is_new ? sent->count : 0));
     return appended;
 }
+
+static ol_appended produce(scene *s, const sent_batch *sent) { return produce_at(s, sent, -1); }
 
 static ol_appended produce_idempotent(scene *s, int16_t epoch, int32_t sequence, int count) {
     sent_batch sent = sent_idempotent(7, epoch, sequence, count);
@@ -88,6 +91,22 @@ OL_TEST(what_is_sent_again_is_answered_as_the_first_time) {
         OL_CHECK_INT(again.base_offset, bases[i]);
         OL_CHECK_INT(again.next_offset, bases[i] + 10);
         OL_CHECK_INT(again.log_append_time, 1700000000009);
+    }
+    finish(&s);
+}
+
+/* docs/format/topics.md §17.2 */
+OL_TEST(what_is_sent_again_has_the_append_time_of_the_first_time) {
+    scene s;
+    begin(&s);
+    sent_batch sent = sent_idempotent(7, 0, 0, 3);
+    OL_CHECK_INT(produce_at(&s, &sent, 1800000000000).log_append_time, 1800000000000);
+    for (int i = 0; i < 2; i++) {
+        ol_appended again = produce_at(&s, &sent, 1800000000500);
+        OL_CHECK(again.is_duplicate);
+        OL_CHECK_INT(again.log_append_time, 1800000000000);
+        close_log(&s);
+        open_at(&s, 0);
     }
     finish(&s);
 }
