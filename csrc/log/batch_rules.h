@@ -26,8 +26,8 @@
 
 /* The offsets that the next batch of a segment may have. */
 typedef struct ol_batch_bounds {
-    int64_t next_offset;        /* the offset after the batch before it; at first, the offset where
-                                   reading began */
+    int64_t next_offset;        /* the offset after the last batch that was read; before the first
+                                   batch, the offset where reading began */
     int64_t offset_max;         /* the greatest offset that is below `limit` and fits the segment */
     int64_t limit;  /* the base offset of the next segment, or the log end; INT64_MAX: not known */
     int64_t segment_base;
@@ -98,7 +98,7 @@ int ol_batch_refuse_offsets(const ol_batch_bounds *bounds, const ol_batch *batch
                             ol_offsets_verdict verdict, ol_error *error) OL_NODISCARD;
 
 /* Checks a batch whose segment is not known, for example one that a follower has fetched.
- * `next_offset` is the offset after the batch before it.  Returns OL_OK if this batch may come
+ * `next_offset` is the offset after the preceding batch.  Returns OL_OK if this batch may come
  * next.  Otherwise returns OL_CORRUPT with the reason. */
 int ol_batch_check_follows(const ol_batch *batch, int64_t next_offset,
                            ol_error *error) OL_NODISCARD;

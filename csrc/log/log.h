@@ -265,8 +265,8 @@ int ol_log_reserve_end(ol_log *log, int64_t max_timestamp, uint8_t **start, int6
  * to write.  If it fails with OL_DISK_FULL, nothing has changed and the log stays usable. */
 int ol_log_keep_ends(ol_log *log, ol_error *error) OL_NODISCARD;
 
-/* [writer] Frees the space that is kept for ends.  A follower does not need it, because it fetches
- * the ends of transactions together with the other batches. */
+/* [writer] Frees the space that is kept for the ends of transactions.  A follower does not need it,
+ * because it fetches these ends together with the other batches. */
 void ol_log_release_ends(ol_log *log);
 
 /* Returns the size of the largest batch that fits a segment even if the greatest possible space is

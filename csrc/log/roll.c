@@ -329,9 +329,9 @@ static int flush_rolled(ol_log *log, ol_error *error) {
     return ol_log_flush_unasked(log, &flushed, error);
 }
 
-/* Prepares the next segment, with the space that is kept for ends, and then trims the active one.
- * Until the trimming the active segment has that space as well, so a roll that a full disk refuses
- * leaves it there. */
+/* Prepares the next segment, with the space that is kept for the ends of transactions, and then
+ * trims the active one.  Until then the active segment has that space as well, so a roll that a
+ * full disk refuses leaves it there. */
 static int prepare_next(ol_log *log, int64_t base_offset, ol_segment **next, ol_error *error) {
     ol_segment *created = NULL;
     int status = ol_log_reserve_segment(log, error);

@@ -28,6 +28,7 @@ cdef class ManagerCore:
     cdef readonly set short_of_replicas     # the partitions with too few replicas in sync
     cdef public object fenced_by            # called with group, positions and timeout for each fence, or None
     cdef public object appended             # called with the number of a partition after each write, or None
+    cdef public object check_epoch          # called with number and leader epoch if there is no log; refuses a wrong one
     cdef object moved                       # called with the number of a partition after W has moved, or None
     cdef object settle
     cdef object check_lease                 # called with the number of a partition whose table alone answers a call

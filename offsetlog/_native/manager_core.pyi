@@ -21,6 +21,7 @@ class ManagerCore:
         | None
     )
     appended: Callable[[int], object] | None
+    check_epoch: Callable[[int, int], object]
     def __init__(
         self,
         core: StoreCore,

@@ -677,9 +677,7 @@ cdef class ManagerCore:
         """Moves W; see OffsetManager.advance."""
         cdef Replica replica
         cdef int64_t watermark
-        cdef int64_t wide_number = 0
-        cdef int64_t wide_epoch = 0
-        cdef int64_t end = 0
+        cdef int64_t wide_number = 0, wide_epoch = 0, end = 0
         cdef int32_t number
         take_number(partition, NUMBER_PARTITION, 0, INT32_MAX, &wide_number)
         take_number(epoch, NUMBER_LEADER_EPOCH, -1, INT32_MAX, &wide_epoch)
@@ -691,6 +689,7 @@ cdef class ManagerCore:
         if replica is None:
             if self.core.closed:
                 self.core.refuse_closed()
+            self.check_epoch(number, wide_epoch)
             return 0
         watermark = replica.move_watermark(<int32_t>wide_epoch, end)
         if self.attended[number]:

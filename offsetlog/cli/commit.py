@@ -110,8 +110,8 @@ def command(
         typer.Option(
             "--expected",
             metavar="TOPIC:PARTITION=OFFSET",
-            help="Commit only if this is the committed offset of the partition now; `none` means that it has no "
-            "committed offset. Can be given several times.",
+            help="Commit only if the partition has this committed offset now; `none` means that it has none. "
+            "Can be given several times.",
         ),
     ] = None,
     monotonic: Annotated[bool, typer.Option("--monotonic", help="Refuse if any offset would move back.")] = False,

@@ -99,7 +99,7 @@ class PartitionPast:
         return cls(partition, directory, *native.bounds(partition))
 
     def cut(self, moment: Moment | None, group: str | None, name: str = "at") -> int:
-        """Returns the log offset at which the state of a moment ends.  None means now.
+        """Returns the log offset before which the log holds the state of a moment.  None means now.
 
         Raises:
             HistoryError: the records near the moment were cleaned away, or have no times, so it is unknown which of

@@ -5,9 +5,10 @@ records below the high watermark (W), so its result is correct whichever replica
 a change of role requires: it may load a table, drop a table, or open a failed log again.  It also decides which calls
 may be answered.
 
-Each change of role has a token, which shows whether a newer change has come.  Work belongs to a partition, and not to
-one change.  When the work ends, it checks what the newest change requires.  It does not complete the transition of an
-older change (docs/format/loading.md §6.1).
+A host may change the role again while the work for an earlier change is still running.  At most one thread works for a
+partition.  After each step, such as a load, the newest change decides which step comes next.  Each change has a token,
+which shows whether a newer change came while a step ran.  An older change is never reported as completed
+(docs/format/loading.md §6.1).
 """
 
 from __future__ import annotations

@@ -203,6 +203,7 @@ class LogManager:
             ended=self._term_ended,
             attend=core.attend,
         )
+        core.check_epoch = self._leaderships.check_epoch
         self._watches = Watches(
             self.directory,
             count,
@@ -345,23 +346,23 @@ class LogManager:
 
     def resign(self, partition: int, epoch: int) -> Transition:
         """Stops leading; see OffsetManager.resign."""
-        return self._leaderships.resign(self._checked(partition), arguments.checked_epoch(epoch, 0))
+        number = self._checked(partition)
+        return self._leaderships.resign(number, arguments.checked_epoch(epoch, 0))
 
     def state(self, partition: int) -> PartitionState:
         """Returns the state of a partition here; see OffsetManager.state."""
-        return self._leaderships.state(self._checked(partition))
+        number = self._checked(partition)
+        return self._leaderships.state(number)
 
     def leader_epoch(self, partition: int) -> int:
         """Returns the newest known leader epoch; see OffsetManager.leader_epoch."""
-        return self._leaderships.epoch(self._checked(partition))
+        number = self._checked(partition)
+        return self._leaderships.epoch(number)
 
     def require_replicas(self, partition: int, epoch: int, *, enough: bool) -> None:
         """Sets whether commits are admitted: `enough` tells whether `min.insync.replicas` replicas are in sync.
 
-        If the epoch of a call is not the newest one known, the call has no effect.
-
-        Raises:
-            PartitionError, ClosedError.
+        If the epoch of a call is not the newest one known, the call has no effect.  Raises PartitionError, ClosedError.
         """
         if epoch == self.leader_epoch(partition):
             short = self.open_core.short_of_replicas
@@ -470,14 +471,12 @@ class LogManager:
 
     def advance(self, partition: int, epoch: int, offset: int) -> int:
         """Moves the high watermark (W); see OffsetManager.advance."""
-        watermark = self.open_core.advance(partition, epoch, offset)
-        if watermark == 0 and self.replica(partition) is None:
-            self._leaderships.check_epoch(partition, epoch)
-        return watermark
+        return self.open_core.advance(partition, epoch, offset)
 
     def flush(self, partition: int) -> Transition:
         """Makes everything written so far durable; see OffsetManager.flush."""
-        return self._flushes.flush(self._checked(partition))
+        number = self._checked(partition)
+        return self._flushes.flush(number)
 
     # ------------------------------------------------------------------------------ reading and deleting
 

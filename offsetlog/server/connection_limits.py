@@ -107,7 +107,7 @@ class RequestMemory:
 
     @property
     def left(self) -> int:
-        """Bytes left of the limit; negative if the last request took more than was left."""
+        """The bytes that requests may still take; negative if the last request took more than there were."""
         return self._left
 
     def arrived(self, request: Arriving, size: int) -> bool:

@@ -77,5 +77,7 @@ def _file(properties: Mapping[str, Setting], store: str) -> str | None:
 def _checks_hostname(properties: Mapping[str, Setting]) -> bool:
     given = str(properties.get(HOSTNAME, "HTTPS")).strip().upper()
     if given not in ("HTTPS", ""):
-        raise ConfigError(f"{HOSTNAME} must be HTTPS, or empty to accept a certificate for any host, not {given!r}")
+        raise ConfigError(
+            f"the value of {HOSTNAME} must be HTTPS, or empty to accept a certificate for any host, not {given!r}"
+        )
     return given == "HTTPS"

@@ -298,7 +298,8 @@ def _azure_credentials(settings: Mapping[str, str], container: str, host: str) -
     if chosen == "sas":
         if not token:
             raise ConfigError(
-                f"fs.azure.sas.fixed.token.{host} is not set; a token provider is Java code and cannot be used"
+                f"fs.azure.sas.fixed.token.{host} is not set; offsetlog needs this fixed token, because it cannot "
+                "call a token provider, which is Java code"
             )
         # pyarrow appends the token to the URL unchanged.
         return {"sas_token": f"?{token.removeprefix('?')}"}

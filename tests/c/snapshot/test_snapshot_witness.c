@@ -181,7 +181,7 @@ OL_TEST(what_cleaning_left_of_the_last_batches_is_enough) {
     check_refused(&file, &options, 20, NULL);
     /* A cleaning up to 20 would have kept the newest positions. */
     keep_batches(&options, 0, 4, false);
-    check_refused(&file, &options, 20, "does not have the snapshot's position at offset 19");
+    check_refused(&file, &options, 20, "a position from log offset 19, but the log has no such");
     check_refused(&file, &options, -1, "the batch at offset 19 is gone");
     free_container(&file);
     remove_fixture();
@@ -194,7 +194,7 @@ OL_TEST(what_cleaning_left_of_the_last_batches_is_enough) {
     keep_batches(&options, 0, 1, false);
     check_refused(&file, &options, 20, NULL);
     keep_batches(&options, 0, 0, false);
-    check_refused(&file, &options, 20, "does not have the snapshot's position at offset 9");
+    check_refused(&file, &options, 20, "a position from log offset 9, but the log has no such");
     free_container(&file);
     remove_fixture();
 }
