@@ -179,9 +179,10 @@ class MaintenanceConfig:
             (``log.cleaner.io.max.bytes.per.second``).
         idle_roll_ms: if a log has received no commit for this long, in milliseconds, and has more than twice the bytes
             of its live records, its active segment is closed so that it can be cleaned.  Kafka never cleans an active
-            segment.
+            segment.  The segment is closed only if the log is then due for a cleaning, by its dirty ratio or by
+            `max_compaction_lag_ms`.
         roll_bytes: the active segment is closed, even while commits continue, once it has at least this many bytes and
-            more than twice the live bytes of the whole log.
+            more than twice the live bytes of the whole log, under the same condition.
         min_history_ms: the time for which past states can be queried at least, in milliseconds.  Records that are
             younger than this are not cleaned.
         min_history: `min_history_ms` by group.  If several times apply to a group, including `min_history_ms` itself,

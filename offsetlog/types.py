@@ -494,8 +494,8 @@ class Appended(NamedTuple):
     Attributes:
         base_offset: the base offset of the batch, -1 if it was refused.
         next_offset: the log offset after the batch; once the log is flushed up to it, the batch survives a power loss.
-        log_append_time: the time of the append, in ms since 1970, if the topic uses it instead of the producer's
-            timestamps, or if the batch was already in the log; otherwise -1.
+        log_append_time: in ms since 1970: the time of the append if the topic uses it instead of the producer's
+            timestamps; the greatest timestamp of the batch if it was already in the log; otherwise -1.
         is_duplicate: whether the batch was already in the log, because the producer sent it twice.
         refusal: the kind of the refusal, from `_native.topic_log.REFUSALS`; "" if the batch was accepted.
         refused_records: the indexes of the first 1000 records that caused the refusal; empty if the whole batch did.

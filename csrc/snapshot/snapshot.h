@@ -93,9 +93,9 @@ int ol_snapshot_advance(ol_snapshot *snapshot, const ol_snapshot_source *source,
                         const atomic_bool *stop, ol_error *error) OL_NODISCARD;
 
 /* Makes a snapshot that borrows a state at `offset`, the log end.  Nothing may change the state
- * until the snapshot is destroyed.  `own` holds the own transactions that are open in the state
- * (state/own_transactions).  `max_timestamp` is the greatest timestamp of the batches below
- * `offset`.  Fails with OL_NO_MEMORY or OL_IO. */
+ * until the snapshot is destroyed.  `own` names the transactions that the partition itself began
+ * and that are open in the state (state/own_transactions).  `max_timestamp` is the greatest
+ * timestamp of the batches below `offset`.  Fails with OL_NO_MEMORY or OL_IO. */
 int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state,
                        const ol_own_transactions *own, int64_t offset, int64_t max_timestamp,
                        ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;

@@ -527,7 +527,8 @@ class Timeline:
         at = arguments.parsed_moment("at", given)
         if isinstance(at, int):
             raise InvalidArgumentError(
-                f"at={at} is a log offset, and each log partition has its own offsets: pass a time, or read one group"
+                f"at={at} is a log offset of one log partition, but the call reads all log partitions: pass a time, "
+                "or read one group"
             )
         pasts = self.of_all(None)
         refuse_future("at", at, *pasts)

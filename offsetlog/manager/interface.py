@@ -78,8 +78,8 @@ class PartitionState(enum.Enum):
     ACTIVE = "active"
     #: Another replica leads.
     FOLLOWER = "follower"
-    #: A failure left the log or the table in an unknown state.  A change of leadership in a newer epoch opens the log
-    #: again and recovers it, as does the next start of a manager on the directory.
+    #: A failure left the log or the table in an unknown state.  `become_leader` or `become_follower` in a newer epoch
+    #: opens the log again and recovers it, as does the next start of a manager on the directory.  `resign` does not.
     FAILED = "failed"
 
 

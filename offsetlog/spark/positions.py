@@ -265,7 +265,7 @@ def _listed_topics(topics: str | Iterable[str] | None) -> list[str] | None:
         if not topic:
             raise TopicError("the name of a topic must not be empty")
     if not listed:
-        raise ConfigError("`topics` is empty; None takes all topics of the group")
+        raise ConfigError("`topics` is empty; to take all topics of the group, pass None")
     return sorted(set(listed))
 
 

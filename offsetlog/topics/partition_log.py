@@ -309,7 +309,8 @@ class PartitionLog:
     def was_appended(self, appended: Appended, rules: AppendRules, size: int) -> None:
         """Finishes an append of `size` bytes: requests a flush if one is due, and makes the records readable.
 
-        If `waits_for_disk` is True, a flush is always requested, and the records become readable after it.
+        If `waits_for_disk` is True, a flush is requested unless the batch is already flushed, and the records become
+        readable after it.
 
         Raises:
             ClosedError: the partition has been deleted.
