@@ -20,7 +20,7 @@
  *     swap 0 65 4019 77ab00d1 65       a swap that has begun: base offset, end, size and checksum
  *                                      of the new segment; base offset of the last one it replaces
  *     tail 262 270 1000                the active segment: base offset, log end, size; the size may
- *                                      count one batch after that end, and both may have grown since
+ *                                      count one batch after that end; both may have grown since
  *     doubt 65 130 gap                 offsets that may be missing: from, end or -, cause
  *     check 9f0c2b7d66a1e0f4           XXH3 of the lines before
  *

@@ -181,7 +181,7 @@ OL_TEST(what_cleaning_left_of_the_last_batches_is_enough) {
     check_refused(&file, &options, 20, NULL);
     /* A cleaning up to 20 would have kept the newest positions. */
     keep_batches(&options, 0, 4, false);
-    check_refused(&file, &options, 20, "a position from log offset 19, but the log has no such");
+    check_refused(&file, &options, 20, "a position from log offset 19, but the log has no such commit");
     check_refused(&file, &options, -1, "the batch at offset 19 is gone");
     free_container(&file);
     remove_fixture();
