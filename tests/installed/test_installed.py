@@ -12,6 +12,7 @@ import json
 import pkgutil
 import subprocess
 import sys
+import sysconfig
 from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
@@ -61,8 +62,35 @@ def console(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([script, *map(str, arguments)], capture_output=True, text=True, timeout=60)
 
 
+#: A free-threaded interpreter with PYTHON_GIL=0 has these flags; others do not accept the setting.
+WITHOUT_THE_GIL = """
+import sys
+class Flags:
+    gil = 0
+    def __getattr__(self, name, real=sys.flags):
+        return getattr(real, name)
+sys.flags = Flags()
+"""
+
+
+def test_an_interpreter_that_keeps_the_gil_off_is_refused() -> None:
+    def ended(program: str, *options: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, *options, "-c", program]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    forced = ("-X", "gil=0") if sysconfig.get_config_var("Py_GIL_DISABLED") else ()
+    flags = "" if forced else WITHOUT_THE_GIL
+    done = ended(f"{flags}\nimport offsetlog; offsetlog.open('absent')", *forced)
+    assert "ImportError: offsetlog needs the GIL, and PYTHON_GIL=0 or -X gil=0 keeps it off: remove" in done.stderr
+    done = ended(f"{flags}\nimport sys; from offsetlog.__main__ import main; sys.exit(main())", *forced)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("offsetlog: offsetlog needs the GIL")
+    assert done.stderr.count("\n") == 1
+
+
 def test_the_console_script(tmp_path: Path) -> None:
-    assert console("--version").stdout == f"offsetlog {offsetlog.__version__}\n"
+    done = console("--version")
+    assert (done.stdout, done.stderr) == (f"offsetlog {offsetlog.__version__}\n", "")
     done = console("commit", tmp_path / "data", "billing", "orders:0=42", "--partitions", 2)
     assert (done.returncode, done.stdout.split(" (")[0]) == (0, "committed 1 offset of billing")
     done = console("fetch", tmp_path / "data", "billing", "--format", "json")
