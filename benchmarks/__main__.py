@@ -15,12 +15,12 @@ from typing import Any
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("suite", choices=["engine", "server", "spark", "zookeeper"], help="the suite to run")
-    parser.add_argument("--smoke", action="store_true", help="use tiny sizes (seconds); judge no goal")
-    parser.add_argument("--only", metavar="NAME", action="append", help="run this workload or all below it; repeatable")
+    parser.add_argument("--smoke", action="store_true", help="use tiny sizes, which take seconds; check no goal")
+    parser.add_argument("--only", metavar="NAME", action="append", help="run workload NAME and NAME/...; repeatable")
     parser.add_argument("--list", action="store_true", help="print the workloads and their goals; run none")
     parser.add_argument("--seed", type=int, default=1, help="the seed of the order of keys (default: %(default)s)")
     parser.add_argument(
-        "--seconds", type=float, default=10.0, help="the least time of a sustained run (default: %(default)s)"
+        "--seconds", type=float, default=10.0, help="how long a sustained run lasts at least (default: %(default)s)"
     )
     parser.add_argument("--rounds", type=int, default=5, help="measured rounds, at least 5 (default: %(default)s)")
     parser.add_argument("--directory", type=Path, help="a folder on the disk to measure (default: a temporary one)")
@@ -42,7 +42,7 @@ def main() -> int:
         from benchmarks.suite import run_suite
         from benchmarks.workload import REGISTRY, Options
     except ImportError as failure:
-        hint = "pip install '.[benchmark,spark,zookeeper]' in the source tree, and build the extensions"
+        hint = "run pip install '.[benchmark,spark,zookeeper]' in the source tree, and build the extensions"
         print(f"benchmarks: {failure}; {hint}", file=sys.stderr)
         return 2
     only = arguments.only or [""]
@@ -62,7 +62,7 @@ def main() -> int:
     machine = describe(directory)
     print("; ".join(f"{name}: {value}" for name, value in machine.items()))
     print(f"command: python -m benchmarks {' '.join(sys.argv[1:])}")
-    print("lines: median (slowest - fastest round), the first line divided by it, rounds x operations, digest, note\n")
+    print("each line: median (slowest - fastest round), first line / this line, rounds x operations, digest, note\n")
     suite = run_suite(options, chosen)
     _print_ratio_of_sizes(suite.reports)
     missed = [f"{report.name}: {goal.text}" for report in suite.reports for goal in report.goals if not goal.met]

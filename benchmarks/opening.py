@@ -40,12 +40,13 @@ class Opened:
     def check_whole_log(self, name: str, log_bytes: int) -> None:
         """Raises AssertionError unless the whole log was read, and no snapshot."""
         if self.snapshots or self.discarded or self.log_bytes_read != log_bytes:
-            raise AssertionError(f"{name}: not the log alone, {log_bytes:,} bytes, was loaded: {self}")
+            raise AssertionError(f"{name}: expected a load of the whole log ({log_bytes:,} bytes) alone, not {self}")
 
     def check_tail(self, name: str, snapshots: int, tail_bytes: int) -> None:
-        """Raises AssertionError unless `snapshots` snapshots and only the log after them, `tail_bytes`, were read."""
+        """Raises AssertionError unless exactly `snapshots` snapshots, and `tail_bytes` of log after them, were read."""
         if self.discarded or self.snapshots != snapshots or self.log_bytes_read != tail_bytes:
-            raise AssertionError(f"{name}: not {snapshots} snapshots and {tail_bytes:,} bytes were loaded: {self}")
+            expected = f"{snapshots} snapshots and {tail_bytes:,} bytes of log"
+            raise AssertionError(f"{name}: expected a load of {expected}, not {self}")
 
 
 def segments_of(path: Path) -> list[Path]:

@@ -54,7 +54,7 @@ class Workload:
 
 
 #: The condition of sustained figures.
-ON_END = "on end: the same five jobs again and again, with maintenance (every 2 s); bursts without"
+ON_END = "on end: the same five jobs again and again, with maintenance (every 2 s); bursts: without maintenance"
 
 REGISTRY: list[Workload] = []
 
@@ -106,7 +106,7 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """The least time of a sustained run."""
+        """The shortest duration of a sustained run."""
         return 0.05 if self.options.smoke else self.options.seconds
 
     def condition(self, text: str) -> None:

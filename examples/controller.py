@@ -75,7 +75,7 @@ class Controller:
             reply(self.addresses.get(str(self.state.leader)))
 
     def decide(self, decision: Callable[[], PartitionState]) -> None:
-        """Stores the state that a decision returns; waits with a new leader until the last lease has ended."""
+        """Stores the state that a decision returns. For a new leader, first waits until the last lease has ended."""
         state, now = decision(), int(time.monotonic() * 1000)
         if state.leader_epoch == self.state.leader_epoch or self.leases.may_elect(now):
             self.is_due = False

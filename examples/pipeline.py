@@ -43,13 +43,13 @@ def main(output: Path, data: Path = DATA) -> int:
 
         proved = verify.run(spark, data)
         equal = sum(each.is_equal for each in proved)
-        step(f"verify       {equal} of {len(proved)} log partitions have the digest that the engine says")
+        step(f"verify       {equal} of {len(proved)} log partitions have the digest that the engine computes")
 
         moved = repartition.run(spark, data, output / "moved", PARTITIONS)
         step(f"repartition  {moved.before} partitions became {moved.after}, {moved.records} records, the same digest")
 
         changes = diff.run(spark, data, output / "moved").count()
-        step(f"diff         {changes} positions are different after it")
+        step(f"diff         {changes} positions are different after the repartition")
 
         print(flush=True)
         audit.command(str(data), report=report, overwrite=True)

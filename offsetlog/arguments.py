@@ -284,7 +284,7 @@ def listed_topics(topics: Iterable[str]) -> list[str]:
 def listed_keys(keys: Iterable[PartitionKey]) -> list[TopicPartition]:
     """Returns topic partitions as a list.
 
-    Raises ArgumentTypeError if a single one is passed, or an item is not one.
+    Raises ArgumentTypeError if a single topic partition is passed, or an item is not a topic partition.
     """
     wanted = 'the partitions must be a list of TopicPartition, such as [TopicPartition("topic", 0)]'
     listed = _listed(keys, wanted, single=(str, bytes, bytearray, TopicPartition))

@@ -59,7 +59,7 @@ class StoreConfig:
             than this, in milliseconds (``producer.id.expiration.ms``).
         batch_bytes_max: the largest record batch, in bytes, at most eleven twelfths of a segment.  A larger commit is
             written as several batches in a transaction.
-        metadata_max_units: the longest metadata, in UTF-16 units, in which Kafka measures it as well
+        metadata_max_units: the longest metadata, in UTF-16 units, the unit that Kafka uses
             (``offset.metadata.max.bytes``).
         decompressed_bytes_max: the largest size of one batch after decompression, in bytes.
         extend_bytes_min: a segment file is allocated ahead in steps; this is the size of the first step, in bytes.

@@ -180,7 +180,7 @@ class ConfigError(InvalidArgumentError):
 class PartitionCountError(ConfigError):
     """The directory has another number of partitions than requested, so groups would be looked up in wrong partitions.
 
-    Without arguments, the message says that the caller must pass the number.
+    An error that is created without arguments says that the caller must pass the number.
 
     Attributes:
         asked: the number that the caller requested.
@@ -191,8 +191,8 @@ class PartitionCountError(ConfigError):
         if not message and asked is None and actual is None:
             message = (
                 "a Kafka directory does not record its number of partitions: pass partitions=, the broker's "
-                "offsets.topic.num.partitions (50 by default), which is the PartitionCount printed by "
-                "kafka-topics.sh --describe --topic __consumer_offsets"
+                "offsets.topic.num.partitions (50 by default). kafka-topics.sh --describe --topic __consumer_offsets "
+                "prints this number as PartitionCount"
             )
         super().__init__(message or f"partitions={asked} was given, but the directory has {actual}", **place)
         self.asked = asked
@@ -200,7 +200,7 @@ class PartitionCountError(ConfigError):
 
 
 class TooLargeError(OffsetLogError, ValueError):
-    """A record, batch or delete does not fit the format or its limit; nothing was changed."""
+    """A record, a batch or a deletion is too large for the format or for a limit; nothing was changed."""
 
     status = Status.TOO_LARGE
 
@@ -241,7 +241,7 @@ class StorageError(OffsetLogError, OSError):
 
 
 class DiskFullError(StorageError):
-    """The disk or the quota is full.  Nothing was changed, but a commit remains written if only its flush failed."""
+    """The disk or quota is full.  Nothing was changed; but if only the flush of a commit failed, it remains written."""
 
     status = Status.DISK_FULL
 
@@ -270,7 +270,7 @@ class ChangedFileError(StorageError):
 
 
 class CapacityError(OffsetLogError, MemoryError):
-    """Memory ran out.  Nothing was changed, except that a commit remains written if only its flush failed."""
+    """Memory ran out.  Nothing was changed; but if only the flush of a commit failed, the commit remains written."""
 
     status = Status.NO_MEMORY
 
@@ -342,7 +342,7 @@ class UnsupportedVersionError(CorruptionError):
 
 
 class LimitError(CorruptionError):
-    """A size that the bytes state is over its limit, as in a decompression bomb."""
+    """The bytes state a size that is above its limit, as in a decompression bomb."""
 
     status = Status.LIMIT
 
@@ -354,8 +354,8 @@ class StateError(OffsetLogError):
     """The store or the partition cannot answer the call in its present state.
 
     Attributes:
-        rests_on: (log offset, term) if the error depends on a record that is not replicated yet, written in this term.
-            The error is certain once the high watermark has passed the log offset.  Otherwise None.
+        rests_on: None, unless the error depends on records that are not replicated yet.  Then (log offset, term): the
+            error is final once the high watermark reaches this log offset before this term of the leader ends.
     """
 
     status = Status.CLOSED
@@ -363,7 +363,7 @@ class StateError(OffsetLogError):
 
 
 class ClosedError(StateError):
-    """The store, or an object of it, is closed, or this process was forked from the one that opened the store."""
+    """The store or an object of it is closed, or this process was forked from the process that opened the store."""
 
     status = Status.CLOSED
 
@@ -377,7 +377,7 @@ class ReadOnlyError(StateError):
 class PartitionFailedError(StateError):
     """After a failure, for example of a flush, the state of the log is unknown.  The partition must be opened again.
 
-    The caller closes the store and opens it again.  The manager of a broker opens the partition at the next election.
+    Close the store and open it again.  In a broker, the manager opens the partition at the next election.
     """
 
     status = Status.FAILED
@@ -390,7 +390,7 @@ class CoordinatorLoadingError(StateError):
 
 
 class NotCoordinatorError(StateError):
-    """This process does not, or no longer, lead the partition.  Send the call to the broker that leads it.
+    """This process does not lead the partition, or leads it no longer.  Send the call to the broker that leads it.
 
     A write that had begun before the leadership ended may still take effect.
     """
@@ -405,7 +405,7 @@ class ConditionError(StateError):
         group: the consumer group.
         topic: the topic of the refused position.
         partition: the partition of the topic.
-        actual: the committed offset, None if there is none.
+        actual: the committed offset; None if there is none.
     """
 
     def __init__(
@@ -483,7 +483,7 @@ class HistoryError(StateError):
 
 
 class DeletesGroupError(StateError):
-    """A restore needs `delete_all`: it would leave the group without offsets, or the group had none at that moment."""
+    """A restore needs `delete_all` if it would leave the group no offsets, or if the group had none at that moment."""
 
 
 class FencedError(StateError):
@@ -553,13 +553,13 @@ class ThrottledError(StateError):
 
 
 class TransactionError(StateError):
-    """The transaction is not open, or another one is open where none may be, or the producer id is reserved."""
+    """The transaction is not open; or the producer has an open transaction already; or its producer id is reserved."""
 
     status = Status.TRANSACTION
 
 
 class ClockError(StateError):
-    """The clock is before the newest record, or has jumped.  No position of that log or ZooKeeper group has expired.
+    """The clock is before the newest record, or has jumped.  No positions of the log or ZooKeeper group were expired.
 
     Attributes:
         now: the time that this machine's clock shows, in milliseconds since 1970.

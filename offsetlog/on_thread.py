@@ -20,8 +20,8 @@ async def on_thread(call: Callable[[], Result], stop: Callable[[], object] | Non
 
     The thread pool of the loop is not used, because it may have been shut down or may have no idle thread.
 
-    If the task is cancelled, it still waits until the call has ended.  The call therefore never runs concurrently with
-    the caller's next line.
+    If the task is cancelled, this function still waits until the call has ended.  The call therefore never runs
+    concurrently with the caller's next line.
 
     If the system refuses to start a thread, a call without `stop` runs on the thread of the loop, and blocks the loop
     until it ends.  A call with `stop` can take long, so it raises RuntimeError instead.

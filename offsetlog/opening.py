@@ -61,18 +61,19 @@ def open(  # noqa: A001  (offsetlog.open, like gzip.open)
             `open_async`, whose wait ends when its task is cancelled.
         create: where a missing log may be created.  "new": in a directory that is missing or empty.  "anywhere": also
             in a directory that has other files.  "never": nowhere, not even in a directory of offsetlog whose creation
-            was interrupted.  A broker's directory is opened with each of the three.  A read-only store creates nothing.
+            was interrupted.  The directory of a broker that has a log can be opened with each of these values.  A
+            read-only store creates nothing.
 
     Raises:
-        LockedError: after `lock_timeout`, a process, which can be this one, still has the directory open for writing;
-            the message names the process if the system shows it.  The sink on Spark keeps a directory open between
-            batches, and releases it when another process requests it.  The call waits for that release as long as the
-            sink reports that it is working.
+        LockedError: after `lock_timeout`, another process or another store of this process still has the directory open
+            for writing.  The message names the process if the system shows it.  The sink on Spark keeps a directory
+            open between batches, and releases it when another process requests it.  The call waits for that release as
+            long as the sink reports that it is working.
         PartitionCountError: the directory has another number of partitions; nothing was changed.
         MissingFileError: the directory does not exist or has no log of the offsets topic, and the call must not create
             one because of `read_only` or create="never".
-        InvalidArgumentError: an argument is not valid (also ArgumentTypeError, ConfigError), or the directory has other
-            files and no log; no directory was created.
+        InvalidArgumentError: an argument is not valid (its subclasses ArgumentTypeError and ConfigError may be raised),
+            or the directory has other files and no log.  No directory was created.
         StorageError, CorruptionError, CapacityError: the directory cannot be read or trusted.
 
     Warns:
@@ -118,9 +119,9 @@ async def open_async(
     The usual form is `async with await offsetlog.open_async(path, lock_timeout=30) as store:`.  The arguments are those
     of `open`.  Tasks of any event loop may call this function, even concurrently.
 
-    A timeout or an interrupt cancels the task too.  If the task is cancelled, the call stops waiting for the lock; if
-    the holder of the lock is already releasing it, the call waits for at most a second.  A log partition that is being
-    read is read to its end.  Then the call closes the directory and releases its lock.
+    A timeout or an interrupt cancels the task, too.  A cancelled call stops waiting for the lock.  If the holder of the
+    lock is already releasing it, the cancelled call waits for at most one second.  A log partition that is being read
+    is read to its end.  Then the call closes the directory and releases its lock.
 
     Raises:
         asyncio.CancelledError: the task was cancelled.  Nothing is open.

@@ -64,15 +64,15 @@ class OffsetStore(OnePosition, StoreContext):
     Any thread may call any method.  Commits of groups in different log partitions do not wait for each other.  No call
     holds the GIL while it waits for the disk, and one flush serves all waiting callers.  In a forked child process, the
     store is closed, and the child cannot damage the parent's store.  If a store is garbage collected without `close`,
-    it is closed with a ResourceWarning.  A method taken from it (`commit = store.commit_one`) keeps it alive.
+    it is closed with a ResourceWarning.  A method taken from it (`commit = store.commit_one`) keeps the store alive.
 
     A read-only store shows the state at the time when it was opened or last refreshed.
 
     Calls about the past accept moments.  A moment is a datetime with a time zone, a log offset, or text as in commands:
     "2h ago", "2026-03-01T02:30" (UTC if no zone is named), "offset:12345" (offsetlog/moments.py).  A time means the
-    longest prefix of the log that has no later timestamp.  A log offset means the records below it.  A clock can be set
-    back, but a log offset always means the same records.  A time that is more than a minute ahead of both the clock and
-    the log raises InvalidArgumentError.
+    longest beginning of the log without a later timestamp.  A log offset means the records below it.  A clock can be
+    set back, but a log offset always means the same records.  A time that is more than a minute ahead of both the clock
+    and the log raises InvalidArgumentError.
     """
 
     def __init__(self) -> None:
@@ -238,7 +238,8 @@ class OffsetStore(OnePosition, StoreContext):
 
         Until the ticket is done, the commit survives the end of the process, but not a loss of power.  If a caller
         waits for the ticket, the commit is flushed at once.  If no caller waits, it is flushed within
-        `StoreConfig.flush_interval_ms`, by default one second; if that is None or 0, when the store is closed.
+        `StoreConfig.flush_interval_ms`, by default one second.  If that setting is None or 0, it is flushed when the
+        store is closed.
         """
         return self._open_core.commit_async(
             group, offsets, expected=expected, monotonic=monotonic, durability=durability
@@ -482,8 +483,8 @@ class OffsetStore(OnePosition, StoreContext):
     ) -> list[Change]:
         """Returns the positions that changed between two moments.
 
-        A position has not changed if it was committed again with the same offset, leader epoch and metadata, unless its
-        topic id is another one.
+        A position has changed if its offset, leader epoch or metadata differs, or if both values have topic ids that
+        differ.
 
         Args:
             a: the moment of `Change.before`; None for now.
@@ -508,10 +509,10 @@ class OffsetStore(OnePosition, StoreContext):
     ) -> Restoration:
         """Commits again the positions that a group had at a moment.  Returns the changes.
 
-        The restore is one new commit, of which either all is written or nothing.  Existing records stay.  The commit is
-        written only if no position of the group has changed since the call read the group; if one has, the call tries
-        again.  Positions that did not exist at that moment are deleted.  The members and the open transactions of the
-        group stay unchanged.
+        The restore is one new commit, which is written completely or not at all.  Existing records stay.  If a position
+        of the group has changed since the call read the group, the call writes nothing and tries again.  Positions that
+        did not exist at the moment `at` are deleted.  The members and the open transactions of the group stay
+        unchanged.
 
         Args:
             group: the consumer group.  Its consumers should be stopped first, because their next commits would override
@@ -559,7 +560,7 @@ class OffsetStore(OnePosition, StoreContext):
         that were cleaned or cannot be read.
 
         Args:
-            since: a time; only rewinds at this time or later are returned, and those whose time is unknown.
+            since: a time; earlier rewinds are not returned.  Rewinds whose time is unknown are always returned.
             group: the group whose rewinds are returned; by default all groups.
 
         Raises:

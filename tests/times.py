@@ -20,11 +20,13 @@ ROOT = Path(__file__).resolve().parent.parent
 HEADING = """# The cost of each file of tests
 
 The times are seconds for each file. A time is the sum over the tests of the file, including their fixtures, as pytest
-reports it. "Before" is the suite before it was divided into tiers, in two processes on two cores. The other columns
-are the tiers ([CONTRIBUTING.md](../CONTRIBUTING.md)), with the number of tests in brackets; "-" means that the file
-has no test in that tier. In the first tier, two processes share two cores, and in the second tier, three processes. A
-test that waits for a broker or for Spark therefore takes longer there than alone. The last column shows the values
-that are different at full depth (`make test-long`).
+reports it. The numbers of tests are in brackets.
+
+* The column "before" shows the suite before it was divided into tiers, in two processes on two cores.
+* The columns "gate" and "ci" show these tiers ([CONTRIBUTING.md](../CONTRIBUTING.md)) on two cores: "gate" in two
+  processes, "ci" in three. A test that waits for a broker or for Spark therefore takes longer there than alone. "-"
+  means that the file has no test in that tier.
+* The column "depth" shows the values that are different at full depth (`make test-long`).
 
 This page is written by `make test-times BEFORE=before.xml`. The file `before.xml` is written by
 `pytest -n 2 --dist loadfile --junitxml=before.xml`.

@@ -88,10 +88,10 @@ class _Cleaning:
 def _add_kafka(run: Run, log: DirtyLog) -> None:
     packages = None if run.options.smoke else find_packages()
     if packages is None:
-        run.condition("Kafka's cleaner did not run: a smoke run, or no Java")
+        run.condition("Kafka's cleaner did not run: this is a smoke run, or there is no Java")
         return
-    run.condition("Kafka 4.3.0: its own figures, once, a broker of its own with default settings, 1 cleaner thread;")
-    run.condition("its JVM has just started, where the rounds of offsetlog follow one that is not counted")
+    run.condition("Kafka 4.3.0: the figures that its cleaner logs, in one run with its defaults and 1 cleaner thread;")
+    run.condition("its JVM has just started, but the rounds of offsetlog follow a warm-up round that is not counted")
     rates = cleaner_kafka.clean(packages, log, run.new_directory())
     lines = [
         ("Kafka's cleaner", rates.end_to_end),
@@ -106,7 +106,7 @@ def _add_kafka(run: Run, log: DirtyLog) -> None:
 
 @workload("clean/1GB", ">= 1 GB/s per core and >= 10 x Kafka's cleaner")
 def clean(run: Run) -> None:
-    """A clean of a warm log of one-record commits, 90 % superseded: bytes of log by the whole time, on one core."""
+    """A clean of a warm log of one-record commits, 90 % superseded: bytes of log per second, on one core."""
     log = dirty_log(run)
     files = log.files()
     cleaning = _Cleaning(run, log)

@@ -115,7 +115,7 @@ def for_seconds(seconds: float) -> GoesOn:
 
 
 class Found:
-    """The measurements of all rounds, during a clean and without one: seconds per commit, and single commits."""
+    """The measurements of all rounds, with and without a clean: seconds per commit, and the times of single commits."""
 
     def __init__(self) -> None:
         self.seconds = {ALONE: Stats(), MEANWHILE: Stats()}
@@ -162,13 +162,13 @@ class Found:
 
 @workload("clean/commits", ">= 80 % of the rate of commits while a clean runs on another core")
 def commits_meanwhile(run: Run) -> None:
-    """One-offset commits into the log that is being cleaned on another core: their rate, and p99.9 of one."""
+    """One-offset commits into the log that is cleaned on another core: their rate, and the p99.9 latency of one."""
     log = dirty_log(run)
     cores = sorted(os.sched_getaffinity(0))
     run.condition(
-        f"commits on core {cores[0]}, the clean on core {cores[-1]}; {CHUNK:,} commits between two looks at it"
+        f"commits on core {cores[0]}, the clean on core {cores[-1]}; {CHUNK:,} commits between two checks of the clean"
     )
-    run.condition("alone: after each clean, for as long; single commits are timed in rounds of their own")
+    run.condition("alone: after each clean, for the same time; single commits are timed in separate rounds")
     found = Found()
     digest = ""
     for number in range(2 * run.rounds):

@@ -16,7 +16,7 @@ PEERS = ("LMDB, a dict of 100 at a time", "LMDB, a batch at a time")
 
 
 class _Pairs:
-    """Returns pairs of group and topic in a shuffled order, each with a base offset; equal seeds, equal pairs."""
+    """Returns pairs of group and topic in a shuffled order, each with a base offset; equal seeds give equal pairs."""
 
     def __init__(self, run: Run, keys: KeySpace, contender: Contender) -> None:
         self.run, self.keys, self.contender = run, keys, contender
@@ -69,11 +69,11 @@ def commit_dict(run: Run) -> None:
     """Commits of 100 offsets from a dict {TopicPartition: int}, "process"."""
     keys = _keys(run)
     run.condition(f"{keys}, calls shuffled, seed {run.seed}; a call is one group and one topic's 100 partitions")
-    run.condition(f"LMDB: one transaction a call; rounds in turn; {ON_END}")
+    run.condition(f"LMDB: one transaction per call; rounds alternate; {ON_END}")
     ours = Ours(run.new_directory(), "process")
     peer = Lmdb(run.new_directory(), sync=False)
     bare = run.bare().append(keys, run.size(1_000_000, 1_000), run.rounds, run.seed)
-    bare.note += ", one batch an offset"
+    bare.note += ", one batch per offset"
     with run.filled(keys, ours, peer):
         run.condition(str(ours))
         first = _of_calls(run, keys, ours, run.size(10_000, 20))
@@ -96,7 +96,7 @@ def commit_arrow(run: Run) -> None:
     run.condition(
         f"{keys}, pairs shuffled, seed {run.seed}; a batch: {pairs_each} pairs of group and topic, {rows:,} rows"
     )
-    run.condition(f"LMDB: a transaction a dict of 100, and one a batch of the same columns; {ON_END}")
+    run.condition(f"LMDB: one transaction per dict of 100, and one per batch of the same columns; {ON_END}")
     _columns_race(run, keys, pairs_each)
     run.report.goal_rate("offsetlog, strings", 20e6)
     best = max((run.report.figure(name) for name in PEERS), key=lambda figure: figure.median)

@@ -44,7 +44,7 @@ def _measure(run: Run, keys: KeySpace, goal_rate: float, goal_ratio: float | Non
     count = run.size(1_000_000, 2_000)
     peer_count = run.size(200_000, 1_000)
     run.condition(f"{keys}, shuffled, seed {run.seed}; names of 20 and 15 bytes, no metadata")
-    run.condition("each row: for group, topic, partition in rows: commit(...); the offset counts up; rounds in turn")
+    run.condition("each row: for group, topic, partition in rows: commit(...); the offset counts up; rounds alternate")
     run.condition(ON_END)
     bare = run.bare().append(keys, count, run.rounds, run.seed)
     ours = Ours(run.new_directory(), "process")

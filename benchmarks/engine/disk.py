@@ -75,7 +75,7 @@ def _check_partitions(run: Run, stores: list[Ours]) -> None:
 def _measure(run: Run, waiting: int) -> None:
     keys = KeySpace(100, 1, run.size(100, 10))
     waves = run.size(max(5, min(100, 100_000 // waiting)), 2)
-    run.condition(f"{keys}, shuffled, seed {run.seed}; {waves} waves a round; files on {file_system(run.directory)}")
+    run.condition(f"{keys}, shuffled, seed {run.seed}; {waves} waves per round; files on {file_system(run.directory)}")
     run.condition(
         "offsetlog: commit_async of one offset each, then result() of each; others: the same in a synced transaction; "
         f"sliding: always {waiting:,} outstanding, result() of the oldest before the next commit"

@@ -23,7 +23,7 @@ def _runner(run: Run, keys: KeySpace, contender: Contender, count: int) -> Runne
 
         def job() -> None:
             if contender.fetch_each(rows) != expected:
-                raise AssertionError(f"{contender.name} read something else than was committed")
+                raise AssertionError(f"{contender.name} read offsets that were not committed")
 
         return Job(job, count)
 
@@ -32,7 +32,7 @@ def _runner(run: Run, keys: KeySpace, contender: Contender, count: int) -> Runne
 
 @workload("fetch_one/1e5", ">= 3 M/s")
 def fetch_one(run: Run) -> None:
-    """fetch_one of 10^5 keys, one after the other, each result looked at."""
+    """fetch_one of 10^5 keys, one after the other; every result is read."""
     keys = KeySpace(run.size(100, 5), run.size(10, 2), run.size(100, 10))
     run.condition(f"{keys}, shuffled, seed {run.seed}; the caller adds up the offsets")
     run.condition("LMDB: get inside one reading transaction, zero-copy; RocksDB: get; packing and unpacking included")
@@ -75,7 +75,7 @@ def fetch_arrow(run: Run) -> None:
             table = next(tables[name] for name in tables if figure.name.startswith(name))
             found = keys.offsets_of(table)
             if (found != run.expected(ours)).any():
-                raise AssertionError(f"{figure.name} returned something else than was committed")
+                raise AssertionError(f"{figure.name} returned offsets that were not committed")
             figure.digest = digest_of(found)
     run.report.goal_rate("offsetlog.fetch_arrow", 15e6)
     run.report.goal_rate("offsetlog.to_arrow", 15e6)

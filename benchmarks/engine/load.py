@@ -67,7 +67,7 @@ def load_dense(run: Run) -> None:
 
 @workload("load/random", ">= 20 M records/s")
 def load_random(run: Run) -> None:
-    """Load of 10^7 records on one core, random: a batch of one record for each key, shuffled, from single commits."""
+    """Load of 10^7 records on one core, random: single commits in a shuffled order, one record per batch."""
     keys = KeySpace(run.size(1000, 10), run.size(100, 2), 100)
     path = run.new_directory()
     ours = Ours(path, "process", 1)
@@ -78,4 +78,4 @@ def load_random(run: Run) -> None:
         ours.commit_each(keys.rows(indices), base)
         expected[indices] = np.arange(base, base + len(indices))
     ours.close()
-    _load(run, keys, path, expected, f"one record a batch, shuffled, seed {run.seed}")
+    _load(run, keys, path, expected, f"one record per batch, shuffled, seed {run.seed}")

@@ -1,4 +1,4 @@
-"""The process whose memory is measured.  It opens an empty store, and then loads another one, when it is asked to."""
+"""The process whose memory is measured.  It opens an empty store, and loads another one when it gets the command."""
 
 from __future__ import annotations
 

@@ -85,10 +85,10 @@ def _runner(run: Run, name: str, keys: KeySpace, count: int, commit: Commit, not
 
 @workload("manager/commit", "<= 1.3 x the time of a bare store, <= 2 x with quotas")
 def commit(run: Run) -> None:
-    """commit(group, {partition: offset}), "process", 10^4 keys: through the log manager, and through a store alone."""
+    """Commits of one offset, "process", 10^4 keys: through the log manager, and through a store alone."""
     keys = KeySpace(10, run.size(10, 2), run.size(100, 10))
     count = run.size(300_000, 1_000)
-    run.condition(f"{keys}, shuffled, seed {run.seed}; one offset a commit; rounds in turn")
+    run.condition(f"{keys}, shuffled, seed {run.seed}; one offset per commit; rounds alternate")
     run.condition(f'{PARTITIONS} log partitions, of one replica; durability "process"')
     with (
         offsetlog.open(run.new_directory(), PARTITIONS, "process", maintenance=BY_HAND) as store,
@@ -103,7 +103,7 @@ def commit(run: Run) -> None:
         runners = [
             _runner(run, "store", keys, count, store.commit),
             _runner(run, "log manager", keys, count, plain.commit),
-            _runner(run, "log manager, quotas", keys, count, commit_limited, "group and client, commits and bytes"),
+            _runner(run, "log manager, quotas", keys, count, commit_limited, "limits: group, client; commits, bytes"),
         ]
         run.profiled = runners[1]
         run.report.figures += race(run.benchmark, runners, run.rounds)
@@ -125,7 +125,7 @@ def advance(run: Run) -> None:
     """One-offset commits on a replicated partition, each followed by `advance`, which moves W over it."""
     keys = KeySpace(1, run.size(100, 2), run.size(100, 10))
     count = run.size(300_000, 1_000)
-    run.condition(f"{keys}, shuffled, seed {run.seed}; W is moved after each commit; rounds in turn")
+    run.condition(f"{keys}, shuffled, seed {run.seed}; W is moved after each commit; rounds alternate")
     run.condition(f"{PARTITIONS} log partitions, one of which is written to")
     with leading(run, replicas=3) as manager:
         advances, commits = manager.advance, manager.commit
@@ -220,7 +220,7 @@ def _figure(name: str, stats: Stats, note: str = "") -> Figure:
 
 @workload("manager/takeover", "first fetch < 50 ms from a hot standby, < 300 ms cold from a snapshot")
 def takeover(run: Run) -> None:
-    """The time from which a replica of 10^6 positions becomes leader until its first fetch is answered."""
+    """The time from when a replica of 10^6 positions becomes leader until its first fetch is answered."""
     keys = KeySpace(1, run.size(1000, 10), run.size(1000, 10))
     path = run.new_directory()
     with offsetlog.open(path, 1, "process", maintenance=BY_HAND) as store:

@@ -51,7 +51,7 @@ def _runner(run: Run, manager: AsyncOffsetManager, keys: KeySpace, durability: D
 def awaited(run: Run) -> None:
     """await commit(group, {partition: offset}): 1,000 tasks of one event loop."""
     keys = KeySpace(10, run.size(10, 2), run.size(100, 10))
-    run.condition(f"{keys}, shuffled, seed {run.seed}; one offset a commit; {WAITING:,} wait at a time; rounds in turn")
+    run.condition(f"{keys}, shuffled, seed {run.seed}; one offset per commit; {WAITING:,} at once; rounds alternate")
     run.condition(f"{PARTITIONS} log partitions, of one replica; files on {file_system(run.directory)}")
     with leading(run) as disk, leading(run) as replicas, leading(run) as process:
         managers = {"process": process, "disk": disk, "replicas": replicas}

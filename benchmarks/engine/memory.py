@@ -75,7 +75,7 @@ def _measure(run: Run, shape: tuple[str, int, int, int | None], entries: int) ->
     highest, before, found = _measure_process(path, run.new_directory(), run.kafka_partitions)
     account = found.pop("account")
     if found.pop("digest") != digest:
-        raise AssertionError(f"{run.report.name}: the process loaded something else than was written")
+        raise AssertionError(f"{run.report.name}: the process loaded other positions than were written")
     opened = Opened(**found)
     opened.check_whole_log(run.report.name, size)
     run.report.facts |= {"bytes of log": size, "bytes of log read": opened.log_bytes_read, "snapshots used": 0}
@@ -102,7 +102,7 @@ def _register(shape: tuple[str, int, int, int | None], entries: int, label: str)
         _measure(run, shape, run.size(entries, 2_000))
 
     name, topics, partitions, goal = shape
-    memory.__doc__ = f"Memory of {entries:,} entries: {topics} topic(s) a group, {partitions} partition(s) a topic."
+    memory.__doc__ = f"Memory of {entries:,} entries: {topics} topic(s) per group, {partitions} partition(s) per topic."
     goals = f"<= {goal} bytes an entry" if goal is not None else "for information"
     REGISTRY.append(Workload(f"memory/{name}/{label}", memory, goals, smoke=label == "1e6"))
 

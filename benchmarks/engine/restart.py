@@ -91,7 +91,7 @@ def _restart(run: Run, written: _Written, keys: KeySpace, times: _Times) -> None
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
     found = json.loads(done.stdout)
     if found["digest"] != written.digest:
-        raise AssertionError(f"{run.report.name}: a restart found something else: {found}")
+        raise AssertionError(f"{run.report.name}: a restart found other positions: {found}")
     Opened(**found["opened"]).check_tail(run.report.name, written.snapshots, written.tail_bytes)
     times.first.update(found["first"])
     times.complete.update(found["complete"])
@@ -119,7 +119,7 @@ def _measure(run: Run, partitions: int, shape: tuple[int, int, int]) -> None:
         f"logs of {short.log_bytes / 1e9:.2f} and {long.log_bytes / 1e9:.2f} GB, "
         f"snapshots of {short.snapshot_bytes / 1e6:.0f} MB; in the page cache"
     )
-    run.condition("a process of its own each time; free memory touched, then timed from the call of open(wait=False)")
+    run.condition("each open in a new process that first touches free memory; timed from the call of open(wait=False)")
     _restart(run, short, keys, _Times())  # warms up
     _restart(run, long, keys, _Times())
     once, longer = _Times(), _Times()
@@ -155,7 +155,7 @@ def _register(name: str, log_partitions: int, shape: tuple[int, int, int]) -> No
         _measure(run, run.size(log_partitions, min(log_partitions, 3)), small)
 
     restart.__doc__ = (
-        f"A restart with 10^7 entries in {log_partitions} log partition(s), {shape[2]} partition(s) a topic."
+        f"A restart with 10^7 entries in {log_partitions} log partition(s), {shape[2]} partition(s) per topic."
     )
     goals = "the first fetch in < 0.3 s, complete in < 1 s, <= 1.2 x with 10 x the log"
     REGISTRY.append(Workload(f"restart/{name}", restart, goals, smoke=name == "50"))

@@ -65,8 +65,8 @@ def _measure(run: Run, log_partitions: int, shape: tuple[int, int, int]) -> None
         digest = found["digest"]
     run.condition(f"{keys} in {log_partitions} log partition(s), {filled / 1e6:,.0f} MB of log before the load")
     run.condition(
-        f"then {run.rounds} x {run.size(LOAD_SECONDS, 1)} s of single commits, shuffled, durability process, a kill, "
-        "and an open with the defaults in a process of its own; in the page cache; free memory touched"
+        f"then {run.rounds} x {run.size(LOAD_SECONDS, 1)} s of shuffled single commits with durability process, a kill "
+        "and an open with default settings in a new process that first touches free memory; logs in the page cache"
     )
     run.report.facts |= {
         "snapshots used": found["opened"]["snapshots"],

@@ -1,4 +1,4 @@
-"""A migration compared with kazoo alone, with as many outstanding requests, on one ensemble of three servers."""
+"""Compares a migration with kazoo alone, with equally many outstanding requests, on one ensemble of three servers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _connected(
     count = sum(len(partitions) for topics in offsets.values() for partitions in topics.values())
     run.condition(
         f"{count:,} offsets of {len(offsets):,} groups; three servers on this machine, kazoo in this process; "
-        f"{kazoo_alone.READS} reads and {kazoo_alone.GROUPS} groups outstanding, of both"
+        f"each contender has at most {kazoo_alone.READS} reads and {kazoo_alone.GROUPS} groups outstanding"
     )
     run.condition(f"keys of {run.log_partitions} log partitions; a commit waits for the disk")
     with (
@@ -87,7 +87,7 @@ def _connected(
 
 
 class _Timed:
-    """A contender's work; records the wall time and the processor time of each round except the warm-up."""
+    """The work of one competitor; records the wall time and the processor time of each round but the warm-up."""
 
     def __init__(self, name: str, work: Callable[[], object], offsets: int) -> None:
         self.name = name
@@ -114,9 +114,9 @@ class _Timed:
 
 
 def _compete(run: Run, runners: list[Runner], ours: _Timed, alone: _Timed) -> None:
-    """Measures both, and judges three figures, because other work may run on the machine.
+    """Measures the migration and kazoo alone, and compares three figures, because other work may run on the machine.
 
-    * The median of all rounds.
+    * The median time of all rounds.
     * The median ratio of successive rounds, which a short burst of other work does not change.
     * The processor time of this process, which other work hardly changes.
     """
@@ -139,7 +139,7 @@ def _compete(run: Run, runners: list[Runner], ours: _Timed, alone: _Timed) -> No
 
 @workload("migrate/to-zookeeper", f">= {WANTED} x kazoo alone")
 def to_zookeeper(run: Run) -> None:
-    """From a log directory into an empty ZooKeeper, compared with kazoo alone, which has the offsets in memory."""
+    """Migrates a log directory into an empty ZooKeeper; kazoo alone writes the same offsets from memory."""
     offsets = _drawn(run)
     rows = _rows(offsets)
     path = run.new_directory()
@@ -170,7 +170,7 @@ def to_zookeeper(run: Run) -> None:
 
 
 class _OneByOne(ZooKeeperConnection):
-    """A connection that behaves as with servers before 3.6, which have no requests for many reads."""
+    """A connection that sends one request for each read, as servers before 3.6 require."""
 
     def reads_many(self) -> bool:
         return False
@@ -178,13 +178,13 @@ class _OneByOne(ZooKeeperConnection):
 
 @workload("migrate/from-zookeeper", f">= {WANTED} x kazoo alone")
 def from_zookeeper(run: Run) -> None:
-    """From ZooKeeper into an empty log directory on the disk, compared with kazoo alone, which only reads."""
+    """Migrates ZooKeeper into an empty log directory on the disk; kazoo alone only reads the offsets."""
     _out_of_zookeeper(run, ZooKeeperConnection)
 
 
 @workload("migrate/from-zookeeper-one-by-one", f">= {WANTED} x kazoo alone")
 def from_zookeeper_one_by_one(run: Run) -> None:
-    """From ZooKeeper with one request for each node, as with servers before 3.6, compared with kazoo alone."""
+    """Migrates from ZooKeeper with one request for each node, as servers before 3.6 require; kazoo alone only reads."""
     _out_of_zookeeper(run, _OneByOne)
 
 

@@ -20,8 +20,9 @@
 /* Returns zeroed memory for at least `size` bytes, or NULL. */
 void *ol_pages_allocate(size_t size) OL_NODISCARD;
 
-/* Does what ol_pages_allocate does, for memory of which most is unused at any one time.  A forked
- * child process does not inherit the memory. */
+/* Returns zeroed memory for at least `size` bytes, or NULL.  Use this function instead of
+ * ol_pages_allocate if most of the memory is unused at any one time.  A forked child process does
+ * not inherit the memory. */
 void *ol_pages_reserve(size_t size) OL_NODISCARD;
 
 /* Gives the whole pages in [memory, memory + size) back to the operating system, and returns their

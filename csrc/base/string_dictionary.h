@@ -17,7 +17,7 @@ typedef struct ol_string_dictionary {
     size_t count;
     size_t capacity;
     size_t bytes_capacity;
-    uint32_t *slots;            /* a string's number + 1, or 0: a free slot; at most half full */
+    uint32_t *slots;            /* string number + 1, or 0 if free; at most half are used */
     uint32_t *hashes;           /* of each string */
     size_t slot_count;          /* a power of two */
     uint64_t seed;

@@ -3,8 +3,9 @@
  *
  * It also puts two kinds of records of the clean part into the map.  The first kind is tombstones
  * whose retention time has passed, so that the pass that drops them also drops everything that they
- * deleted.  The second kind is records of groups with a hold: when the end of a hold moves up, the
- * records that it no longer keeps may be superseded. */
+ * deleted.  The second kind is records of groups with a hold.  A hold keeps the history of a group
+ * from an offset on.  When this offset moves up, records that the hold no longer keeps may be
+ * superseded. */
 #include <stdlib.h>
 
 #include "cleaner/cleaner_impl.h"

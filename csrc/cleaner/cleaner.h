@@ -153,8 +153,8 @@ typedef struct ol_clean_report {
      * lower.  If no pass was completed, it is first_dirty, or -1 if there is no valid
      * first_dirty. */
     int64_t end;
-    int64_t floor;  /* The states at log offsets below this one may be lost (see raise_floor); -1:
-                       none. */
+    int64_t floor;  /* The states at log offsets below this one may be lost (see raise_floor).
+                       -1: no state is lost. */
     int64_t target;                     /* E */
     /* If the run had a sink: the end of what the sink received.  Below told_end, the sink received
      * every batch that stays, except those of quarantined segments.  From told_end on, the log

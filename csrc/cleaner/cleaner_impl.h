@@ -153,8 +153,8 @@ typedef struct ol_clean_transactions {
      * start of that transaction. */
     ol_clean_hold *holds;
     size_t hold_count;
-    int64_t holds_lowered_to;  /* The holds that end below this offset have been checked for whether
-                                  they end within a transaction. */
+    int64_t holds_lowered_to;  /* For each hold with an `end` below this offset, it was checked
+                                  whether the `end` is within a transaction. */
 } ol_clean_transactions;
 
 /* The keys of [first_dirty, end), collected by pass A for pass B.  Owner:
@@ -352,7 +352,7 @@ static inline void ol_clean_lower_limit(ol_clean_scope *scope, int64_t offset) {
 
 /* ----------------------------------------------------------------------------------- the passes */
 
-/* Pass A: fills the map of the pass, and sets its end. */
+/* Pass A: fills the key map, and sets the end of the pass. */
 int ol_clean_build_key_map(ol_clean_run *run, ol_error *error) OL_NODISCARD;
 
 /* Pass B: rewrites the segments below the end of the pass. */
@@ -412,8 +412,9 @@ typedef struct ol_clean_copier {
 /* cleaner/copy.c: decides which of the rows collected so far stay, and writes their batches. */
 int ol_clean_flush_rows(ol_clean_copier *copy, ol_error *error) OL_NODISCARD;
 
-/* cleaner/write.c: begins the group's new segment, and copies everything before `position` of the
- * current segment into it.  The batches from `position` on must be put with ol_clean_put_batch. */
+/* cleaner/write.c: begins the segment that replaces the current group of segments, and copies
+ * everything before `position` of the current segment into it.  The batches from `position` on must
+ * be put with ol_clean_put_batch. */
 int ol_clean_start_writing(ol_clean_copier *copy, int64_t position, ol_error *error) OL_NODISCARD;
 int ol_clean_put_batch(ol_clean_copier *copy, const ol_batch *batch, ol_clean_result result,
                        ol_error *error) OL_NODISCARD;

@@ -110,8 +110,8 @@ static inline uint64_t ol_key_map_slot(const ol_key_map *map, ol_hash128 key) {
     return (uint64_t)((__uint128_t)key.low * map->slots >> 64);
 }
 
-/* Prefetches the entry of a key.  Call it for a key some keys before ol_key_map_put or
- * ol_key_map_get.  An entry may span two cache lines. */
+/* Prefetches the entry of a key.  A caller that handles several keys calls this function some keys
+ * ahead of ol_key_map_put or ol_key_map_get.  An entry may span two cache lines. */
 static inline void ol_key_map_prefetch(const ol_key_map *map, ol_hash128 key) {
     const char *entry = (const char *)(map->entries + ol_key_map_slot(map, key));
     __builtin_prefetch(entry);

@@ -1,5 +1,6 @@
-/* A partition as the owner of a log that is cleaned: it reports the limit below which nothing can
- * be undone, flushes, and keeps loads from a swap. */
+/* A partition as the owner of a log that is cleaned.  It reports the limit below which no record
+ * can be truncated or aborted any more, flushes the log, and keeps loads from running during a swap
+ * of segments. */
 #include "cleaner/cleaner_impl.h"
 #include "log/transaction_spans.h"
 

@@ -4,8 +4,8 @@
  *
  * The slot of an offset record is the bytes of (group, topic, partition).  It does not depend on
  * the type of the key or on bytes that follow the partition in the key.  The slot of any other
- * record is its whole key.  In the log of a topic, this is so for every record.  A record that the
- * state would refuse to apply supersedes no other record.
+ * record, and of every record in the log of a topic, is its whole key.  A record that the state
+ * would refuse to apply supersedes no other record.
  *
  * Passes A and B read records into rows, OL_CLEAN_ROWS at a time, and decide about all of them
  * together, so that the cache misses of the key map overlap.  The functions take no lock, except
@@ -133,8 +133,8 @@ static inline void ol_clean_mark_row(ol_clean_row *row, ol_clean_verdict verdict
 }
 
 /* Fills *row for the log of a topic, whose keys may be any bytes.  The slot is the whole key.  A
- * tombstone of an aborted transaction has no effect in such a log, but it has one in the log of a
- * partition. */
+ * tombstone that an aborted transaction wrote has no effect in the log of a topic, but it takes
+ * effect in a log of offsets. */
 static inline void ol_clean_read_bytes_row(const ol_key_hasher *hasher, const ol_record *record,
                                            ol_clean_verdict verdict, ol_clean_row *row) {
     row->offset = record->offset;

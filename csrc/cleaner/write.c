@@ -1,8 +1,9 @@
 /* Writes the batches of a group of segments, after it was decided whether each stays, is rebuilt,
  * or is dropped.  The resulting segment replaces the old ones.
  *
- * If a group has only one segment and loses nothing, the segment is left as it is.  Nothing is
- * therefore written before the first difference.  Then the part before the difference is copied. */
+ * If a group has only one segment and loses nothing, the segment is left as it is.  The new segment
+ * is therefore begun only at the first difference.  The part of the group before this difference is
+ * then copied into it. */
 #include <stdlib.h>
 
 #include "base/bytes.h"

@@ -8,7 +8,8 @@
 
 #include "format/schema.h"
 
-/* Both return NULL for an unknown type (9, 18, above 23, below 0).  Keys have only version 0. */
+/* ol_schema_of_key and ol_schema_of_value return the schema of the keys and of the values of a
+ * type, or NULL if the type is unknown (9, 18, above 23, below 0).  Keys have only version 0. */
 const ol_schema *ol_schema_of_key(int16_t key_type);
 const ol_schema *ol_schema_of_value(int16_t key_type);
 

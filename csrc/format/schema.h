@@ -4,9 +4,10 @@
  * A schema says which fields a record or a message has in which version.  A schema is a set of
  * tables, which use the same field names as Kafka's tools.  The schemas of the records of
  * __consumer_offsets are in format/group_schema, and those of requests and responses in wire/.  The
- * tables are constant, and code outside this folder may read them.  To write a record, such code
- * walks the schema and calls the functions of ol_schema_writer (format/schema_encode.h).  It calls
- * them in the order in which the decoder would report the same fields as events.
+ * tables are constant, and code outside this folder may read them.
+ *
+ * To write a record, the caller walks the schema and calls the functions of ol_schema_writer
+ * (format/schema_encode.h), in the order in which the decoder would report the fields as events.
  *
  * Ownership: the slices in events point into the decoded bytes.  The functions take no locks. */
 #ifndef OL_FORMAT_SCHEMA_H

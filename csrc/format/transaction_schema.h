@@ -6,7 +6,9 @@
 
 #include "format/schema.h"
 
-/* Both return NULL for an unknown type.  The topic has records of type 0 only. */
+/* ol_schema_of_transaction_key and ol_schema_of_transaction_value return the schema of the keys
+ * and of the values of a type, or NULL if the type is unknown.  The topic has records of type 0
+ * only. */
 const ol_schema *ol_schema_of_transaction_key(int16_t key_type);
 const ol_schema *ol_schema_of_transaction_value(int16_t key_type);
 

@@ -1,4 +1,5 @@
-/* front/admissions.c: a table of groups beside one of all entries; a group lists its own. */
+/* front/admissions.c: one table has all admissions.  A second table has the groups, each with a
+ * list of its admissions. */
 #include "front/admissions.h"
 
 #include <stdlib.h>

@@ -68,8 +68,8 @@ typedef void ol_heard(void *context, ol_slice member_id, double at);
 void ol_admissions_revoke(ol_admissions *admissions, ol_slice group, ol_heard *heard,
                           void *context);
 
-/* Revokes all admissions of the groups for which the predicate is true, without reporting the
- * members that were heard from. */
+/* Revokes all admissions of the groups for which `concerns` returns true.  The members that made
+ * requests are not reported. */
 typedef bool ol_concerns(void *context, ol_slice group);
 void ol_admissions_revoke_if(ol_admissions *admissions, ol_concerns *concerns, void *context);
 

@@ -1,11 +1,13 @@
 /* front/commit_counts: how many commits each group has made.
  *
- * A commit that the front answers costs one addition: the admission that it finds
- * (front/admissions) holds the count of its group.  A change of the group revokes its admissions,
- * but the count stays.  Clients choose the names of groups, so the number of counted groups and the
- * memory for them are limited.  When a limit is reached, the counts that no admission holds are
- * dropped.  If the held counts alone take more than half of a limit, nothing is dropped and new
- * groups are not counted.  In this case each new group would cost a search that frees little.
+ * The admission of a request (front/admissions) points to the count of its group, so that a commit
+ * which the front answers costs only one addition.  The admission holds the count.  A change of the
+ * group revokes its admissions, but the count stays.
+ *
+ * Clients choose the names of groups, so the number of counted groups and the memory for them are
+ * limited.  When a limit is reached, the counts that no admission holds are dropped.  If the held
+ * counts alone take more than half of a limit, nothing is dropped and new groups are not counted:
+ * each new group would cost a search that frees little.
  *
  * Ownership: the set copies names and owns its counts.  To make an empty set, set all of its memory
  * to zero and then set the seed and the limits.  The set takes no locks.  Only one thread may

@@ -38,8 +38,8 @@ typedef struct ol_answers {
 
 void ol_answers_free(ol_answers *answers);
 
-/* The forms of the request and the answer of OffsetCommit, OffsetFetch or Heartbeat, in every
- * version. */
+/* The layouts of the request and of the answer, in every version of one API: OffsetCommit,
+ * OffsetFetch or Heartbeat. */
 typedef struct ol_front_api {
     ol_forms request;
     ol_forms answer;

@@ -62,7 +62,7 @@ static inline ol_value *ol_front_values(ol_front *front, size_t count) {
 size_t ol_front_write(ol_front *front, const ol_request_header *header, const ol_value *answer,
                       ol_answers *answers);
 
-/* Returns whether the bytes are text that the general path would accept. */
+/* Returns whether the bytes are well-formed UTF-8 (ol_utf16_units). */
 bool ol_front_is_text(ol_slice name);
 
 #endif

@@ -1,4 +1,5 @@
-/* front/heartbeat.c: an admitted member is alive, and its group has not changed. */
+/* front/heartbeat.c: answers a Heartbeat of an admitted member.  Its group has not changed, so the
+ * answer has no error. */
 #include "front/front_impl.h"
 
 bool ol_front_heartbeat(ol_front *front, const ol_request_header *header, ol_slice body, double at,

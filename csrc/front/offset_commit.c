@@ -1,4 +1,4 @@
-/* front/offset_commit.c: items and an answer from the values of one request. */
+/* front/offset_commit.c: makes the items and the answer of an OffsetCommit from its values. */
 #include <stdlib.h>
 
 #include "base/java_string.h"

@@ -1,4 +1,5 @@
-/* front/offset_fetch.c: the positions of one group, written while the table is locked. */
+/* front/offset_fetch.c: answers an OffsetFetch of one group.  The positions are written into the
+ * answer while the table is locked. */
 #include "base/java_string.h"
 #include "front/front_impl.h"
 #include "state/state.h"

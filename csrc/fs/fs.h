@@ -95,8 +95,9 @@ struct ol_fs {
     int (*keeps_pages)(ol_file *file, bool *keeps, ol_error *error);
     /* Faults in [from, to) of a mapping for writing, without changing a byte, so that the next
      * store there neither waits nor fails.  Fails with OL_DISK_FULL or OL_IO if a store would kill
-     * the process.  Kernels before 5.14 cannot report this.  On these kernels the call reads each
-     * page first, which finds a page that the disk cannot read, but not a full disk. */
+     * the process.  Kernels before 5.14 cannot report this.  On these kernels the call first reads
+     * each page, and fails with OL_IO if the disk cannot read a page, but it does not notice a full
+     * disk. */
     int (*populate)(ol_file *file, void *data, size_t from, size_t to, ol_error *error);
     /* The engine calls this function after it has stored bytes through a writable mapping.  In
      * testing/fault_fs each such call is an operation at which the simulated machine can stop; the

@@ -1,4 +1,4 @@
-/* Reads the batches between the feed's offset and W.  Each read is a pass. */
+/* Reads the batches between the feed's offset and W. */
 #include "history/change_feed.h"
 
 #include <string.h>

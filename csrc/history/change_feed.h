@@ -80,11 +80,14 @@ int ol_change_feed_start(ol_change_feed *feed, int64_t offset, int32_t epoch, in
 
 /* Adds rows to `block`.  The call returns OL_OK when the block is full, or when the feed meets a
  * gap; feed->gap is then set, and the rows in the block come before the gap.  It returns OL_END
- * when the feed has reached W.  If feed->is_installing is true after a call, the block has only
- * some of the rows of one marker, and feed->offset is not yet after that marker.  The call that
- * returns the last row of the marker ends with that row and returns OL_OK.  Once a gap was
- * reported, the feed treats it as known; the owner may extend the known gap by raising
- * feed->known_below.
+ * when the feed has reached W.
+ *
+ * A marker can have more rows than fit into the block.  If feed->is_installing is true after a
+ * call, the block has only some of the rows of one marker, and feed->offset is not yet after that
+ * marker.  The call that returns the last row of the marker ends with that row and returns OL_OK.
+ *
+ * The feed reports each gap once, and then treats the gap as known.  The owner can make the known
+ * gap longer by raising feed->known_below.
  *
  * The call fails with OL_IO, OL_NO_MEMORY, OL_OUT_OF_RANGE or OL_LIMIT.  After a failure the block
  * may hold rows at or above feed->offset.  The owner drops the rows and starts the feed again at

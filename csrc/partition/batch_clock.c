@@ -1,5 +1,5 @@
-/* Takes the time of batches from the wall clock.  After a jump of that clock, it continues with the
- * steady clock until the jump has lasted. */
+/* Takes the time of batches from the wall clock.  After a jump of the wall clock, the time advances
+ * with the steady clock until the wall clock has stayed at its new time for OL_CLOCK_DOUBT_MS. */
 #include "partition/batch_clock.h"
 
 #include <time.h>

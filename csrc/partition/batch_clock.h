@@ -35,7 +35,7 @@ typedef struct ol_batch_clock {
     int64_t (*steady_ms)(void *context);
     void *context;
     /* The last reading of the wall clock that was compared with the steady clock and used.
-     * INT64_MAX: the next reading must be compared. */
+     * INT64_MAX means that the next reading must be compared. */
     int64_t compared;
     int64_t lead;               /* how far the wall clock was ahead of the steady clock at the last
                                    reading that was used */

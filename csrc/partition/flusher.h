@@ -1,8 +1,8 @@
-/* partition/flusher: threads of a store that flush its partitions, so that a caller that waits for
- * a flush later waits less.
+/* partition/flusher: threads of a store that flush its partitions ahead of time, so that a later
+ * wait for a flush is shorter.
  *
  * Flushes that run at the same time share the cache flush of the disk: fifty of them take the time
- * of a few.  To make them overlap, the flusher starts the writes of the next OL_FLUSHER_AHEAD
+ * of a few.  To make flushes overlap, the flusher starts the writes of the next OL_FLUSHER_AHEAD
  * partitions in the queue before it flushes the first.  If a partition is queued and no thread is
  * idle, a new thread starts, up to OL_FLUSHER_THREADS threads.  Idle threads sleep.
  *

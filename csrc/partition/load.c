@@ -366,7 +366,8 @@ int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot, ol_er
     ol_error above;
     bool is_above = partition->options.replicated && facts.offset > partition->watermark;
     if (is_above) {
-        (void)ol_fail(&above, OL_INVALID, "its offset is %lld, above the watermark %lld",
+        (void)ol_fail(&above, OL_INVALID,
+                      "the snapshot's log offset is %lld, above the watermark %lld",
                       (long long)facts.offset, (long long)partition->watermark);
     }
     int status = load_state(partition, is_above ? NULL : snapshot, error);

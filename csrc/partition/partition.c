@@ -142,7 +142,7 @@ int ol_partition_close(ol_partition *partition, ol_error *error) {
         ol_log_abandon(partition->log);
         if (failed) {
             status = ol_partition_refuse(partition, OL_FAILED, error,
-                                         "the partition failed before; its log was not closed "
+                                         "the partition had failed, so its log was not closed "
                                          "cleanly");
         }
     }

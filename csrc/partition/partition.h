@@ -50,7 +50,7 @@ typedef enum ol_role {
     OL_ROLE_FAILED,
 } ol_role;
 
-/* When an offset with a topic id is written as a value of version 4, which keeps the id. */
+/* Whether an offset with a topic id is written as a value of version 4, which keeps the id. */
 typedef enum ol_value_v4 {
     OL_VALUE_V4_AUTO,  /* only if the log already has a value of version 4 */
     OL_VALUE_V4_ALWAYS,
@@ -62,9 +62,8 @@ typedef enum ol_value_v4 {
 /* `log.directory` must outlive the partition. */
 typedef struct ol_partition_options {
     ol_log_options log;
-    /* The greatest size of a batch, at most segment_bytes.  A larger commit is split by group.  If
-     * this is more than eleven twelfths of segment_bytes, that limit counts instead
-     * (ol_log_batch_bytes_max). */
+    /* The greatest size of a batch, at most segment_bytes.  A larger commit is split by group.  A
+     * value above 11/12 of segment_bytes has the effect of that limit (ol_log_batch_bytes_max). */
     size_t batch_bytes_max;
     bool replicated;            /* the host moves W */
     bool refuse_while_loading;  /* Until the partition is active, commits fail with OL_LOADING, as
@@ -124,8 +123,8 @@ typedef enum ol_problem_kind {
 typedef struct ol_problem {
     ol_error error;             /* path, position, log offset, reason */
     int64_t from;               /* the first log offset that is affected; -1: unknown */
-    int64_t below;  /* the offset after the last one that is affected; if it is unknown: INT64_MAX;
-                       for damage it may also be -1 */
+    int64_t below;  /* the log offset after the last one that is affected; INT64_MAX: unknown; -1:
+                       unknown, too, but only for damage */
     ol_problem_kind kind;
 } ol_problem;
 
@@ -151,23 +150,23 @@ typedef struct ol_load_progress {
  * A replicated partition is loaded up to W, and then becomes a follower, or active if it leads.
  * Commits may be appended during the load.
  *
- * A bad batch below the flushed bound is skipped and kept as a problem, and makes the partition
- * read-only.  So does a record that Kafka would refuse.  Fails with OL_INVALID if the partition is
- * already loaded or loading, or has failed.  After any other failure, such as OL_NO_MEMORY or
- * OL_IO, the partition is OL_FAILED. */
+ * A bad batch below the flushed bound is skipped, and so is a record that Kafka would refuse.  Each
+ * is kept as a problem and makes the partition read-only.
+ *
+ * The load fails with OL_INVALID if the partition is already loaded or loading, or has failed.
+ * After any other failure, such as OL_NO_MEMORY or OL_IO, the partition is OL_FAILED. */
 int ol_partition_load(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
 /* Loads the partition as ol_partition_load does, but begins with the state of a snapshot, which was
  * read from a file and checked (partition/snapshot_take.h).  The call takes over the snapshot even
  * if it fails.
  *
- * The load drops the state of the snapshot, and loads everything from the log, if it finds at or
- * above the offset of the snapshot one of these signs that records may be missing:
+ * The load drops the state of the snapshot and loads everything from the log if the offset of the
+ * snapshot is above W, or if records at or above this offset may be missing.  The signs are:
  * - a gap between batches;
  * - a batch that was cleaned;
  * - offsets before the log end that no batch covers.
- * It does the same if the offset of the snapshot is above W.  ol_partition_snapshot_discarded then
- * returns the reason. */
+ * ol_partition_snapshot_discarded returns the reason why the snapshot was dropped. */
 int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot,
                            ol_error *error) OL_NODISCARD;
 void ol_partition_progress(const ol_partition *partition, ol_load_progress *progress);
@@ -243,13 +242,14 @@ typedef struct ol_commit_result {
 
 /* Writes all items or none (docs/architecture.md §2.3, §4), in their order and in one batch.
  *
- * If the items do not fit one batch, they are sorted by group and written as several batches.  Each
- * of these batches contains whole groups and is atomic by itself.  A group that does not fit one
- * batch is written as a transaction of the store's own.  If some of the items are tombstones or
- * group records, the call is refused with OL_TOO_LARGE instead.  The space for everything is
- * allocated before the first byte is written.  Writing can still fail, with OL_IO, or with
- * OL_DISK_FULL at a roll within a commit that is larger than a segment.  The groups before the
- * failure are then written, and each of them is complete.
+ * If the items do not fit one batch and one of them is a tombstone or a group record, the call is
+ * refused with OL_TOO_LARGE.  Other items that do not fit one batch are sorted by group and written
+ * as several batches.  Each of these batches contains whole groups and is atomic by itself.  A
+ * group that does not fit one batch is written as a transaction of the store's own.
+ *
+ * The space for everything is allocated before the first byte is written.  Writing can still fail,
+ * with OL_IO, or with OL_DISK_FULL at a roll within a commit that is larger than a segment.  The
+ * groups before the failure are then written, and each of them is complete.
  *
  * If `producer_id` is 0 or greater, the call writes transactional batches, as many as needed.  The
  * caller must end the transaction later; the log keeps space for its end
@@ -358,9 +358,9 @@ int ol_partition_try_wait(const ol_partition *partition, int64_t end_offset, uin
  * lock. */
 bool ol_partition_is_flushed(const ol_partition *partition, int64_t end_offset, uint64_t term);
 
-/* Called by a thread that both commits and collects the commits that have been flushed.  Returns
- * whether the thread should begin the next flush now.  `end_offset` is the end of the last commit
- * that it collected.  The result is true if all of this holds:
+/* For a thread that both commits and collects the commits that have been flushed: returns whether
+ * the thread should begin the next flush now.  `end_offset` is the end of the last commit that the
+ * thread has collected.  The result is true if all of these conditions hold:
  * - No flush is running or queued.
  * - At least as many offsets wait for a flush as are flushed and not yet collected.
  * - The last flush took less than twice the time that has passed since it ended.
@@ -391,9 +391,8 @@ typedef struct ol_positions {
     int64_t flushed;
 } ol_positions;
 void ol_partition_positions(ol_partition *partition, ol_positions *positions);
-/* Returns the present term.  A caller that wants to wait for log offsets must read the term first,
- * and the log offsets after it.  If these offsets come to belong to other records, its wait then
- * fails. */
+/* Returns the present term.  A caller that wants to wait for log offsets must read the term before
+ * the log offsets.  If other records then take these log offsets, the wait fails. */
 uint64_t ol_partition_term(const ol_partition *partition);
 
 /* Returns the size of the scratch memory in bytes, which earlier commits have allocated and the
@@ -402,24 +401,24 @@ size_t ol_partition_scratch_bytes(ol_partition *partition);
 
 /* -------------------------------------------------------- replication (docs/architecture.md §7)
  *
- * Each of these calls is given the leader epoch that its caller believes to be the present one.  It
- * is compared with the newest epoch that this replica knows, which is the last one that the host
- * has given, or the newest in the log:
+ * The caller of each of these calls passes the leader epoch that it believes to be the present one.
+ * The call compares this epoch with the newest epoch that the replica knows: the last one that the
+ * host has given, or the newest in the log.
  * - If the epoch of the call is older, the call fails with OL_FENCED_LEADER_EPOCH.
  * - If it is newer, the call fails with OL_UNKNOWN_LEADER_EPOCH.  The caller must repeat the call
- *   once the host has given this epoch.  This does not concern ol_partition_become_leader and
+ *   once the host has given this epoch.  This rule does not apply to ol_partition_become_leader and
  *   ol_partition_become_follower, with which the host gives a new epoch.
- * - If this replica leads in the epoch and the call is one for a follower, the call fails with
- *   OL_FENCED_LEADER_EPOCH, too.
+ * - If both are equal, but this replica leads in the epoch and the call is one for a follower, the
+ *   call fails with OL_FENCED_LEADER_EPOCH, too.
  * These failures change nothing. */
 
 /* Makes this replica the leader in an epoch.  The epoch must be above the newest one known, unless
  * this replica already leads in it with the same `alone`.  The partition need not be loaded yet:
  * commits without conditions are appended from now on, and the load applies them.  `alone` says
- * that there is no other replica.  W then follows the log end by itself, and commits are applied at
- * once, as in a store without replicas.
+ * that there is no other replica.  If `alone` is true, W follows the log end by itself, and commits
+ * are applied at once, as in a store without replicas.
  *
- * The role stays OL_ROLE_LOADING until all of this has happened, and then becomes active:
+ * The role stays OL_ROLE_LOADING until all of these conditions hold, and then becomes active:
  * - The partition is loaded.
  * - W has reached the log end that the log had at this call.
  * - Transactions of the store's own that an earlier leader left open have been ended with ABORT.

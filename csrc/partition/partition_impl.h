@@ -47,8 +47,8 @@ struct ol_partition {
     ol_state state;
     /* Only for a replicated partition. */
     ol_in_flight inflight;          /* the overlay */
-    int64_t recorded_to;            /* log offset up to which records are in the overlay; if
-                                       `applied` is higher, that counts instead */
+    int64_t recorded_to;            /* the overlay has the records up to this log offset, or up to
+                                       `applied` if `applied` is higher */
     ol_unapplied unapplied;         /* batches above W that are kept in memory, so that they need
                                        not be read from the log */
 
@@ -140,8 +140,9 @@ void ol_partition_wake(ol_partition *partition, bool deposed);
  * then lost, too.  Therefore the call extends each range of missing offsets down to the first
  * offset of the oldest open transaction. */
 void ol_partition_widen_problems(ol_partition *partition);
-/* Adds damage to the problems and makes the partition read-only.  Because of the damage, the log
- * offsets [from, below) cannot be read; -1 means that the offset is unknown. */
+/* Adds damage to the problems and makes the partition read-only.  `from` and `below` give the log
+ * offsets [from, below) that cannot be read because of the damage; -1 stands for an unknown
+ * bound. */
 void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t from,
                          int64_t below);
 
@@ -213,9 +214,9 @@ int ol_partition_move_watermark(ol_partition *partition, int64_t offset, ol_erro
  * open.  The caller holds writer. */
 int ol_partition_ensure_ready(ol_partition *partition, ol_error *error);
 
-/* Ends with ABORT the transactions of the store's own that an earlier process or a full disk left
- * open (docs/architecture.md §5).  After a failure the next write tries again.  Only for a store
- * without replicas.  The caller holds writer. */
+/* Aborts the transactions that the store itself wrote and that an earlier process or a full disk
+ * left open (docs/architecture.md §5).  If the call fails, the next write calls it again.  Only for
+ * a store without replicas.  The caller holds writer. */
 int ol_partition_abort_own(ol_partition *partition, ol_error *error);
 
 /* Appends and applies an end-transaction marker, and moves W and `applied`.  The caller holds

@@ -78,7 +78,7 @@ static int check_follower(const ol_partition *partition, int32_t leader_epoch, o
     if (status == OL_OK) status = ol_partition_check_epoch(partition, leader_epoch, error);
     if (status != OL_OK || !partition->leadership.leads) return status;
     return ol_partition_refuse(partition, OL_FENCED_LEADER_EPOCH, error,
-                               "this replica leads in epoch %d and accepts no batches from another",
+                               "this replica leads in epoch %d, but the call is for a follower",
                                leader_epoch);
 }
 
@@ -206,8 +206,8 @@ int ol_partition_restart_at(ol_partition *partition, int32_t leader_epoch, int64
     int status = check_follower(partition, leader_epoch, error);
     if (status == OL_OK && offset < ol_log_end(partition->log)) {
         status = ol_partition_refuse(partition, OL_INVALID, error,
-                                     "the log ends at %lld, and cannot begin again below that, at "
-                                     "%lld",
+                                     "the log ends at %lld and cannot begin again at %lld, which "
+                                     "is lower",
                                      (long long)ol_log_end(partition->log), (long long)offset);
     }
     if (status == OL_OK) status = check_cut(partition, leader_epoch, error);

@@ -50,7 +50,8 @@ int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot
         ol_partition_role(partition) != OL_ROLE_ACTIVE || partition->problems.count > 0 ||
         positions.flushed != positions.written || positions.applied != positions.written) {
         return ol_fail(error, OL_INVALID,
-                       "only an undamaged, flushed partition without replicas can lend its state");
+                       "only an undamaged, flushed partition without replicas can have its last "
+                       "snapshot written without a copy");
     }
     int64_t max_timestamp = partition->clock.newest;
     ol_snapshot_source source = source_of(partition);

@@ -1,4 +1,4 @@
-/* Waits for a flush or for W.  One flush serves all threads that wait. */
+/* Waits for a flush or for the high watermark W.  One flush serves all threads that wait. */
 #include <errno.h>
 #include <time.h>
 
@@ -36,13 +36,13 @@ static int check_reached(const ol_partition *partition, int64_t end_offset, uint
     bool reached = is_reached(partition, end_offset, what);
     if (partition->term != term) {
         return ol_partition_refuse(partition, OL_NOT_COORDINATOR, error,
-                                   "leadership changed before this was known to be durable");
+                                   "leadership changed before the write was known to be durable");
     }
     if (reached) return OL_OK;
     if (partition->role == OL_ROLE_FAILED || ol_log_has_failed(partition->log)) {
         return ol_partition_refuse(partition, OL_FAILED, error,
-                                   "the partition failed before this was durable; it must be "
-                                   "opened again");
+                                   "the partition failed before the write was known to be "
+                                   "durable; the partition must be opened again");
     }
     if (ol_log_end(partition->log) < end_offset) {
         return ol_partition_refuse(partition, OL_NOT_COORDINATOR, error,

@@ -33,8 +33,8 @@ int ol_group_records_put(ol_group_records *records, const ol_group_record *recor
 /* Applies a tombstone.  Returns whether the key had a value. */
 bool ol_group_records_remove(ol_group_records *records, ol_slice key);
 
-/* Allocates all memory that is needed to put the record later, so that the later calls cannot fail.
- * These calls supply the log offset and the timestamp of the record.  Reads do not return the
+/* Allocates all memory that is needed to put the record later, so that the calls below cannot fail.
+ * Those calls supply the log offset and the timestamp of the record.  Reads do not return the
  * record until it is installed. */
 typedef struct ol_group_reservation ol_group_reservation;
 int ol_group_records_reserve(ol_group_records *records, const ol_group_record *record,

@@ -45,10 +45,10 @@ int ol_in_flight_reserve(ol_in_flight *in_flight, size_t count, ol_error *error)
 void ol_in_flight_hold(ol_in_flight *in_flight, int64_t log_offset,
                        const ol_reservation *reservation);
 
-/* Records a batch that was written above W.  `state` is the applied state; if the batch has a
- * COMMIT marker, the marker may install pending values of this state.  Records and batches that
- * could not be applied are skipped.  Fails with OL_NO_MEMORY, or with the status of a decompressor
- * that was interrupted. */
+/* Records in the overlay a batch that was written above W (the end of what is committed).
+ * `state` is the applied state.  If the batch has a COMMIT marker, the marker may install pending
+ * values of this state.  Records and batches that could not be applied are skipped.  Fails with
+ * OL_NO_MEMORY, or with the status of a decompressor that was interrupted. */
 int ol_in_flight_record(ol_in_flight *in_flight, const ol_state *state, const ol_batch *batch,
                         const ol_decompressor *decompressor, ol_error *error) OL_NODISCARD;
 
@@ -63,8 +63,8 @@ void ol_in_flight_applied(ol_in_flight *in_flight, const ol_batch *batch,
  * overlay keeps its reservations. */
 void ol_in_flight_take_records(ol_in_flight *in_flight, ol_in_flight *from);
 
-/* Removes every record from the overlay and keeps the reservations.  The caller has applied the
- * records, or will record them again. */
+/* Removes every record from the overlay, and keeps the reservations of memory for applying them.
+ * The caller has applied the records, or will record them again. */
 void ol_in_flight_forget(ol_in_flight *in_flight);
 
 /* Finds the latest record that the overlay has for a position.  Returns false if it has none.

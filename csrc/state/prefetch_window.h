@@ -4,8 +4,8 @@
  * Nearly all records of every log are plain positions.  The window gathers them as runs of rows
  * with the same group and topic, and applies the runs together in log order.  While it applies one
  * run, it prefetches the memory of the table that later runs need.  The caller applies the window
- * before it applies any other record.  The order of the log is therefore kept.  It also means that
- * no pair is freed while a run has a hint that names it (table/table.h).
+ * before it applies any other record.  The order of the log is therefore kept, and no pair is freed
+ * while a run has a hint that names the pair (table/table.h).
  *
  * Ownership: the rows point into the bytes of their records until they are applied or dropped.  The
  * window takes no locks; one thread uses it.

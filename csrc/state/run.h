@@ -27,9 +27,9 @@ int ol_run_record_end(ol_run_effects *effects, int64_t producer_id, ol_control t
                       ol_error *error) OL_NODISCARD;
 
 /* Applies the run `later` to the state `earlier`.  `later` is the run that follows `earlier` in the
- * log, and it is not changed.  `earlier` is the state of another run, or a state that begins with
- * the log.  If the call fails with OL_NO_MEMORY or OL_LIMIT, `earlier` no longer matches the
- * log. */
+ * log, and it is not changed.  `earlier` is the state of another run, or a state that begins at the
+ * start of the log.  If the call fails with OL_NO_MEMORY or OL_LIMIT, `earlier` no longer matches
+ * the log. */
 int ol_run_join(ol_state *earlier, const ol_state *later, ol_error *error) OL_NODISCARD;
 
 #endif

@@ -1,4 +1,5 @@
-/* table/cell_extras.c: a hash index over an arena of entries, with a list of free ones. */
+/* table/cell_extras.c: keeps the entries in an arena, finds them with a hash index, and lists the
+ * free ones. */
 #include "table/cell_extras.h"
 
 #include <string.h>

@@ -60,9 +60,9 @@ uint64_t ol_cell_extras_unused(const ol_cell_extras *cell_extras);
 const ol_cell_extras_entry *ol_cell_extras_next(const ol_cell_extras *cell_extras, uint32_t *at);
 void ol_cell_extras_verify(const ol_cell_extras *cell_extras);
 
-/* Validates entries that came from a file (table/validate/ownership.h), but not that the cells to
- * which they belong exist.  After OL_OK every entry can be read safely.  Otherwise returns
- * OL_CORRUPT. */
+/* Validates entries that came from a file (table/validate/ownership.h).  Does not check whether
+ * there is a cell for each entry.  Returns OL_CORRUPT if an entry is invalid.  After OL_OK every
+ * entry can be read safely. */
 int ol_cell_extras_validate(const ol_cell_extras *cell_extras, uint64_t key, ol_error *error)
     OL_NODISCARD;
 

@@ -1,8 +1,8 @@
 /* table/chunk_array_impl: one array of chunks, and the allocation of arrays.
  *
- * Used by chunk_tree.c, which joins arrays to trees, by partition_map.c, and by the code that
- * checks both.  The rules of table/partition_map.h apply.  An array has a name, which says where it
- * is in memory.  A pointer to an array is valid only until the next allocation. */
+ * chunk_tree.c, which joins arrays to trees, partition_map.c and the code that checks both use
+ * these functions.  The rules of table/partition_map.h apply.  An array has a name, a number that
+ * says where it is in memory.  A pointer to an array is valid only until the next allocation. */
 #ifndef OL_TABLE_CHUNK_ARRAY_IMPL_H
 #define OL_TABLE_CHUNK_ARRAY_IMPL_H
 
@@ -24,8 +24,8 @@ void ol_chunk_array_free(ol_partition_map *partition_map, uint32_t name);
 
 /* --------------------------------------------------------------------------------------- leaves */
 
-/* A description of the chunks in a leaf that exists or is planned: their number, and the range of
- * their chunk numbers. */
+/* Describes the chunks of a leaf, which may be only planned: how many chunks there are, and the
+ * first and the last of their chunk numbers. */
 typedef struct ol_chunk_span {
     uint64_t living;
     uint32_t first;

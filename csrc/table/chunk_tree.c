@@ -1,4 +1,5 @@
-/* table/chunk_tree.c: arrays of chunks joined to a tree, divided and joined again. */
+/* table/chunk_tree.c: builds a tree of arrays of chunks, divides full arrays, and joins small
+ * ones. */
 #include "table/chunk_tree_impl.h"
 
 #include <string.h>

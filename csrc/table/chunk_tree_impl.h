@@ -2,9 +2,9 @@
  * tree of arrays.
  *
  * If a leaf gets too many chunks, it is divided.  If two neighbouring leaves have few chunks, they
- * are joined.  Each leaf therefore holds about as many chunks as it can.  The levels above are kept
- * in the same way.  The rules of table/partition_map.h apply.  The root has the name of an
- * array. */
+ * are joined.  Each leaf therefore holds about as many chunks as it can.  Branches are divided and
+ * joined in the same way.  The rules of table/partition_map.h apply.  In all of these functions,
+ * `root` must contain the name of an array, not a chunk. */
 #ifndef OL_TABLE_CHUNK_TREE_IMPL_H
 #define OL_TABLE_CHUNK_TREE_IMPL_H
 

@@ -1,5 +1,5 @@
-/* table/copy.c: copies the cells page by page, then the pages that have changed, then all the
- * rest. */
+/* table/copy.c: copies the cells page by page, then the pages that have changed since, then
+ * everything except the cells. */
 #include "table/copy.h"
 
 #include <stdlib.h>

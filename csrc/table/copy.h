@@ -1,10 +1,10 @@
 /* table/copy: copies a table while its owner continues to change it.
  *
- * Cells are nine tenths of the memory of a table.  They are copied in steps of some tens of
- * microseconds each.  Between the steps the table may change.  If a page of cells changes after the
- * step that copied it, the table marks it (ol_table_mark), and it is copied again.  The last step
- * copies all marked pages, and everything except the cells, at once.  The result is byte for byte
- * the table of that moment.
+ * Nine tenths of the memory of a table are cells (the values of positions).  The cells are copied
+ * in steps of some tens of microseconds each.  Between two steps the table may change.  If a page
+ * of cells changes after the step that copied it, the table marks the page (ol_table_mark), and a
+ * later step copies the page again.  The last step copies all marked pages, and everything except
+ * the cells, at once.  The copy is then equal, byte for byte, to the table at the last step.
  *
  *     ol_table_copy_measure      under the lock that keeps the table from changing
  *     ol_table_copy_prepare      without the lock: allocates and touches the memory of the copy
@@ -32,7 +32,8 @@ typedef struct ol_table_copy {
     bool begun;
 } ol_table_copy;
 
-/* Measures the table.  Returns how many bytes the last step will copy under the lock at least. */
+/* Measures the table.  Returns the least number of bytes that the last step will copy under the
+ * lock. */
 size_t ol_table_copy_measure(ol_table *source, ol_table *target, ol_table_copy *copy);
 
 /* Returns how many bytes the last step would copy under the lock if it were made now. */
@@ -45,8 +46,9 @@ int ol_table_copy_prepare(ol_table_copy *copy, ol_error *error) OL_NODISCARD;
 /* Begins the copy.  Fails with OL_WOULD_BLOCK if another copy of the table is being made. */
 int ol_table_copy_begin(ol_table_copy *copy, ol_error *error) OL_NODISCARD;
 
-/* Copies at most 256 KiB.  Returns false if what is left is not worth another step; the caller then
- * calls ol_table_copy_finish. */
+/* Copies at most 256 KiB.  Returns true if the caller must call it again.  Returns false if
+ * ol_table_copy_finish is to copy the rest: little is left, or the table changes faster than it is
+ * copied. */
 bool ol_table_copy_step(ol_table_copy *copy);
 
 /* Completes the copy.  Fails with OL_NO_MEMORY if the table has grown and there is no memory for

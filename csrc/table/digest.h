@@ -19,14 +19,15 @@ enum {
     OL_DIGEST_BYTES_MAX = 3 * 32767 + 96,
 };
 
-/* Writes the bytes with which the canonical bytes of every position of one (group, topic) begin,
- * and returns their size.  A caller that hashes several positions of the pair calls it only once.
- * `producer_id` is used only for OL_DIGEST_PENDING.  `bytes` must have OL_DIGEST_BYTES_MAX
- * bytes. */
+/* Writes the first part of the canonical bytes of a position, and returns the size of this part.
+ * All positions of one (group, topic) have the same first part, so a caller that hashes several of
+ * them needs to call this function only once.  `producer_id` is used only for OL_DIGEST_PENDING.
+ * `bytes` must have OL_DIGEST_BYTES_MAX bytes. */
 size_t ol_digest_begin(uint8_t *bytes, unsigned kind, int64_t producer_id, ol_slice group,
                        ol_slice topic, bool physical);
 
-/* Adds the rest of a position after the first `begun` bytes, and returns the hash of all bytes. */
+/* Writes the rest of a position's canonical bytes after the first `begun` bytes, which
+ * ol_digest_begin has written.  Returns the hash of all bytes. */
 ol_hash128 ol_digest_finish(uint8_t *bytes, size_t begun, int32_t partition,
                             const ol_position_value *value, bool physical);
 

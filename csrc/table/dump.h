@@ -1,7 +1,8 @@
 /* table/dump: converts a table to bytes, and bytes to a table (docs/table.md).
  *
- * A table contains no addresses, so a snapshot can contain the table as it is: the bytes of its
- * arenas, exactly as they are in memory, and its other fields, which are called its numbers.
+ * A table contains no addresses, so a snapshot can contain the table as it is in memory.  It
+ * contains the bytes of the table's arenas, and the other fields of the table, which are called its
+ * numbers.
  * Another version of this code, another processor or another hash function may use a different
  * layout.  ol_table_layout detects this.
  *

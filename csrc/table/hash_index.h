@@ -38,7 +38,7 @@ typedef struct ol_hash_index_piece {
     uint32_t unit[OL_HASH_INDEX_PIECE_UNITS];
     uint32_t used;                          /* items */
     uint8_t unit_count;
-    uint8_t depth;  /* how many of their first hash bits all items of the piece have in common */
+    uint8_t depth;  /* number of leading hash bits that all items of the piece have in common */
     uint16_t zero;
 } ol_hash_index_piece;
 
@@ -88,8 +88,9 @@ void ol_hash_index_verify(const ol_hash_index *hash_index);
  * every probe is safe, whatever is in the slots. */
 int ol_hash_index_validate_shape(const ol_hash_index *hash_index, ol_error *error) OL_NODISCARD;
 
-/* A tally for the validation of an index.  One tally is made of all lines of the index and another
- * one of all items of the owner.  The index is valid if they are equal. */
+/* A tally of the items of an index.  To validate an index, the caller makes two tallies: one from
+ * all lines of the index, and one from all items of the owner.  The index is valid if the two
+ * tallies are equal. */
 typedef struct ol_hash_index_tally {
     uint64_t items;
     uint64_t passed;            /* a sum: each item adds the marks (table/validate/ownership.h) of

@@ -24,8 +24,9 @@
 
 enum { OL_CHUNK_PARTITIONS = 4 };
 
-/* A chunk, or the root in a pair.  If the bitmap of a root is not 0, the root is the only chunk.
- * If it is 0, `run` is the name of an array, or 0 if there is no chunk. */
+/* A chunk, or the root of a pair's chunks (the field `root` of ol_pair).  If the bitmap of a root
+ * is not 0, the root is the pair's only chunk.  If the bitmap of a root is 0, `run` is the name of
+ * an array, or 0 if the pair has no chunk. */
 typedef struct ol_chunk {
     uint32_t run;               /* index of its first cell */
     /* Bit i is set if the partition 4 * number + i has a cell.  In an array, 0 means that the chunk
@@ -93,9 +94,10 @@ typedef struct ol_partition_map {
 void ol_partition_map_init(ol_partition_map *partition_map);
 void ol_partition_map_free_all(ol_partition_map *partition_map);
 
-/* Adds a chunk.  No chunk with this number may exist.  `root` is the root in the pair, and must not
- * be in memory of the map.  Fails with OL_NO_MEMORY.  Fails with OL_LIMIT if the memory of the map
- * would exceed its limit, or if a tree that came from a file would become too deep. */
+/* Adds a chunk.  No chunk with this number may exist.  `root` must point to the root in the pair,
+ * not into an array of the map, which the call may move.  Fails with OL_NO_MEMORY.  Fails with
+ * OL_LIMIT if the memory of the map would exceed its limit, or if a tree that came from a file
+ * would become too deep. */
 int ol_partition_map_add(ol_partition_map *partition_map, ol_chunk *root, uint32_t number,
                          uint32_t run, uint16_t bitmap, ol_error *error) OL_NODISCARD;
 /* Reserves space for `count` more chunks with numbers from `first` to `last`, so that adding them
@@ -178,9 +180,9 @@ static inline ol_chunk *ol_partition_map_find(const ol_partition_map *partition_
     return &array->chunk[at];
 }
 
-/* Both return the name of a leaf, or 0 if there is none.  The root must not be a chunk itself.
- * ol_partition_map_first_leaf returns the first leaf.  ol_partition_map_next_leaf returns the leaf
- * after the one to which `number` belongs. */
+/* ol_partition_map_first_leaf returns the name of the first leaf.  ol_partition_map_next_leaf
+ * returns the name of the leaf after the one to which the chunk `number` belongs.  They return 0 if
+ * there is no such leaf.  The root must not be a chunk itself. */
 uint32_t ol_partition_map_first_leaf(const ol_partition_map *partition_map, const ol_chunk *root);
 uint32_t ol_partition_map_next_leaf(const ol_partition_map *partition_map, const ol_chunk *root,
                                     uint32_t number);

@@ -1,4 +1,5 @@
-/* table/put_run.c: puts rows of one pair, whole chunks at once, with one growth of the array. */
+/* table/put_run.c: puts several rows of one pair.  It puts whole chunks at once, and lets the array
+ * of chunks grow once for all of them. */
 #include "table/table_impl.h"
 
 enum { CELL_DISTANCE = 8 };     /* rows between the prefetch of a cell and its store */

@@ -25,8 +25,9 @@ bool ol_table_reserved_erased(const ol_table *table, const ol_reservation *reser
 bool ol_table_reserved_newer(const ol_table *table, const ol_reservation *reservation,
                              int64_t log_offset);
 
-/* Completes a row whose value already has the plain fields.  The function adds the names, the
- * metadata, the topic id and the expire timestamp of the reservation. */
+/* Completes a row in which the caller has set the offset, the log offset, the commit timestamp and
+ * the leader epoch.  The function adds the names, the metadata, the topic id and the expire
+ * timestamp of the reservation. */
 void ol_table_reserved_row(const ol_table *table, const ol_reservation *reservation,
                            ol_table_row *row);
 

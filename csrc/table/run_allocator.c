@@ -1,4 +1,5 @@
-/* table/run_allocator.c: pages with a bitmap of free units, listed by their longest free run. */
+/* table/run_allocator.c: keeps a bitmap of free units for each page, and lists the pages by their
+ * longest free run. */
 #include "table/run_allocator.h"
 
 #include <string.h>

@@ -40,7 +40,7 @@ typedef struct ol_run_allocator {
     uint32_t page_count;
     uint32_t page_count_max;
     bool aligned;
-    /* bit n is set if the list of pages with a longest free run of n is not empty */
+    /* bit n is set if there is a page whose longest free run has n units */
     uint64_t lists_used;
     /* for each length of the longest free run: the number of the first page plus 1, or 0 if there
      * is none */
@@ -65,7 +65,7 @@ uint64_t ol_run_allocator_resident(const ol_run_allocator *run_allocator);
 void ol_run_allocator_verify(const ol_run_allocator *run_allocator);
 bool ol_run_allocator_is_free(const ol_run_allocator *run_allocator, uint32_t index);
 
-/* Both validate runs that came from a file (table/validate/ownership.h).  ol_run_allocator_validate
+/* Validation of runs that came from a file (table/validate/ownership.h).  ol_run_allocator_validate
  * checks the pages and the lists.  ol_run_allocator_validate_taken checks that each unit is either
  * free or taken by exactly one user. */
 int ol_run_allocator_validate(const ol_run_allocator *run_allocator, ol_error *error) OL_NODISCARD;

@@ -1,4 +1,5 @@
-/* table/string_pool.c: string records in one arena, free lists by size, and interning. */
+/* table/string_pool.c: keeps the strings in one arena and the freed ones in lists by size, and
+ * stores equal strings once. */
 #include "table/string_pool.h"
 
 #include "base/hash.h"

@@ -1,13 +1,13 @@
 /* table/string_pool: byte strings of up to 32,767 bytes.  Equal strings are stored once and have a
  * reference count.
  *
- * The number of a string is its position in one arena, in units of 4 bytes.  With 30 bits, it can
- * therefore address 4 GiB.  Before the bytes of a string there are 6 bytes with its reference count
- * and its length.  A string can also have a topic id (16 bytes); two strings with the same bytes
- * but different topic ids are different strings.  This way, the pairs of a topic share one topic
- * id.  The empty string without a topic id has the number 0 and takes no space.  A string never
- * moves while it has references.  The space of a freed string is used again for a string of the
- * same size.
+ * The number of a string is its position in one arena, in units of 4 bytes.  A number has 30 bits,
+ * so an arena can have 4 GiB.  Before the bytes of a string there are 6 bytes with its reference
+ * count and its length.  A string can also have a topic id (16 bytes); two strings with the same
+ * bytes but different topic ids are different strings.  This way, the pairs of a topic share one
+ * topic id.  The empty string without a topic id has the number 0 and takes no space.  A string
+ * never moves while it has references.  The space of a freed string is used again for a string of
+ * the same size.
  *
  * Ownership: each number that an owner holds counts as one reference.  The functions take no lock.
  * A call that fails changes nothing. */
@@ -41,9 +41,9 @@ typedef struct ol_string_pool {
 void ol_string_pool_init(ol_string_pool *string_pool, uint64_t seed);
 void ol_string_pool_free_all(ol_string_pool *string_pool);
 
-/* Sets *number to the string with these bytes and this topic id (16 bytes; NULL: none), which is
- * stored if it does not exist yet.  Adds one reference to it.  Fails with OL_NO_MEMORY, OL_LIMIT
- * (the arena is full) or OL_TOO_LARGE. */
+/* Sets *number to the number of the string with these bytes and this topic id (16 bytes; NULL:
+ * none).  Stores the string if it does not exist yet.  Adds one reference to the string.  Fails
+ * with OL_NO_MEMORY, OL_LIMIT (the arena is full) or OL_TOO_LARGE. */
 int ol_string_pool_intern(ol_string_pool *string_pool, ol_slice bytes, const uint8_t *topic_id,
                           uint32_t *number, ol_error *error) OL_NODISCARD;
 /* Stores a separate string with one reference.  ol_string_pool_intern does not find it.  The
@@ -61,10 +61,11 @@ uint64_t ol_string_pool_unused(const ol_string_pool *string_pool);
  * `references` has arena.used / 4 elements. */
 void ol_string_pool_verify(const ol_string_pool *string_pool, uint32_t *references);
 
-/* Validates strings that came from a file (table/validate/ownership.h), but not who uses them.
- * Sets *references to the sum of the marks of all strings (table/validate/ownership.h), each
- * multiplied by the string's reference count.  A string whose number came from a file may be read
- * only if ol_string_pool_is_within says that it is within the arena. */
+/* Validates strings that came from a file, but not the reference counts.  To check these, sets
+ * *references to the sum of the marks of all strings (table/validate/ownership.h), each multiplied
+ * by the string's reference count.  The owner compares this sum with that of the strings it uses.
+ * A string whose number came from a file may be read only if ol_string_pool_is_within says that it
+ * is within the arena. */
 int ol_string_pool_validate(const ol_string_pool *string_pool, uint64_t key, uint64_t *references,
                             ol_error *error) OL_NODISCARD;
 bool ol_string_pool_is_within(const ol_string_pool *string_pool, uint32_t number);

@@ -75,8 +75,9 @@ uint64_t ol_table_group_hash(const ol_table *table, ol_slice group);
 ol_pair_name ol_table_name(const ol_table *table, ol_slice group, uint64_t group_hash,
                            ol_slice topic);
 
-/* Both return the number of the pair, or 0 if the table does not have it.  ol_table_find_hinted
- * first tries the pair that a hint has returned (see below). */
+/* ol_table_find returns the number of the pair, or 0 if the table does not have it.
+ * ol_table_find_hinted does the same, but first tries the pair that a hint has returned (see
+ * below). */
 uint32_t ol_table_find(const ol_table *table, const ol_pair_name *name);
 uint32_t ol_table_find_hinted(const ol_table *table, uint32_t hint, const ol_pair_name *name);
 
@@ -116,8 +117,8 @@ void ol_table_install(ol_table *table, const ol_reservation *reservation,
 bool ol_table_install_if_newer(ol_table *table, const ol_reservation *reservation,
                                const ol_position_value *value);
 
-/* Ends a reservation without installing a value, and frees everything that is not needed for
- * anything else. */
+/* Ends a reservation without installing a value.  Frees the parts of the reservation that nothing
+ * else uses. */
 void ol_table_release(ol_table *table, const ol_reservation *reservation);
 
 /* Reserves and installs a value in one step, with one probe, for a caller that needs no
@@ -164,8 +165,9 @@ bool ol_table_remove(ol_table *table, const ol_pair_name *name, int32_t partitio
 bool ol_table_get(const ol_table *table, const ol_pair_name *name, int32_t partition,
                   ol_position_value *value);
 
-/* Both get a value as ol_table_get does, but without a probe.  ol_table_get_of_pair needs a pair
- * that ol_table_find has found, and ol_table_get_reserved a reservation of the cell. */
+/* ol_table_get_of_pair and ol_table_get_reserved get a value as ol_table_get does, but without a
+ * probe of the hash index.  ol_table_get_of_pair needs a pair that ol_table_find has found.
+ * ol_table_get_reserved needs a reservation of the cell. */
 bool ol_table_get_of_pair(const ol_table *table, uint32_t pair, int32_t partition,
                           ol_position_value *value);
 bool ol_table_get_reserved(const ol_table *table, const ol_reservation *reservation,
@@ -179,9 +181,9 @@ typedef struct ol_table_row {
 } ol_table_row;
 
 /* A walk over positions.  It must be initialised with zeros before the first call.  After any
- * change to the table, the walk must not be continued; a change counter asserts this.  Within one
- * (group, topic), the partitions ascend.  The order of the pairs is not specified, but it is the
- * same in every walk of an unchanged table. */
+ * change to the table, the walk must not be continued; this is asserted.  Within one (group,
+ * topic), the partitions ascend.  The order of the pairs is not specified, but it is the same in
+ * every walk of an unchanged table. */
 typedef struct ol_table_cursor {
     uint64_t changes;
     uint32_t pair;
@@ -197,12 +199,12 @@ bool ol_table_next_of_group(const ol_table *table, ol_slice group, uint64_t grou
                             ol_table_cursor *cursor, ol_table_row *row);
 bool ol_table_next_of_pair(const ol_table *table, const ol_pair_name *name, ol_table_cursor *cursor,
                            ol_table_row *row);
-/* Returns each group that has a committed position exactly once.  Sets *positions to the number of
- * its committed positions. */
+/* Returns each group with a committed position, once.  Sets *positions to the number of the group's
+ * committed positions. */
 bool ol_table_next_group(const ol_table *table, ol_table_cursor *cursor, ol_slice *group,
                          uint64_t *positions);
 uint64_t ol_table_group_positions(const ol_table *table, ol_slice group, uint64_t group_hash);
-/* Returns each topic for which the group has a position or a reservation exactly once. */
+/* Returns each topic in which the group has a position or a reservation, once. */
 bool ol_table_next_topic(const ol_table *table, ol_slice group, uint64_t group_hash,
                          ol_table_cursor *cursor, ol_slice *topic);
 /* Allows a walk over groups (ol_table_next_group) to continue after the table has changed.  Other

@@ -1,7 +1,7 @@
 /* table/table_impl: the records of a table, and how a cell is found.
  *
- * The files of this folder and the code that checks the table share it.  The rules of table/table.h
- * apply. */
+ * The files of this folder and the code that checks a table (table/validate) include this header.
+ * The rules of table/table.h apply. */
 #ifndef OL_TABLE_TABLE_IMPL_H
 #define OL_TABLE_TABLE_IMPL_H
 
@@ -144,8 +144,8 @@ static inline bool ol_table_has_id(const ol_table *table, uint32_t string,
     return own != NULL && memcmp(own, topic_id, OL_STRING_ID_SIZE) == 0;
 }
 
-/* Returns whether the value can be stored into the cell without any other change to the table.
- * Sets *metadata to the value that the field `metadata` of the cell must then get. */
+/* Returns whether ol_table_store_plain can store the value into the cell, without any other change
+ * to the table.  In that case, sets *metadata to the argument `metadata` of that call. */
 static inline bool ol_table_is_plain(const ol_table *table, uint32_t pair, const ol_cell *cell,
                                      const ol_position_value *value, uint32_t *metadata) {
     uint32_t string = cell->metadata & OL_CELL_METADATA;
@@ -166,8 +166,8 @@ static inline bool ol_table_is_plain(const ol_table *table, uint32_t pair, const
 /* table/copy.c */
 void ol_table_mark_page(ol_table *table, const ol_cell *cell);
 
-/* Called before or after each change of a cell.  A call for one cell of a run is enough for all of
- * them, because they are in the same page. */
+/* Must be called before or after each change of a cell.  If several cells of one run change, a call
+ * for one of them is enough, because all cells of a run are in the same page. */
 static inline void ol_table_mark(ol_table *table, const ol_cell *cell) {
     if (OL_UNLIKELY(table->copied_pages != 0)) ol_table_mark_page(table, cell);
 }

@@ -20,8 +20,8 @@
 #define OL_FAULT_PAGE ((size_t)4096)
 
 /* The bytes of a file, in whole pages.  The bytes at and after `size` are zeros, with one
- * exception.  If a file has grown, its new size is not durable yet, and the kernel has written back
- * some of the new pages, then these pages have content although they are after `size`. */
+ * exception: after a file has grown, the kernel may write back new pages before the new size is
+ * durable.  These pages then have content although they are after `size`. */
 typedef struct ol_fault_content {
     uint8_t *bytes;
     size_t capacity;

@@ -74,10 +74,10 @@ bool ol_fault_fs_stopped(ol_fs *fs);
  * failures are cancelled, and a full disk has space again.  Every file must have been closed. */
 void ol_fault_fs_restart(ol_fs *fs);
 
-/* Both make one operation fail with `sys_errno`.  For ol_fault_fs_fail_at it is the operation with
- * the number `operation`.  For ol_fault_fs_fail_flush it is the flush of a file with the number
- * `flush`, counted among all flushes of files.  The number 0 cancels the request.  An operation
- * that fails changes nothing on the disk. */
+/* These two calls make one operation fail with `sys_errno`.  For ol_fault_fs_fail_at it is the
+ * operation with the number `operation`.  For ol_fault_fs_fail_flush it is the flush of a file with
+ * the number `flush`, counted among all flushes of files.  The number 0 cancels the request.  An
+ * operation that fails changes nothing on the disk. */
 void ol_fault_fs_fail_at(ol_fs *fs, int64_t operation, int sys_errno);
 void ol_fault_fs_fail_flush(ol_fs *fs, int64_t flush, int sys_errno);
 
@@ -115,13 +115,13 @@ int ol_fault_fs_shrink(ol_fs *fs, const char *path, int64_t size, ol_error *erro
  * than its last flush and older than its last write. */
 int ol_fault_fs_write_back(ol_fs *fs, uint64_t seed, ol_error *error) OL_NODISCARD;
 
-/* Writes a state that the disk could hold after a loss of power to the directory `target`, which
- * must exist, be empty and be outside the root.  The power is lost at the moment at which the
- * machine stopped, or now if it has not stopped.  Equal seeds give equal states. */
+/* Writes to the directory `target` a state that the disk could hold after a loss of power.
+ * `target` must exist, be empty and be outside the root.  The power is lost at the moment at which
+ * the machine stopped, or now if it has not stopped.  Equal seeds give equal states. */
 int ol_fault_fs_materialize(ol_fs *fs, const char *target, uint64_t seed, ol_error *error)
     OL_NODISCARD;
 
-/* Writes the state that the disk has after only the process was killed to the directory `target`.
+/* Writes to the directory `target` the state that the disk has if only the process was killed.
  * This state has everything that has reached the page cache. */
 int ol_fault_fs_materialize_all(ol_fs *fs, const char *target, ol_error *error) OL_NODISCARD;
 

@@ -83,9 +83,9 @@ def name_change(row: dict[str, Any]) -> str:
 
 
 def effect_of(deed: str, changes: Iterable[Change], *facts: GroupFacts, loses: str | None = None) -> Effect:
-    """Returns the effect of a command that makes these changes; `facts` about its groups decide if it needs --force.
+    """Returns the effect of a command that makes these changes.
 
-    `loses` is one more reason why the command needs --force.
+    The command needs --force if one of the `facts` says that its group is in use, or if `loses` gives a reason.
     """
     in_use = tuple(each.in_use for each in facts if each.in_use is not None)
     if loses is not None:

@@ -87,8 +87,8 @@ def _refuse_absent(path: Path, partitions: int | None, group: str) -> None:
     if number not in directory.partition_numbers():
         check = "check --partitions, and " if properties is None else ""
         raise RefusedError(
-            f"nothing was done: log partition {number} of group {name_text(group)} is not in {path}: a broker has only "
-            f"the partitions that it replicates; {check}add --force to create it"
+            f"nothing was done: log partition {number} of group {name_text(group)} is not in {path}, and a broker has "
+            f"only the partitions that it replicates; {check}add --force to create it"
         )
 
 

@@ -32,13 +32,14 @@ if TYPE_CHECKING:
 HELP = """Drop superseded records from a log: only the last record of each key stays.
 
 PATH can be the directory of a stopped broker. The command takes the lock of PATH. Offsets, groups and open transactions
-do not change. A tombstone stays for --delete-retention after the first pass that found no other record of its key. A
-damaged segment is reported and left as it is. The command can be interrupted at any time; the next run continues.
+do not change. When a pass finds that a tombstone is the only record of its key, the tombstone stays for another
+--delete-retention. A damaged segment is reported and left as it is. The command can be interrupted at any time; the
+next run continues.
 
 The superseded records are the history. The command drops the history, as an open store does, unless --min-history keeps
 it. If an earlier cleaning kept the history of some groups and this command would drop it, the command asks first or,
-without a terminal, needs --yes. It does not ask if --min-history names these groups, even as GROUP=0, which drops their
-history. It does not ask either if the time of --min-history for all groups is long enough to keep their history.
+without a terminal, needs --yes. It does not ask if --min-history for all groups is long enough to keep this history. It
+does not ask about a group that --min-history names, not even for GROUP=0, which drops the history of this group.
 
 \b
 Examples:

@@ -99,8 +99,8 @@ def _absent(store: offsetlog.OffsetStore, group: str | None) -> str | None:
     if not absent:
         return None
     return (
-        f"{store.path} lacks {count_text(len(absent), 'log partition')}, the first of them {absent[0]}: their "
-        "positions count as missing there; a broker has only the partitions that it replicates"
+        f"{store.path} lacks {count_text(len(absent), 'log partition')}, the first of them {absent[0]}, because a "
+        "broker has only the partitions that it replicates; positions in these log partitions count as missing"
     )
 
 

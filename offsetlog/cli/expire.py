@@ -57,7 +57,7 @@ def parse_retention(texts: list[str]) -> tuple[int | None, dict[str, int | None]
 
     Raises:
         InvalidArgumentError: an argument is not a retention, two arguments are for the same groups, or no argument
-            other than `never` is given.
+            gives a time, so that nothing would expire.
     """
     default, groups = parse_times(
         texts, "retentions", lambda time: None if time.strip() == "never" else parse_duration(time)

@@ -139,10 +139,10 @@ FIELDS: dict[str, Field] = {
     "position": _number("the position in the file", unit="bytes"),
     "reason": _text("the reason, as a sentence"),
     # ------------------------------------------------------------------------------------------------------- history
-    "outcome": _text("the end of the record's transaction"),
+    "outcome": _text("how the record's transaction ended"),
     "restore_at": _log_offset(
         "the log offset of the state before the commit: `restore --at offset:N` returns to it; none if the batch of "
-        "the commit also has the commit before it"
+        "the commit also contains the previous commit"
     ),
     "undo_at": _log_offset("the log offset of the state before the command: `restore --at offset:N` returns to it"),
     "effective_at": _log_offset("the log offset at which the record takes effect"),
@@ -210,7 +210,7 @@ FIELDS: dict[str, Field] = {
     "copies": _list("the files that were copied aside"),
     "committed": _object("how many positions were committed, by action"),
     "kept": _object("how many positions of the target stayed, by reason"),
-    "dropped": _object("how many positions were committed without a field that the target does not keep, by field"),
+    "dropped": _object("how many positions lost a field because the target cannot store it, by field"),
     "refused": _count("positions", "how many were refused"),
     "examples": _list("some of the refused positions, with the reason"),
     "consumers": _list("the groups that had live consumers"),
@@ -222,9 +222,9 @@ FIELDS: dict[str, Field] = {
     "rule": _text("the pattern of the retention; none for the default"),
     "groups_never": _count("groups", "how many never expire"),
     "groups_held": _count("groups", "how many have members or an unreadable record, so that nothing in them expires"),
-    "groups_removed": _count("groups", "how many were deleted because nothing was left of them"),
+    "groups_removed": _count("groups", "how many were deleted because they had no offsets left"),
     "positions_expired": _count("offsets", "how many expired"),
-    "positions_pending": _count("offsets", "how many would have expired but for an open transaction"),
+    "positions_pending": _count("offsets", "how many are due to expire, but stay while a transaction is open"),
     # ------------------------------------------------------------------------------------------------------- counts
     "partitions": _count("partitions", "how many partitions of the topic"),
     "log_partitions": _count("partitions", "how many partitions of the offsets topic"),
@@ -237,8 +237,8 @@ FIELDS: dict[str, Field] = {
     "clean_bytes": _bytes("the size of the part that is already clean"),
     "cleanable_bytes": _bytes("the size of the part that can be cleaned"),
     "ratio": Field(Kind.RATIO, "0 to 1", "the share that is dirty"),
-    "live_bytes": _bytes("the size of the live records: those that make up the state"),
-    "dead_bytes": _bytes("the size of the dead records: all others"),
+    "live_bytes": _bytes("the size of the live records, which make up the present state"),
+    "dead_bytes": _bytes("the size of the dead records: all records that are not live"),
     "first_dirty": _log_offset("the first log offset that is not clean"),
     "uncleanable": _log_offset("the log offset from which on nothing is cleaned"),
     "freed_records": _count("records", "how many are dropped"),
@@ -285,9 +285,9 @@ FIELDS: dict[str, Field] = {
     # ----------------------------------------------------------------------------------------------------------- lag
     "lag": _count("records", "how many the group has not read yet"),
     "most": _count("records", "the lag of the partition that lags most"),
-    "beyond_end": _count("partitions", "how many have an offset above the end"),
-    "lost_partitions": _count("partitions", "how many have an offset below the start"),
-    "without_end": _count("partitions", "how many have no known end"),
+    "beyond_end": _count("partitions", "how many have a committed offset above their log end offset"),
+    "lost_partitions": _count("partitions", "how many have a committed offset below their log start offset"),
+    "without_end": _count("partitions", "how many have no known log end offset"),
     # ------------------------------------------------------------------------------------------------------ the jobs
     "coverage": _object("how much of the history the log still holds"),
     "commits": _count("records", "how many commits"),
@@ -308,7 +308,7 @@ FIELDS: dict[str, Field] = {
     "format": _text("the format of the table"),
     "rows": _count("offsets", "how many rows the table has"),
     "digests": _object("the digest of each log partition"),
-    "doubts": _list("the log offsets that cannot be proved to be present"),
+    "doubts": _list("the missing or damaged files without which a loss of data may stay undetected"),
     "unpacked_bytes": _bytes("the size of the unpacked archive"),
     "python": _text("the version of Python that the archive needs"),
     "abi": _text("the ABI of Python that the archive needs"),

@@ -1,8 +1,9 @@
 """Makes the lines that Kafka's console consumer prints with the formatters of internal topics.
 
 Several versions of Kafka changed the lines of its formatters; this module makes the lines of any version.  The lines
-were compared with the output of Kafka 0.8.2.2, 0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.8.2, 3.9.1 and 4.3.0.  If the
-lines differ between two of these releases, Kafka's classes of the versions between them show which one changed them.
+were compared with the output of Kafka 0.8.2.2, 0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.8.2, 3.9.1 and 4.3.0.  Where the
+lines differ between two of these releases, the formatter classes of the releases in between were read to find the
+release that changed them.
 
 Kafka prints the elements of a Scala map or set in the order of the collection's hash table, so this module computes
 that order.  It follows Scala 2.11 and 2.12 for versions up to Kafka 2.5, and Scala 2.13 from Kafka 2.6 on.

@@ -93,7 +93,7 @@ def complain_unknown(group: str, path: Path | str, number: int | None = None) ->
     if number is not None and number in absent_partitions(Path(path), number + 1):
         complain(
             f"log partition {number} of group {name_text(group)} is not in {path}: a broker has only the partitions "
-            "that it replicates; take the directory of a broker that has this one, or its other log directories"
+            f"that it replicates; use another log directory of this broker, or a broker that has log partition {number}"
         )
     else:
         hint = _may_be_elsewhere(path) if number is None and isinstance(path, Path) else ""
@@ -109,7 +109,7 @@ def _may_be_elsewhere(path: Path) -> str:
         return ""
     return (
         f", which has {count_text(len(present), 'log partition')} and lacks at least {len(absent)}: a broker has only "
-        "those that it replicates, and the group may be in another"
+        "those that it replicates, and the group may be in a missing one"
     )
 
 

@@ -115,7 +115,7 @@ def _time_text(moment: datetime) -> str:
 def _report_gaps(histories: Iterable[History]) -> None:
     """Reports the log offset from which a group's histories are complete, and how much could not be read.
 
-    Both are the same in every history of a group, so the first history is used.
+    Only the first history is used, because these two facts are the same in every history of a group.
     """
     for history in itertools.islice(histories, 1):
         if history.complete_from > 0:

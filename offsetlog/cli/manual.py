@@ -1,7 +1,7 @@
 """Generates the man page offsetlog(1) from the commands, so that it agrees with their help.
 
-`python -m offsetlog.cli.manual` prints the page.  With --write, it writes docs/offsetlog.1, which a wheel installs as
-share/man/man1/offsetlog.1.
+`python -m offsetlog.cli.manual` prints the man page.  With --write, it writes docs/offsetlog.1, which a wheel installs
+as share/man/man1/offsetlog.1.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ def parse_place(text: str) -> Ensemble | Path:
     """Reads zookeeper://HOST:PORT,.../ROOT, or the path of a directory.
 
     Raises:
-        InvalidArgumentError: the text has another scheme, or it looks like an address without one and no such path
-            exists.
+        InvalidArgumentError: the text has another scheme, or it looks like an address without a scheme and is not an
+            existing path.
     """
     if text.startswith(SCHEME):
         return Ensemble(text.removeprefix(SCHEME).rstrip("/"))

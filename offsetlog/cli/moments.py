@@ -9,9 +9,10 @@ from offsetlog.clock import wall_ms
 from offsetlog.directory.reading import age_text
 
 #: A paragraph for the help of every command that takes a moment.
-MOMENTS = """A moment is a time such as 2026-03-01T02:30 (in UTC, like all printed times) or 2026-03-01T02:30+01:00, a
-time before now such as -2h or '2h ago', milliseconds since 1970, or a log offset such as offset:12345. A log offset is
-one of the group's log partition, as `offsetlog history` prints it. A time in the future is refused."""
+MOMENTS = """A moment is a time or a log offset. A time is written as 2026-03-01T02:30 (in UTC, like all printed times),
+as 2026-03-01T02:30+01:00, as an age such as -2h or '2h ago', or in milliseconds since 1970; a time in the future is
+refused. A log offset is written as offset:12345, and belongs to the group's log partition; `offsetlog history` prints
+the log offset of each commit."""
 
 
 def moment_text(moment: datetime | int) -> str:

@@ -30,8 +30,8 @@ HELP = """Print the committed offsets, sorted by group, topic and partition.
 The command only reads PATH, which may belong to a running broker. It omits the offsets of open transactions.
 
 With --at, it prints the offsets as of a time such as 2026-03-01T02:30 (UTC) or '2h ago'; PATH must then be a log
-directory. --at does not take a log offset, because each log partition has its own log offsets; `offsetlog fetch --at`
-does.
+directory. Each log partition has its own log offsets, so --at takes no log offset here; `offsetlog fetch --at` takes
+one.
 
 Exit codes: 0 done, 1 there is no such group, a requested topic has no committed offset, or damage was found, 2 could
 not be read.

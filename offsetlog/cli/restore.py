@@ -78,7 +78,7 @@ def _hint(
         return ""
     if not selected(before, selection):
         return ""
-    return f" (the last change was at this very time; --at {at_ms - 1}, one millisecond earlier, is before it)"
+    return f" (the last change has exactly this time; to go back before it, use --at {at_ms - 1})"
 
 
 def _plan(

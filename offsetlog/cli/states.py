@@ -46,7 +46,7 @@ class States:
         for problem in problems[:PROBLEMS_TOLD]:
             complain(str(problem))
         if len(problems) > PROBLEMS_TOLD:
-            complain(f"{count_text(len(problems), 'problem')} in all; `offsetlog verify {self.path}` lists them")
+            complain(f"{count_text(len(problems), 'problem')} in total; `offsetlog verify {self.path}` lists all")
         return 1 if any(not isinstance(problem, PossibleLossError) for problem in problems) else 0
 
     def _losses(self) -> list[OffsetLogError]:

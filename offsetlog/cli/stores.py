@@ -23,7 +23,7 @@ from offsetlog.moments import parse_duration
 #: settings other than those of the log's owner.
 BY_HAND = MaintenanceConfig(enabled=False)
 #: The advice for a command that finds the lock of a store taken.
-LOCKED_ADVICE = "stop it first; commands that only read do not need the lock; --lock-timeout TIME waits for it"
+LOCKED_ADVICE = "stop it first, or wait with --lock-timeout TIME; commands that only read do not need the lock"
 
 PartitionCount = Annotated[
     int | None,
@@ -141,8 +141,8 @@ def _warn_of_owner(path: Path) -> None:
     if owner != os.geteuid():
         name, own = _user_name(owner), _user_name(os.geteuid())
         complain(
-            f"the logs in {path} belong to user {name}, but new files will belong to {own}, and a broker of {name} may "
-            "not be able to open them; better run this as that user (sudo -u)"
+            f"the logs in {path} belong to user {name}, but new files will belong to {own}: a broker of {name} may not "
+            f"be able to open them; run the command as {name} instead (sudo -u {name})"
         )
 
 

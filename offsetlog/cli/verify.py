@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 HELP = """Check everything in a log, and print each problem with file and position.
 
 The command checks batches and records, indexes, producer snapshots, leader epochs, checkpoints, and the log partition
-of each group. It builds the state of each log partition in four ways: by a plain replay, by a load as in an open, by a
-replay of the records that the cleaner would leave, and from the snapshot with the log after it. All of these states
-must have the same digest; if the digests differ, the command names the keys that differ. The command only reads PATH,
-and another program may write to PATH meanwhile. Traces of a crash, such as an unfinished tail, are notes and not
-problems. Open transactions, and a snapshot that an open would discard, are notes as well.
+of each group. It builds the state of each log partition in four ways: by a plain replay, by the load that an open
+performs, by a replay of the records that the cleaner would leave, and from the snapshot with the log after it. All of
+these states must have the same digest; if the digests differ, the command names the keys that differ. The command only
+reads PATH, and another program may write to PATH meanwhile. Traces of a crash, such as an unfinished tail, are notes
+and not problems. Open transactions, and a snapshot that an open would discard, are notes as well.
 
 Exit codes: 0 sound, 1 problems found, 2 could not be read.
 

@@ -1,4 +1,4 @@
 """Consumer groups and their coordinator.
 
-They do no I/O: the caller passes in requests and the time, and gets answers and records.
+This package does no I/O: the caller passes in requests and the time, and gets answers and records.
 """

@@ -33,7 +33,7 @@ class MemberRecord:
 class Expiry:
     """An order to write tombstones for the expired positions of a group; the log determines which have expired.
 
-    A `Write` of the coordinator contains it in place of a record.  Source: docs/format/coordinator.md §5.13.
+    A `Write` of the coordinator may contain an Expiry in place of a record.  Source: docs/format/coordinator.md §5.13.
 
     Attributes:
         subscribed: the topics to which the members of a stable consumer group are subscribed, and whose positions must
@@ -107,7 +107,7 @@ class GroupRecord:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """A group record without members, together with positions of the group that are written in the same batch.
+    """A group record without members, which ends a generation, and the positions to write in the same batch.
 
     Attributes:
         record: the state of the group in its next generation.

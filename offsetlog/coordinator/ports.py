@@ -30,7 +30,7 @@ class Ports(Protocol):
     def admit(
         self, group_id: str, generation: int, member_id: str, group_instance_id: str | None
     ) -> None:
-        """Admits a member: the host may answer its commits and heartbeats that have exactly these values by itself."""
+        """Admits a member: the host may now answer commits and heartbeats with exactly these values by itself."""
 
     def revoke(self, group_id: str) -> Iterable[tuple[str, float]]:
         """Ends all admissions of a group.

@@ -11,8 +11,8 @@ from collections.abc import Hashable, Iterator
 class Timers:
     """Deadlines by key, for deadlines that are often postponed.
 
-    Every heartbeat postpones a deadline.  That only stores the new time in a dictionary; the heap keeps the old time of
-    the key.  When the old time comes, `due` looks up the new time.
+    Every heartbeat postpones a deadline.  To postpone a deadline costs little: the new time is stored in a dictionary,
+    and the heap keeps the old time of the key.  When the old time comes, `due` looks up the new time.
     """
 
     def __init__(self) -> None:

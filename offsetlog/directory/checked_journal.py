@@ -1,8 +1,8 @@
 """A small JSON file to which changes are appended, so that a change writes its own bytes and not the whole file.
 
 The first line holds the whole content; each later line holds the changes of one append.  Every line carries a checksum.
-An append is one line, so a crash can damage only the last line, whichever pages are lost.  Once the changes are larger
-than the content and than 1 MiB, the file is replaced by one with a single line.
+An append writes one line.  A crash can therefore damage only the last line, whichever pages of the file the crash
+loses.  Once the changes are larger than the content and than 1 MiB, the file is replaced by one with a single line.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class CheckedJournal:
         return True
 
     def replace(self, content: dict[str, Any]) -> None:
-        """Replaces the file with one that has this content and no changes.
+        """Replaces the file with one that has this content and no appended changes.
 
         Raises:
             StorageError: the write failed, so the next change will replace the file; or the file would be too large to

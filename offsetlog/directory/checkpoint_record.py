@@ -12,13 +12,17 @@ new content, because the record is published before the checkpoint.  A missing c
     others 3 130
     check 60a1f3b29cd0e847
 
-The lines `topic` and `existing` repeat `offsetlog.properties`, in case that file is damaged or lost.  The line `topic`
-has the number of partitions, and the topic id or "-".  The line `existing` lists the log partitions whose directories
-must exist.  A line `cleaned` has the number of a log partition and the log offset that this library wrote to the
-cleaner's checkpoint for it.  If the checkpoint has another log offset, another program's cleaner wrote it.  A line
-`others` has the number of a log partition with losses on which another program worked, and the log offset up to which
-that program cleaned it; -1 means that it cleaned nothing.  The line lets the next open judge the losses in the same
-way.
+The lines have these contents:
+
+* `topic`: the number of partitions, and the topic id or "-".
+* `existing`: the log partitions whose directories must exist.
+* `cleaned`: the number of a log partition, and the log offset that this library wrote for it to the cleaner's
+  checkpoint.  If the checkpoint has another log offset, another program's cleaner wrote it.
+* `others`: the number of a log partition with losses on which another program worked, and the log offset up to which
+  that program cleaned it.  -1 means that the program cleaned nothing.  With this line, the next open judges the losses
+  in the same way as the last one.
+
+The lines `topic` and `existing` repeat `offsetlog.properties`, in case that file is damaged or lost.
 """
 
 from __future__ import annotations

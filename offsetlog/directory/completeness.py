@@ -33,7 +33,7 @@ from offsetlog.directory.witnesses import Witness, Witnesses
 from offsetlog.errors import CorruptionError, DataLossError, OffsetLogError, PossibleLossError
 
 _SIDECAR = "offsetlog.flushed"
-_OF_CRASH = ", followed by bytes that are not a batch: a crash, or an unfinished copy"
+_OF_CRASH = " and is followed by bytes that are not a batch (from a crash or an unfinished copy)"
 _TAIL = re.compile(rb"^tail (\d{1,19}) (\d{1,19}) (\d{1,19})$", re.MULTILINE)
 
 
@@ -147,7 +147,7 @@ class Completeness:
         return None if properties is None else properties.existing
 
     def doubts(self) -> list[OffsetLogError]:
-        """Returns the faults of the witnesses, the files that show losses; if there are any, fewer losses are detected.
+        """Returns the faults of the witnesses.  With a faulty witness, some losses are not detected.
 
         The faults are errors that were not raised.  A broker's directory has no witnesses except the checkpoints.
         """
@@ -171,7 +171,8 @@ class Completeness:
     def missing_of_others(self, numbers: Collection[int]) -> list[DataLossError]:
         """Returns an error for each log partition in another program's recovery points that is not among `numbers`.
 
-        The list is empty if this library wrote the directory, because `missing` then checks the library's own list.
+        If this library wrote the directory, the result is empty, because `missing` already checks the library's own
+        list of partitions.
         """
         if self.witnesses.existing:
             return []
@@ -248,7 +249,7 @@ class Completeness:
         # Only the most certain loss is reported.
         losses: list[CorruptionError] = [
             (PossibleLossError if each.is_of_crash else DataLossError)(
-                f"the log ends at {end.offset}{_OF_CRASH if each.is_of_crash else ''}, but {each.name} has "
+                f"the log ends at {end.offset}{_OF_CRASH if each.is_of_crash else ''}, but {each.name} says "
                 f"{each.offset}",
                 path=self.directory.path / each.name,
                 log_partition=number,

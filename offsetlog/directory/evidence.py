@@ -1,4 +1,4 @@
-"""Unused names for files that are kept as evidence, so that a second incident does not overwrite the first."""
+"""Finds free names for files that are kept as evidence, so that no such file overwrites an earlier one."""
 
 from __future__ import annotations
 

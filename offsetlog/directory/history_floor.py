@@ -1,11 +1,12 @@
 """The floor of history: the lowest log offset whose state the log of a partition can still show.
 
 The state at a log offset can be rebuilt if no record that it needs was cleaned away.  This is so at every log offset at
-or above the floor, and at a lower log offset if no record below it is missing.  Kafka's `cleaner-offset-checkpoint` has
-the log offset at which the last complete pass of a cleaner ended.  A cleaner writes that file after it has replaced the
-segments.  Our cleaner writes the file `offsetlog.history` in a partition's directory before it replaces the segments.
-That file has the floor that the pass will leave, so it is right even if the pass stops halfway.  It also has the lower
-floors of the groups whose history was kept (`min_history`).
+or above the floor.  Below the floor, it is so only at a log offset below which no record is missing.  Kafka's
+`cleaner-offset-checkpoint` has the log offset at which the last complete pass of a cleaner ended.  A cleaner writes
+that file after it has replaced the segments.  Our cleaner writes the file `offsetlog.history` in a partition's
+directory before it replaces the segments.  `offsetlog.history` has the floor that the pass will leave, so the file is
+right even if the pass stops halfway.  The file also has the lower floors of the groups whose history was kept
+(`min_history`).
 
 A cleaner calls `raise_floor` before it replaces the first segment.  Any code may call `read_floor`.
 """
@@ -50,9 +51,9 @@ class HistoryFloor:
     Attributes:
         end: the log has the states of every group at this log offset and above; 0 if it was never
             cleaned.
-        groups: a log offset below `end` for each group, or for each "prefix*" of groups.  The log has the states of
-            these groups from that log offset on.  A group's own name takes precedence over a prefix, and a longer
-            prefix over a shorter one.
+        groups: the groups whose history was kept for longer, by name or by "prefix*", each with a log offset below
+            `end`.  The log has the states of such a group from that log offset on.  A group's own name takes precedence
+            over a prefix, and a longer prefix over a shorter one.
         foreign: the log offset at which another cleaner, such as Kafka's, ended; 0 if none has run.  Such a cleaner
             drops a value of an open transaction as soon as a later value of a transaction has the same key, although
             neither takes effect before its transaction ends.
@@ -77,7 +78,7 @@ class HistoryFloor:
         """Returns the floors after a pass of a cleaner.
 
         Args:
-            end: no record at or above this log offset caused another record to be dropped.
+            end: the log offset that the pass reached: no record at or above it caused another record to be dropped.
             holds: names or prefixes of groups, each with a log offset.  No record of such a group at or above the
                 log offset was dropped or caused another record to be dropped.  If several entries match a group,
                 the lowest log offset applies.
@@ -106,7 +107,7 @@ class HistoryFloor:
     def lifted(self, holds: Iterable[Hold]) -> tuple[int, int] | None:
         """Returns the log offsets (first, end) of the history of groups that `holds` no longer keeps.
 
-        Earlier passes kept this history.  If `holds` still keeps all of it, first and end are both the lowest log
+        Earlier cleans kept this history.  If `holds` still keeps all of it, first and end are both the lowest log
         offset that is kept.  If no group's history was kept, the result is None.
         """
         held = list(holds)
@@ -125,7 +126,7 @@ class HistoryFloor:
         return min(floor for floor, _ in lifted), max(limit for _, limit in lifted)
 
     def unheld(self, patterns: Iterable[str], limit: int) -> list[str]:
-        """Returns the groups and prefixes whose kept history a pass would drop.
+        """Returns the groups and prefixes whose history earlier cleans kept and the next clean would drop.
 
         Args:
             patterns: the groups and prefixes ("prefix*") that have a minimum history in the settings.  The result omits
@@ -187,8 +188,8 @@ def raise_floor(
         checkpoint: the cleaner's checkpoint before the pass, -1 or 0 for none.
         end: as in `HistoryFloor.raised`; may be higher than the end that the pass reaches.
         holds: as in `HistoryFloor.raised`.
-        log_end: the present log end offset.  If the file `offsetlog.history` cannot be understood, the floor becomes
-            this offset, because every floor in the file was below it.  The history of commits after it is kept again.
+        log_end: the present log end offset.  If the file `offsetlog.history` cannot be understood, this offset becomes
+            the floor: every floor in the file was below it.  From then on, history is kept for later commits.
 
     Raises:
         StorageError: nothing was recorded.
@@ -208,11 +209,11 @@ def raise_floor(
 
 
 def cutoff_offset(partition: Partition | Path, timestamp_ms: int) -> int:
-    """Returns the log offset below which a clean affects no state at or after a time.
+    """Returns the log offset below which a log can be cleaned without losing a state at or after a time.
 
     The result is the end of the longest prefix of the log whose timestamps are all <= the time.  If transactions are
-    open there, the result is the log offset at which the oldest of them began, because their records take effect only
-    when the transactions end, after that prefix.
+    open at the end of this prefix, the result is the log offset at which the oldest of them began: the records of a
+    transaction take effect only when it ends, which is after the prefix.
 
     Args:
         partition: an open partition, which may be used from any thread; or a partition's directory, which is only read.

@@ -237,9 +237,9 @@ _own_uses = threading.local()
 
 @contextlib.contextmanager
 def used_here(lock_file: Path) -> Iterator[None]:
-    """Within the context, `ask` and `release` send no request for this lock if this thread calls them.
+    """In this context, `ask` and `release` send no request for the lock when the thread that entered it calls them.
 
-    This thread holds the lock, so it could not answer its own request.
+    That thread holds the lock, so it could not answer its own request.
     """
     uses: set[bytes] = _own_uses.__dict__.setdefault("addresses", set())
     address = _address(lock_file)

@@ -1,7 +1,8 @@
-"""Finds the process that holds a directory's lock, for the error message of a process that finds it taken.
+"""Finds the process that holds a directory's lock, so that the error of a refused process can name it.
 
-Our locks belong to open file descriptions, and the system does not report the holders of such locks.  /proc shows which
-processes have the file open, and which descriptors of this process have a lock.
+The locks of offsetlog belong to open file descriptions (F_OFD_SETLK).  The system does not report which process holds
+such a lock.  Therefore this module reads /proc, which shows the processes that have the lock file open, and the
+descriptors of this process that have a lock.
 """
 
 from __future__ import annotations
@@ -48,9 +49,10 @@ def holder(lock_file: Path) -> str | None:
 
 
 def other_owners(lock_file: Path) -> list[str]:
-    """Returns the other processes that have a lock file open, such as "process 12 (python consumer.py)", by number.
+    """Returns the other processes that have a lock file open, in the order of their process ids.
 
-    Processes of other users, of other containers and of other machines cannot be seen from here.  Thread-safe.
+    An example of an entry is "process 12 (python consumer.py)".  Processes of other users, of other containers and of
+    other machines cannot be seen from here.  Thread-safe.
     """
     try:
         numbers = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())

@@ -217,7 +217,7 @@ class LogDirectory:
         return bool(self.partition_numbers()) or self.known_properties() is not None
 
     def is_from_broker(self) -> bool:
-        """Returns whether a broker wrote the directory first, so that partitions it lacks may be on other brokers.
+        """Returns whether a broker wrote the directory first.  Partitions missing here may then be on other brokers.
 
         Raises as `known_properties`.  If `offsetlog.properties` was lost, a directory of a broker is not recognized.
         """
@@ -356,9 +356,9 @@ class LogDirectory:
     def known_properties(self) -> Properties | None:
         """Returns the contents of `offsetlog.properties`, or of its copy in the record of checkpoints.
 
-        The copy is used if the file is damaged or missing.  It is returned without the list of existing partitions,
-        which `Witnesses` reads.  Returns None if neither the file nor the copy exists.  If the file is damaged and the
-        record has no copy, this method raises the same error as `read_properties`.
+        The copy is used if the file is damaged or missing.  The result then lacks the list of existing partitions,
+        which `Witnesses` reads.  Returns None if the file is missing and the record has no copy.  If the file is
+        damaged and the record has no copy, this method raises the same error as `read_properties`.
         """
         try:
             properties = self.read_properties()
@@ -468,10 +468,10 @@ class LogDirectory:
     ) -> None:
         """Takes the directory's lock, which a running broker holds too.
 
-        A process that holds the lock only to make its next use fast is asked to release the lock (`lock_holder`).
+        A process that keeps the lock between two uses, only to save an open, is asked to release it (`lock_holder`).
 
         Args:
-            wait_seconds: how long a process that was asked to release the lock may take while it reports that it is
+            wait_seconds: how long to wait for a process that was asked to release the lock and reports that it is
                 working; None for no limit, 0 to ask no process.
             timeout_seconds: how long to wait for a process that keeps the lock.  The handler of a signal can end the
                 wait.
@@ -584,7 +584,7 @@ class LogDirectory:
     def refuse_log_starts(self, numbers: list[int]) -> None:
         """Removes these log partitions' entries from log-start-offset-checkpoint.
 
-        The entries cannot be true, and a broker would apply them.  The old file is kept as offsetlog.refused-….
+        The entries are known to be wrong, but a broker would apply them.  A copy is kept as offsetlog.refused-….
         """
         content = self.read_content(LOG_STARTS)
         if content is None:

@@ -187,7 +187,9 @@ def _read_state(files: PartitionFiles, progress: Progress | None) -> PartitionSt
 
 
 def is_rolled_space(next_offset: int, following: Path | None) -> bool:
-    """Returns whether zeros after the last batch of a segment are allocated space that a roll had not yet released.
+    """Returns whether zeros after the last batch of a segment are unused allocated space.
+
+    A writer that begins the next segment releases this space a little later.
 
     Args:
         next_offset: the log offset after the last batch.
@@ -271,8 +273,8 @@ def dump_batches(
 
     Args:
         files: the partition.
-        report: called with each range that cannot be read, in the order of the log; a Tail can only be at the end of
-            the last segment.
+        report: called with each range that cannot be read, in the order of the log.  The argument is a Tail if the
+            range is the end of the last segment.
 
     Raises:
         MissingFileError: segments disappear faster than they can be read.

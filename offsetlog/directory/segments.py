@@ -1,4 +1,4 @@
-"""Lists the segments of a partition directory, even while they are swapped.
+"""Lists the segments of a partition directory, even while a cleaner swaps them for others.
 
 This module does not need a store, so that processes that only read logs, such as Spark's executors, can use it.
 """
@@ -79,9 +79,9 @@ def settled(
 ) -> list[Entry]:
     """Lists a directory until the result no longer changes, and returns the last listing.
 
-    Two equal listings in a row are enough.  If a listing has a swap that did not end, many equal listings in a row are
-    needed.  The system lists a large directory in parts, and a file that is renamed meanwhile may be missing from all
-    parts.
+    The system lists a large directory in parts, and a file that is renamed meanwhile may be missing from all parts.
+    Two equal listings in a row are therefore needed.  If a listing has the files of an unfinished swap, many equal
+    listings in a row are needed.
 
     Args:
         directory: the path of the directory, for the error.

@@ -168,7 +168,7 @@ def name_keys(partition: Partition, fs: FileSystem) -> None:
 def last_known(
     partition: Partition, fs: FileSystem, first: int, below: int | None
 ) -> list[LastKnown]:
-    """Returns the commits at a range of log offsets that a readable snapshot has and the log lacks.
+    """Returns the commits at a range of log offsets that the log has lost, but that a readable snapshot still has.
 
     Args:
         partition: a partition that was loaded without a snapshot.
@@ -235,15 +235,16 @@ def write(
 ) -> SnapshotReport | None:
     """Flushes a partition, then writes a snapshot of the flushed state; other threads can commit during the call.
 
-    The snapshot is written from a second state, which needs as much memory as the partition's own.  The second state is
-    a copy of the first, or is read from the last snapshot and the log after it, or from the whole log.
+    The snapshot is written from a second state, which needs as much memory as the partition's own.  This second state
+    is either a copy of the partition's own state, or is read from the files: from the last snapshot and the log after
+    it, or from the whole log.
 
     The high watermark W of a replicated log is checkpointed before its snapshot is published.  Otherwise a killed
-    process could leave a snapshot above W, which the next open may not use.
+    process could leave a snapshot above the checkpointed W, which the next open could not use.
 
     Args:
-        partition: a partition with a writable log.  It must be loaded, unless it is replicated: then its table is not
-            needed.
+        partition: a partition with a writable log.  A partition without replicas must be loaded.  A replicated one need
+            not be, because its table is not needed.
         directory: the log directory.
         cleaned_to: as in `load`.
         threads: how many threads check and sum up a large snapshot.
@@ -265,8 +266,8 @@ def write(
     begun = time.monotonic()
     if partition.read_only:
         raise CorruptionError(
-            "no snapshot was written: the log is damaged or incomplete, which a new snapshot would hide, and the last "
-            "one may be the only evidence of the lost records",
+            "no snapshot was written, because the log is damaged or incomplete, which a new snapshot would hide; the "
+            "last snapshot may be the only evidence of the lost records",
             path=partition.path,
         )
     fs = directory.fs
@@ -369,7 +370,7 @@ def _begin(partition: Partition, up_to: int, stop: StopFlag | None) -> Snapshot:
 
 
 def write_last(partition: Partition, fs: FileSystem, *, threads: int = 1) -> SnapshotReport | None:
-    """Writes a snapshot of a partition's own state, for `Partition.close` to call before it closes.
+    """Writes the last snapshot of a partition; `Partition.close` calls this function before it closes the log.
 
     Returns None if no snapshot can be written, for example of a damaged partition.  A failure is logged, and does not
     prevent the close.

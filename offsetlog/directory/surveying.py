@@ -49,7 +49,7 @@ def whole_survey(partition: Partition, map_bytes: int, **asked: Any) -> tuple[di
         try:
             report, shares = survey(partition, map_bytes=map_bytes, **asked)
         except ChangedFileError as failure:
-            reason = f"another process replaced or cut the log while it was read: {failure.message}"
+            reason = f"another process replaced or truncated the log while it was read: {failure.message}"
             raise ChangedFileError(reason, path=failure.path or partition.path) from failure
         if report["truncated"]:
             raise ChangedFileError("the log was truncated while it was read", path=partition.path)

@@ -180,8 +180,8 @@ class Witnesses:
 
         The result has, for each log partition, the log offset up to which that program cleaned it.  The caller must
         write the result to the record of checkpoints.  The manifests of these log partitions still describe the logs as
-        they were before that program's work.  Once the record has the present checkpoints, only the result shows that
-        the difference is not a loss.
+        they were before that program's work.  Once the record has the present checkpoints, only the written result
+        shows that a log differs from its manifest because of that work, and not because of a loss.
         """
         found = {number: self.of(number) for number in numbers}
         return {

@@ -1,7 +1,7 @@
 """Restores earlier positions.  It makes new commits, and never changes existing records.
 
 All changes of one call are written in one commit.  The commit is written only if the group has not changed since the
-call read the group.  If it has changed, the call reads it again.
+call read the group.  If the group has changed, the call reads the group again.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class Restorer:
                 return done
         raise ConditionError(
             f"all {TRIES} attempts failed, because group {group!r} committed offsets between the read and the write "
-            "of each; stop its consumers first",
+            "of each attempt; stop the consumers of the group first",
             group=group,
         )
 
@@ -259,7 +259,8 @@ def _leaves_nothing(now: Rows, then: Rows, changed: list[Wanted]) -> bool:
 
 def _deletes_group(past: PartitionPast, group: str, cut: int, count: int) -> DeletesGroupError:
     reason = (
-        f"at that moment group {group!r} had none of its offsets, and the restore would delete {count} of them"
+        f"none of the present offsets of group {group!r} existed at that moment, and the restore would delete {count} "
+        "of them"
     )
     first = native.next_batch(past.partition, past.start)
     if first is not None and cut <= first.first and first.timestamp >= 0:

@@ -99,7 +99,7 @@ class PartitionPast:
         return cls(partition, directory, *native.bounds(partition))
 
     def cut(self, moment: Moment | None, group: str | None, name: str = "at") -> int:
-        """Returns the log offset before which the log holds the state of a moment.  None means now.
+        """Returns a log offset: the records below it make up the state of a moment.  The moment None means now.
 
         Raises:
             HistoryError: the records near the moment were cleaned away, or have no times, so it is unknown which of
@@ -257,9 +257,9 @@ class PartitionPast:
     def _untimed_error(self, cut: int, floor: int, oldest: datetime | None) -> HistoryError:
         # A record of magic 0 has no time.  If a record with a time follows, the first one existed by that time.
         message = (
-            f"it is unknown which records before log offset {cut} of log partition {self.partition.number} existed at "
-            "that time, because they have no times (Kafka before 0.10 wrote none); name a log offset such as "
-            "offset:12345: `offsetlog history` prints the log offsets with the commit times"
+            f"the records before log offset {cut} of log partition {self.partition.number} have no times (Kafka before "
+            "0.10 wrote none), so it is unknown which of them existed at that time; name a log offset instead, such as "
+            "offset:12345 (`offsetlog history` prints the log offsets)"
         )
         if oldest is not None:
             message += f"; the oldest time that can be asked for is {_text(oldest)}"
@@ -586,7 +586,7 @@ def answers_of(
 
     Raises:
         HistoryError: a partition cannot answer.  If several cannot, the error is that of the partition with the
-            shortest history, because all partitions can answer from its oldest time on.
+            shortest history.  From the oldest time of that partition on, all partitions can answer.
     """
     found: list[_Answer] = []
     for past in pasts:

@@ -195,7 +195,7 @@ class BackgroundLoad:
     def release(self) -> None:
         """Drops the partitions if all of them are loaded.
 
-        The errors of those that the disk could not read are kept.
+        The errors of the partitions that the disk could not read are kept.
         """
         with self._changed:
             if self._final is not None:

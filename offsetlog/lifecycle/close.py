@@ -34,8 +34,8 @@ CHECKPOINT_SECONDS = 60.0
 class StoreCloser:
     """Closes one store, once.  The core has a reference to its closer, but the closer has none to the core.
 
-    For this reason, the store stays open as long as an object exists that can commit to it; a method such as
-    `store.commit_one` is such an object.  The store is closed as soon as the last of these objects is gone.
+    The closer therefore does not keep the store open.  The store stays open as long as an object exists that can commit
+    to it, such as the method `store.commit_one`.  It is closed as soon as the last of these objects is gone.
 
     Args:
         directory: the log directory, which is locked if the store is writable.

@@ -56,8 +56,9 @@ def open_read_only(
         config: the settings.
         partitions: the number of partitions of the topic; None to derive it from the directory.
         wait: whether the call returns only when everything is loaded.
-        by_partition: whether the caller will look up no group.  The number of partitions is then not derived.  It stays
-            unknown unless `partitions` or a file of the directory states it.
+        by_partition: whether the caller uses only the numbers of log partitions, and never looks up a group.  The
+            number of partitions is then not derived from the directory.  It stays unknown unless `partitions` or a file
+            of the directory states it.
         isolate: whether the other partitions are opened if the disk cannot read one partition.
 
     Raises:
@@ -178,9 +179,9 @@ def open_writable(
     `create` says where a missing log may be created.  With `replication`, the logs are opened but not loaded.  If the
     call fails, the caller must release the lock.
 
-    In a Kafka directory, the call creates the file `offsetlog.properties`, which records the number of partitions and
-    its origin.  With `by_partition`, and without `partitions`, it does not create the file, and the number stays
-    unknown.
+    In a directory that Kafka wrote, the call creates the file `offsetlog.properties` with the number of partitions and
+    its origin.  If `by_partition` is true and `partitions` is None, the call does not create the file, and the number
+    stays unknown.
     """
     if create != "anywhere":
         directory.check_is_none_of_its_parts()

@@ -169,8 +169,8 @@ class OpenPartitions:
 
         Args:
             number: the number of the partition.
-            release: a function that is called with the failed Partition, in order to end the use of it.  The failed
-                Partition accepts no more calls by then.
+            release: a function that ends the use of the failed Partition, which is its argument.  When it is called,
+                the failed Partition already refuses all calls.
 
         Raises:
             ClosedError: the store is closed.

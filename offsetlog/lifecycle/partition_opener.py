@@ -134,8 +134,9 @@ class PartitionOpener:
     def open_log_again(self, number: int, *, watermark: int, term: int) -> Partition:
         """Opens the log of a replica that failed, or that the disk could not read, as an open after a crash would.
 
-        Bytes that may not be on disk are written again and flushed (docs/durability.md).  This process has held the
-        lock of the directory since it opened the log, so no other program has written the checkpoints.
+        Bytes that may not be on disk are written again and flushed (docs/durability.md).  The checkpoints are not
+        compared with their record: this process has held the lock of the directory since it opened the log, so no other
+        program has written them.
 
         Args:
             number: the number of the partition.

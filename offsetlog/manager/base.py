@@ -90,10 +90,10 @@ class BaseOffsetManager:
     caller gets a StorageError with the exception as its cause.
 
     A subclass that can do more lists its abilities in `capabilities`.  If it declares METADATA,
-    EPOCHS or TIMESTAMPS, it must store the fields of that capability.  If it does not declare one
-    of these, commits with a field of that capability are refused; only a commit timestamp is not
-    refused (Capability.TIMESTAMPS).  For any other capability, the subclass overrides the calls
-    that need it.
+    EPOCHS or TIMESTAMPS, it must store the fields of that capability.  Commits with a field of a
+    capability that is not declared are refused, with one exception: a commit timestamp is ignored
+    (Capability.TIMESTAMPS).  For any other capability, the subclass overrides the calls that need
+    it.
 
     All calls are safe from any thread, and only one runs at a time.  Leadership is kept in memory:
     a partition is led as soon as `become_leader` returns.

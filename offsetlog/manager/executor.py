@@ -218,9 +218,8 @@ class ThreadExecutor:
 def executors(given: Executor | None, threads: int) -> tuple[Executor, Executor]:
     """Returns the executor for loads and the executor for flushes.
 
-    They are two executors, so that no flush waits for a load.
-
-    If the host passed its own executor, both are that executor.
+    If the host passed its own executor, both are that executor.  Otherwise they are two executors,
+    so that no flush waits for a load.
     """
     if given is not None:
         return given, given

@@ -1,6 +1,6 @@
 """The calls of a coordinator to a manager that are not in OffsetManager.
 
-They read and write the records of groups, and store positions exactly as clients send them.
+These calls read and write the records of groups, and store positions exactly as clients send them.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class Transition(Protocol):
 
     @property
     def progress(self) -> float:
-        """Progress from 0 to 1: the part of the log that has been read."""
+        """The progress of the transition, from 0 to 1: the part of the log that has been read."""
 
     def done(self) -> bool:
         """Whether the transition has ended."""
@@ -175,10 +175,12 @@ class PendingCommit(Pending[Position], Protocol):
 class Watch(Protocol):
     """Reports changes of committed positions: in each log from a given log offset on, and in the order of that log.
 
-    A change is reported once it has taken effect: when its record is below the high watermark (W) or, in a
-    transaction, when the end of the transaction is.  Every replica that has the log reports the change, so a watch
-    continues when the leadership moves.  A LogGap stands for changes that cannot be reported.  No change is reported
-    twice, not even by a later watch that continues from `position`.
+    A change is reported once it has taken effect.  A change outside of a transaction takes effect
+    when its record is below the high watermark (W).  A change in a transaction takes effect when
+    the marker that ends the transaction is below W.  Every replica that has the log reports the
+    change, so a watch continues when the leadership moves.  A LogGap stands for changes that cannot
+    be reported.  No change is reported twice, not even by a later watch that continues from
+    `position`.
 
     Only one thread at a time may read from a watch; any thread may call `close` and `position`.
     """
@@ -290,9 +292,10 @@ class OffsetManager(Protocol):
     def become_follower(self, partition: int, epoch: int) -> Transition:
         """Follows a leader; commits and deletes that wait for their answers raise NotCoordinatorError.
 
-        The settings decide whether the table is kept, loaded or dropped.  If the partition has failed, and the epoch
-        is above the newest one known, its log is opened again, as by `become_leader`.  Until the log is open, calls
-        that append the leader's batches raise an error.
+        The settings decide whether the table (the positions in memory) is kept, loaded or dropped.
+        If the partition has failed, and the epoch is above the newest one known, its log is opened
+        again, as by `become_leader`.  Until the log is open, calls that append the leader's batches
+        raise an error.
 
         Raises:
             FencedLeaderEpochError: the epoch is older than the newest one known.
@@ -303,7 +306,8 @@ class OffsetManager(Protocol):
     def resign(self, partition: int, epoch: int) -> Transition:
         """Stops leading when no new leader is known.
 
-        The log stays.  The settings decide whether the table is kept or dropped.
+        The log stays.  The settings decide whether the table (the positions in memory) is kept or
+        dropped.
 
         Raises:
             FencedLeaderEpochError: the epoch is older than the newest one known.
@@ -354,10 +358,10 @@ class OffsetManager(Protocol):
         be truncated, and the call raises NotCoordinatorError.
 
         Raises:
-            NotCoordinatorError: this process does not lead the group's partition, or it stopped leading before the
-                answer.  In the second case, the commit may or may not stay.
-            CoordinatorLoadingError: the partition is being loaded.  Either the commit needs the table, or the settings
-                refuse commits during loads.
+            NotCoordinatorError: this process does not lead the group's partition, or it stopped
+                leading before the answer.  If it stopped leading, the commit may or may not stay.
+            CoordinatorLoadingError: the partition is being loaded.  Either the commit needs the
+                loaded positions, or the settings refuse commits during loads.
             GenerationError, ExpectedOffsetError, RewindError: a condition does not hold; nothing was written.
             ThrottledError: a quota is used up; nothing was written.
             CommitTimeoutError: the commit was not answered in time; it may still take effect.
@@ -434,8 +438,8 @@ class OffsetManager(Protocol):
     ) -> int:
         """Ends the group's generation and sets offsets in the same batch, to reset a running group.
 
-        From then on, commits and heartbeats of the group's members are refused.  The members join again and read the
-        offsets.
+        After the call, commits and heartbeats of the group's members are refused.  The members join
+        again and read the offsets.
 
         Returns:
             The new generation.
@@ -455,9 +459,10 @@ class OffsetManager(Protocol):
     def expire(self, *, timeout: float | None = None) -> int:
         """Deletes expired positions in the partitions that this process leads; returns their number.
 
-        The call returns once the deletions are as durable as configured.  `timeout`, in seconds, limits only this last
-        wait, not the deletions themselves; None is the configured timeout.  If a partition fails, the call continues
-        with the other partitions, and raises the first failure at the end.
+        The call returns once the deletions are as durable as configured.  `timeout`, in seconds,
+        limits only the wait for durability, not the deletions themselves; None is the configured
+        timeout.  If a partition fails, the call continues with the other partitions, and raises the
+        first failure at the end.
 
         Raises:
             ClockError: the clock cannot be right; nothing was deleted.
@@ -521,8 +526,9 @@ class OffsetManager(Protocol):
 
         If the offset is inside a batch, the whole batch is removed, and the log end is below the offset.
 
-        If the truncation removes records that were applied, the table is dropped and loaded again.  The call raises
-        the errors of `append_as_follower`, and CoordinatorLoadingError while the table is being loaded.
+        If the truncation removes records that were applied, the table (the positions in memory) is
+        dropped and loaded again.  The call raises the errors of `append_as_follower`, and
+        CoordinatorLoadingError while the table is being loaded.
         """
 
     def restart_at(self, partition: int, epoch: int, offset: int) -> None:

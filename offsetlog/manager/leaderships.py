@@ -211,7 +211,7 @@ class Leaderships:
         self.check_epoch(number, epoch)
         if self._slots[number].role is not Role.FOLLOWER:
             raise FencedLeaderEpochError(
-                f"log partition {number} is not a follower of leader epoch {epoch} in this process"
+                f"this process does not follow log partition {number} in leader epoch {epoch}"
             )
 
     # -------------------------------------------------------------------------------------- changing

@@ -1,4 +1,4 @@
-"""Leases: until when a leader may answer from its own table without a check that it leads."""
+"""Leases: until when a leader may answer from memory without a check that it leads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Leases:
     def end(self, number: int) -> None:
         """Ends the lease of a partition, if it has one, when this process may no longer lead.
 
-        After this call, the partition is answered only once a new lease has been granted.
+        If the partition had a lease, requests for it are refused until a new lease is granted.
         """
         if self._until[number] is not None:
             self._until[number] = -inf
@@ -35,7 +35,7 @@ class Leases:
     def check(self, number: int) -> None:
         """Raises an error if the lease of a partition has ended.
 
-        Call this method after the table was read, and before the answer is given.
+        Call this method after the table of positions was read, and before the answer is given.
 
         Raises:
             NotCoordinatorError: the lease has ended.

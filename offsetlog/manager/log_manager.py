@@ -287,7 +287,7 @@ class LogManager:
 
     @property
     def open_core(self) -> ManagerCore:
-        """The core, for callers that bypass the methods of this class.  It raises the same errors as they do."""
+        """The core, for callers that bypass the methods of this class; it raises their errors."""
         core = self._core
         if core is None:
             raise closed(stopped=self._stopped)

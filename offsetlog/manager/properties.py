@@ -40,9 +40,9 @@ def path(name: str, value: Setting) -> Path:
 
 
 def choice(**meanings: Any) -> Callable[[str, Setting], Any]:
-    """Returns a function that reads a property, whose value must be one of these words.
+    """Returns a function that reads a property whose value must be the name of a keyword argument.
 
-    The function returns the meaning of the word.
+    The function returns the value of that argument.
     """
 
     def read(name: str, value: Setting) -> Any:

@@ -1,8 +1,8 @@
 """Runs one replica of a partition: a log manager that follows the rules of `offsetlog.replication`.
 
-The rules decide what the replica does, the manager does it, and the network of the host carries the messages.  The
-controller decides which replica leads.  Slow work runs on the executor.  Network and executor can be replaced, so a
-simulation runs exactly this code.
+The rules decide what the replica does.  The manager carries out these decisions, and the network of
+the host carries the messages.  The controller decides which replica leads.  Slow work runs on the
+executor.  Network and executor can be replaced, so a simulation runs exactly this code.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Network(Protocol):
     """
 
     def fetch(self, leader: int, request: FetchRequest, answer: Answer) -> None:
-        """Sends a follower's fetch to a leader.  When the response comes, calls `answer` with it; it may never come."""
+        """Sends a follower's fetch to a leader; calls `answer` with the response, if one comes."""
 
     def propose(self, partition: int, change: InSyncChange) -> None:
         """Sends a leader's proposal to the controller.
@@ -67,7 +67,8 @@ class Network(Protocol):
     def renew(self, partition: int, leader_epoch: int, answer: Granted) -> None:
         """Asks the controller for the leader's lease.
 
-        When the controller grants the lease, calls `answer` with its length in milliseconds.  It may never do so.
+        If the controller grants the lease, calls `answer` with the length of the lease in
+        milliseconds.
         """
 
     def failed(self, partition: int, failure: OffsetLogError) -> None:
@@ -228,7 +229,7 @@ class ReplicaHost:
 
         When this process starts, it registers with the controller.  Pass only states that are newer than this
         registration, because the replica's log may have lost records in the restart.  With an older state, the replica
-        could lead in an epoch in which its former process led, without these records.
+        could lead in an epoch in which its former process led, without the lost records.
         """
         with self._lock:
             if self._stopped or state.version <= self._state.version:

@@ -17,9 +17,9 @@ class ReplicasInUse:
     Args:
         core: the core, which uses the replicas.
         owned: the owner, which opens and closes the replicas.
-        gave_up: called with the number of a failed partition before its log is opened again, when
-            the partition accepts no more calls.  It ends the calls and the work that wait for the
-            partition.
+        gave_up: ends the calls and the work that wait for a failed partition.  It is called with
+            the number of the partition, when the partition accepts no more calls, and before its
+            log is opened again.
     """
 
     def __init__(

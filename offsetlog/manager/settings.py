@@ -78,9 +78,10 @@ class ManagerSettings:
             one replica, "replicas" is the same as "disk".
         accept_while_loading: whether plain commits are accepted while a partition is being loaded
             (``commits.while.loading``: accept or refuse).
-        keep_table: whether a replica keeps its table when it resigns (``offsets.table.on.resign``: keep or drop).
-        warm_followers: whether followers keep a table, so that they can lead at once (``offsets.follower.table``: warm
-            or cold).
+        keep_table: whether a replica keeps its table, the positions in memory, when it resigns
+            (``offsets.table.on.resign``: keep or drop).
+        warm_followers: whether followers keep a table of positions in memory, so that they can lead
+            at once (``offsets.follower.table``: warm or cold).
         load_threads: the largest number of partitions that load at the same time.  It also limits, separately, how
             many partitions flush at the same time (``offsets.load.threads``).
         quotas: the limits of groups and clients.

@@ -28,7 +28,7 @@ Written = dict[int, tuple[int, int]]
 def add_written(written: Written, count: int, end_offset: int, term: int) -> None:
     """Adds written records to the counts and the highest end offset of their term.
 
-    Once the log is durable up to that end offset, all of the records are durable.
+    Once the log is durable up to the highest end offset, all of the counted records are durable.
     """
     if end_offset >= 0:
         before = written.get(term, (0, -1))
@@ -175,8 +175,8 @@ class Sweeps:
             be out of date.
 
     Attributes:
-        coordinator: the coordinator of the groups, or None.  If there is one, it expires the positions, so that expiry
-            comes in order with its other changes of a group.
+        coordinator: the coordinator of the groups, or None.  A coordinator expires the positions
+            itself, in order with its other changes of each group.
     """
 
     def __init__(

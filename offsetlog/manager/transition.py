@@ -28,15 +28,15 @@ class PartitionTransition(Completion[int]):
 
     @property
     def progress(self) -> float:
-        """Progress from 0 to 1: the part of the log that has been read."""
+        """The progress of the transition, from 0 to 1: the part of the log that has been read."""
         return 1.0 if self.done() else self._measure()
 
     def supersede(self, epoch: int) -> None:
         """Ends the transition if it has not ended, because a later change supersedes it."""
         self.fail(
             FencedLeaderEpochError(
-                f"log partition {self.partition}: the transition of leader epoch {self.epoch} was replaced "
-                f"by one of epoch {epoch}"
+                f"log partition {self.partition}: the change to leader epoch {self.epoch} was replaced "
+                f"by the change to leader epoch {epoch}"
             )
         )
 

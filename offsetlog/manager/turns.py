@@ -77,8 +77,8 @@ class _Group:
     def remove(self, turn: _Turn) -> list[_Turn]:
         """Removes a turn; returns the turns that need not wait any longer.
 
-        If a turn waited for the removed turn, it now waits for those turns before the removed one
-        that touch one of its positions.
+        A turn that waited for the removed turn now waits for the turns for which the removed turn
+        waited, if they touch one of its positions.
         """
         del self.unfinished[turn]
         for earlier in turn.before:

@@ -70,11 +70,11 @@ def present_place(partition: Partition) -> Place:
 def place_of_cut(replica: Replica, epoch: int, offset: int) -> int | None:
     """Returns the log offset up to which a log still contains the records that were read before a place.
 
-    If the log contains all of these records, the function returns the log offset of the place.  It returns None if
-    this replica cannot know this yet: either it is a follower that does not have the records yet, or it does not know
-    yet that another replica leads.  A follower decides by the same rule where it truncates its log
-    (docs/format/leader-epochs.md §12.4): if a log knows an epoch, it contains the records of that epoch up to the end
-    of the epoch.
+    If the log contains all records that were read before the place, the function returns the log
+    offset of the place.  It returns None if this replica cannot decide yet: it is a follower that
+    does not have the records yet, or it does not know yet that another replica leads.  A follower
+    decides by the same rule where it truncates its log (docs/format/leader-epochs.md §12.4): if a
+    log knows an epoch, it contains the records of that epoch up to the end of the epoch.
     """
     positions, leadership = replica.positions(), replica.leadership
     if offset <= positions.log_start:

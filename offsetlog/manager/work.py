@@ -1,4 +1,4 @@
-"""Work that sends several requests to a storage, each after the answer to the one before, without a waiting thread."""
+"""Work that sends requests to a storage, each after the answer to the previous one; no thread waits."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Work(Completion[T]):
         is_sent: whether a write was sent, and was not refused.
         is_writing: whether a write is being sent, or is about to be sent.
         node: the first node that the last write concerns.
-        group: the group of the work, in whose order it waits for its turn; None if it needs no turn.
+        group: the group whose order of turns the work follows; None if the work needs no turn.
         synced_session: a session in which reads see every write of any client that was answered before; or None.
     """
 

@@ -42,7 +42,7 @@ _KINDS = pa.schema(
 def losses_of(store: OffsetStore, *, permissive: bool) -> list[OffsetLogError]:
     """Returns the losses and the damage that were found when the store was opened.
 
-    Unless `permissive` is True, raises the first of them instead of returning them.
+    Unless `permissive` is True, raises the first loss or damage instead of returning the list.
 
     A witness is a file beside the log that records how far the log reached.  If only a witness is missing or damaged,
     this does not count as a loss.

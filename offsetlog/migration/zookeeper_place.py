@@ -36,8 +36,8 @@ from offsetlog.zookeeper.group_nodes import GroupNodes, read_groups
 from offsetlog.zookeeper.requests import Multi
 
 TOO_LARGE = (
-    "the {count} writes of the group do not fit one request to ZooKeeper ({most} bytes, jute.maxbuffer); "
-    "--split writes them in several requests, which is not all or nothing"
+    "the {count} writes of the group exceed the limit of one request to ZooKeeper ({most} bytes, jute.maxbuffer). "
+    "With --split, they are sent in several requests; some of these may succeed and others fail"
 )
 
 
@@ -54,8 +54,8 @@ class ZooKeeperPlace:
 
     Args:
         connection: the connection, which must be started.
-        in_flight: the largest number of reads of each kind that wait for answers.  A quarter of it is the largest
-            number of groups that are being written at a time.
+        in_flight: the largest number of reads of each kind that wait for answers.  At most a quarter as many groups
+            are being written at a time.
         split: whether to write a group in several requests if it is too large for one.  Only part of such a write may
             be applied.
     """

@@ -203,8 +203,8 @@ class OffsetlogServer:
     def fence(self, group: str, offsets: Mapping[Key, Committed] | None = None) -> int:
         """Ends the generation of a group, which may be running, and sets positions in the same batch.
 
-        From then on, the server refuses the commits and heartbeats of the members, so the members join again and read
-        the positions.  Faults do not affect this call.
+        After the call, the server refuses the commits and heartbeats of the group's members, so the members join again
+        and read the positions.  Faults do not affect this call.
 
         Args:
             group: the group's id.  If the group does not exist, it is created.

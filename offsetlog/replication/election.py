@@ -56,7 +56,7 @@ def elect(
             loses committed records, so an operator decides on it, each time.
 
     Returns:
-        The leader and the set that it begins with; None if no replica can lead.
+        The leader, and the in-sync set with which its epoch begins; None if no replica can lead.
     """
     alive = [replica for replica in assigned if replica in live]
     clean = [replica for replica in alive if replica in in_sync]
@@ -87,7 +87,7 @@ def ensure_leader(
     """Returns the state with a live leader, or without a leader if no replica in sync is alive.
 
     A leader that is alive stays.  If a replica was taken for lost and comes back without a restart,
-    it has lost no records, and this call is all that the host must make.
+    it has lost no records, and the host need make no other call.
 
     Args:
         state: the state before.
@@ -159,8 +159,8 @@ def on_replica_registered(
         replica: the id of the replica.
         assigned: the replicas of the partition.
         live: the replicas that are alive, `replica` among them.
-        may_elect: see `ensure_leader`.  Ignored if `replica` was the leader, because its former
-            process has ended, and its lease has ended with it (`lease.LeaseBook.release`).
+        may_elect: see `ensure_leader`.  The argument is ignored if `replica` was the leader, because its former process
+            has ended, and its lease has ended with it (`lease.LeaseBook.release`).
     """
     may_elect = may_elect or replica == state.leader
     lost = on_replica_lost(state, replica, assigned=assigned, live=live, may_elect=may_elect)

@@ -24,8 +24,8 @@ class InSyncConfig:
         lag_time_max_ms: a replica that has not caught up for this time is not in sync
             (``replica.lag.time.max.ms``).
         ack: with "flushed", a follower acknowledges the records that it has flushed.  With "written", it acknowledges
-            all records in its log, as in Kafka.  The risk of "written": if a replica loses power after it acknowledged
-            unflushed records, and then leads, committed records are lost on all replicas.
+            all records in its log, as in Kafka.  With "written", committed records are lost on all replicas if a
+            replica loses power after it acknowledged unflushed records, and then leads.
         join_wait_ms: W waits for a replica that is about to join the in-sync set: if the replica was caught up within
             this time, W does not advance past its acknowledged position.  If W did not wait, a busy leader would move
             W past the position of every follower, and no follower could join.  Kafka waits
@@ -57,9 +57,9 @@ class LeaderView:
     """The view that a leader has of its replicas during one leader epoch.
 
     A process creates at most one view for an epoch, when it is elected.  After a restart, it never continues in an
-    epoch that it led before.  Its log may have lost records in the restart.  If it gave their offsets to other records
-    in the same epoch, no follower could see the difference.  The controller therefore elects a restarted leader again
-    only in a new epoch (`election.on_replica_registered`).
+    epoch that it led before.  Its log may have lost records in the restart.  If it gave the offsets of the lost records
+    to other records in the same epoch, no follower could see the difference.  The controller therefore elects a
+    restarted leader again only in a new epoch (`election.on_replica_registered`).
 
     Times are milliseconds of a monotonic clock.  Not safe to share between threads.
 
@@ -146,7 +146,7 @@ class LeaderView:
 
     @property
     def proposed(self) -> InSyncChange | None:
-        """The proposal that is not answered yet, or None.  If the host's request times out, it sends this again."""
+        """The proposal that is not answered yet, or None.  The host sends it again if a request times out."""
         return self._proposed
 
     def watermark(self) -> int:

@@ -5,9 +5,9 @@ answered by the leader alone, and a leader that is disconnected from the control
 whether another was elected.  A leader therefore answers fetches only while it holds a lease.  The
 controller elects no other leader before the last lease that it granted has ended.
 
-Both sides measure the same length of time, but from different moments: the leader from its request,
-the controller from its grant, which is later.  Their clocks may show different times, but must run
-at the same speed.
+The leader and the controller measure the same length of time, but from different moments.  The leader counts from its
+request, and the controller from its grant, which is later, so the lease ends first for the leader.  The two clocks may
+show different times, but must run at the same speed.
 """
 
 from __future__ import annotations

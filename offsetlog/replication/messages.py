@@ -90,8 +90,8 @@ class Member(NamedTuple):
 
     Attributes:
         replica: its id.
-        incarnation: the incarnation that the leader saw catch up.  May be -1 for a replica that is
-            already in the controller's set.
+        incarnation: the incarnation that the leader saw catch up, or -1, which is allowed for a replica that is already
+            in the controller's set.
     """
 
     replica: int

@@ -16,12 +16,11 @@ Ack = Literal["flushed", "written"]
 class ReplicaProgress:
     """The positions of one follower in the leader's epoch.  Not safe to share between threads.
 
-    Each fetch of the follower shows how far it has come.  In Kafka, if the fetch offset has reached
-    the log end that the leader had at the follower's previous fetch, the follower counts as caught
-    up at the time of that previous fetch.  Here, the position that the follower has acknowledged
-    must have reached that log end.  Otherwise, a follower whose flushes hang would stay in sync and
-    hold W back for ever.  A follower may flush records many fetches after it got them, so the log
-    end of an earlier fetch is kept as a goal until the follower has acknowledged it.
+    Each fetch of the follower shows how far it has come.  In Kafka, a follower counts as caught up at the time of its
+    previous fetch if its present fetch offset has reached the log end that the leader had then.  Here, the position
+    that the follower has acknowledged must have reached that log end.  If the fetch offset were enough, a follower
+    whose flushes hang would stay in sync and hold W back for ever.  A follower may flush records many fetches after it
+    got them, so the log end of an earlier fetch is kept as a goal until the follower has acknowledged it.
 
     Attributes:
         ack: which position counts as acknowledged.

@@ -166,8 +166,8 @@ class Connection(FrameStream, asyncio.Protocol):
     def refuse(self, place: Place, reason: str) -> None:
         """Ends the connection instead of answering a request, once earlier requests are answered.
 
-        If the client has already sent later requests, the connection ends at once.  Otherwise the
-        client would take the answer to the next request for the answer to this one.
+        No later request may be answered, because the client would take that answer for the answer
+        to this request.  If later requests have already arrived, the connection ends at once.
         """
         if self.transport is None:
             return

@@ -1,4 +1,4 @@
-"""Limits on the connections, the memory for requests and the time that clients can take of a server."""
+"""Limits on a server's connections, on the memory for their requests, and on how long slow or idle clients may stay."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ class RequestMemory:
     however large.  All requests together hold less than the limit plus one request, not counting
     one read of each connection.
 
-    Whole requests that the server has not handled yet count as well.  If they alone take the limit,
-    the server continues to read no request, not even the first one, until it has handled some.
-    Not thread-safe: it belongs to one event loop.
+    Complete requests that the server has not handled yet also take memory.  While they take the
+    whole limit, the server does not continue to read any request, not even the one that began
+    first.  Not thread-safe: it belongs to one event loop.
     """
 
     def __init__(self, limit: int) -> None:
@@ -225,8 +225,8 @@ class OpenConnections:
         if most is None or most >= self.connections_max:
             return
         text = (
-            "accepting at most %d connections instead of max.connections=%d, because the limit on open files leaves "
-            "no more files besides those that are reserved for logs; to accept more, raise ulimit -n"
+            "accepting at most %d connections instead of max.connections=%d: the limit on open files leaves no more, "
+            "because logs need files, too; to accept more connections, raise ulimit -n"
         )
         level = logging.WARNING if most < FEW_CONNECTIONS else logging.INFO
         _log.log(level, text, most, self.connections_max, extra={"connections": most})

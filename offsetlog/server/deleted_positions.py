@@ -62,6 +62,6 @@ class DeletedPositions:
 def _report(failure: OffsetLogError) -> None:
     # The positions expire some day; until then, a new topic of the same name would have them.
     _log.warning(
-        "some positions of deleted topics could not be deleted, so new topics of these names may have them: %s",
+        "some positions of deleted topics could not be deleted; new topics with the same names may get them: %s",
         failure,
     )

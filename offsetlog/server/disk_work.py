@@ -57,7 +57,7 @@ class DiskWork:
         return await self._loop.run_in_executor(self._pool, function)
 
     async def run_alone(self, function: Callable[[], T]) -> T:
-        """Calls a function like `run`; such calls run one at a time and in order, because they need much memory."""
+        """Does the same as `run`, but one call at a time and in order, for functions that need much memory."""
         async with self._one_at_a_time:
             return await self.run(function)
 
@@ -65,8 +65,8 @@ class DiskWork:
         """Runs a coroutine that answers a request; later requests of the same connection wait.
 
         If the coroutine fails, the connection ends, as for every handler.  The coroutine may use
-        the request until it ends, even if the client has gone, so the request counts as held memory
-        until then.
+        the request even after the client has gone.  Therefore the request counts as held memory
+        until the coroutine ends.
         """
         exchange.wait(ends_soon=True)
         size = exchange.size

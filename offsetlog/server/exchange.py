@@ -88,7 +88,7 @@ class Exchange:
         Has no effect if the request is already answered.
 
         Call this for requests that wait for other clients, such as a fetch that waits for records.
-        Otherwise a client could have any number of them waiting on one connection.
+        Otherwise any number of such requests could wait on one connection.
 
         Args:
             ends_soon: whether the request waits only for the server, and not for other clients.

@@ -40,7 +40,8 @@ class GroupExpiry:
         manager: keeps the positions; must be started.
         groups: runs the coordinator.
         loop: runs everything except the work on logs.
-        clock: times the intervals; the manager's clock decides which positions have expired.
+        clock: times the intervals between checks.  It does not decide which positions have
+            expired; the manager's clock does.
 
     Attributes:
         expired_positions: number of positions deleted by all checks; any thread may read it.

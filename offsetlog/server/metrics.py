@@ -1,6 +1,6 @@
 """The metrics of a server for Prometheus, collected from its parts at each request.
 
-`METRICS` is the only list; the table in docs/server.md is generated from it.
+`METRICS` defines every metric.  The table in docs/server.md is generated from `METRICS`.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ METRICS: dict[str, Kind] = {
     "offsetlog_request_memory_free_bytes": Kind(
         "gauge",
         (),
-        "The unused part of `queued.max.request.bytes`; at 0 and below, requests above 64 KiB wait, "
-        "except the one that began first; connections with a commit that waits for a flush may wait, too.",
+        "The unused part of `queued.max.request.bytes`. At 0 and below, requests above 64 KiB wait, "
+        "except the one that began first. Connections with a commit that waits for a flush may wait, too.",
     ),
     "offsetlog_commits": Kind(
         "counter", (), "OffsetCommit requests that committed at least one position."
@@ -81,7 +81,7 @@ METRICS: dict[str, Kind] = {
     "offsetlog_flush_duration_seconds": Kind(
         "histogram",
         ("log",),
-        "Time of flushes that a request waited for, by kind of log: `offsets` or `topics`.",
+        "Duration of the flushes that requests waited for, by kind of log: `offsets` or `topics`.",
     ),
     "offsetlog_groups": Kind("gauge", ("type", "state"), "Groups, by type and state."),
     "offsetlog_admissions": Kind(
@@ -99,10 +99,10 @@ METRICS: dict[str, Kind] = {
         "gauge", (), "Partitions of ordinary topics that accept no records."
     ),
     "offsetlog_partition_state": Kind(
-        "gauge", ("partition", "state"), "1 for the current state of a partition of the offsets topic."
+        "gauge", ("partition", "state"), "1 for the state in which a partition of the offsets topic is."
     ),
     "offsetlog_partition_loaded_ratio": Kind(
-        "gauge", _PARTITION, "Loaded share of the log of the partition, from 0 to 1."
+        "gauge", _PARTITION, "Share of the partition's log that is loaded, from 0 to 1."
     ),
     "offsetlog_log_end_offset": Kind("gauge", _PARTITION, "Offset of the next record."),
     "offsetlog_log_flushed_offset": Kind(
@@ -114,7 +114,7 @@ METRICS: dict[str, Kind] = {
         "gauge", _PARTITION, "Memory used by positions, groups and open transactions."
     ),
     "offsetlog_maintenance_events": Kind(
-        "counter", ("event",), "Events of maintenance: rounds, cleaned, snapshots, failed and others."
+        "counter", ("event",), "Maintenance events by kind: `rounds`, `cleaned`, `snapshots`, `failed` and others."
     ),
     "offsetlog_maintenance_bytes": Kind(
         "counter", ("kind",), "Bytes that cleaning has read, written and freed."

@@ -215,8 +215,8 @@ class PartitionLogs:
     def unopened(self, wanted: Iterable[tuple[Topic, int]]) -> list[PartitionLog]:
         """Returns the partitions of ordinary topics whose logs the caller must open before a read.
 
-        If all logs are open, the result is empty.  If any log is closed, the result has all of
-        these partitions, because the open logs must stay open until the read.
+        If all logs are open, the result is empty.  If any log is closed, the result has all wanted
+        partitions, also those with open logs, because these logs must stay open until the read.
 
         Args:
             wanted: the topics and numbers of the partitions to read; partitions that do not exist

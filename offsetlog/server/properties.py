@@ -1,6 +1,6 @@
 """The properties of a server, by Kafka's names: their allowed values, and a reader for properties files.
 
-`PROPERTIES` is the only list; the table in docs/server.md is generated from it.
+`PROPERTIES` defines every property.  The table in docs/server.md is generated from `PROPERTIES`.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Property:
             the property is in ms and the setting is in seconds.
         factor: the number by which a value is multiplied to get the setting's unit, such as 60000
             if the property is in minutes and the setting is in ms.
-        of_topic: if the property is a list or a fraction, and is the default of a setting of
-            topics, the name of that setting, whose rules parse the value; "" for all other
-            properties.
+        of_topic: the name of the topic setting for which this property is the default, if that
+            setting is a list or a fraction.  The value is parsed as for that setting.  "" for all
+            other properties.
     """
 
     meaning: str
@@ -190,7 +190,7 @@ PROPERTIES: dict[str, Property] = {
     "log.dirs": Property(
         "the log directory, unless the command names it", "", ("path",), form=DIRECTORY
     ),
-    "node.id": Property("the node's id, for a new directory", "0", ("node_id",)),
+    "node.id": Property("the node's id; used only for a new directory", "0", ("node_id",)),
     "listeners": Property(
         "the address to listen on; without HOST, all addresses of the machine; an address other "
         "than loopback needs `--allow-any-host`; with port 0, a free port",
@@ -250,7 +250,11 @@ PROPERTIES: dict[str, Property] = {
         "the most members of one group", str(INT_MAX), ("coordinator.max_size",), 1
     ),
     "offsets.topic.num.partitions": Property(
-        "partitions of the offsets topic, for a new directory", "4", ("manager",), 1, PARTITIONS_MAX
+        "the number of partitions of the offsets topic; used only for a new directory",
+        "4",
+        ("manager",),
+        1,
+        PARTITIONS_MAX,
     ),
     "offsets.topic.segment.bytes": Property(
         "the size at which a segment of the offsets topic is rolled",
@@ -274,11 +278,15 @@ PROPERTIES: dict[str, Property] = {
         choices=("process", "disk"),
     ),
     "offsets.load.threads": Property(
-        "partitions that are loaded at the same time (not a property of Kafka)", "4", ("manager",), 1, 1024
+        "the number of log partitions that are loaded at the same time (not a property of Kafka)",
+        "4",
+        ("manager",),
+        1,
+        1024,
     ),
     "offsets.retention.minutes": Property(
-        "how long positions stay after their group lost its last member, or after their commit if it never had any; "
-        "while a group has members, only positions of topics that they do not read expire; -1 for ever",
+        "how long positions stay after their group lost its last member, or, if it never had members, after their "
+        "commit; while a group has members, only positions of topics that its members do not read expire; -1 for ever",
         "10080",
         ("manager",),
         -1,
@@ -296,7 +304,7 @@ PROPERTIES: dict[str, Property] = {
         "time between two checks for topics to compact", "15000", ("compaction.backoff_ms",), 1, LONG_MAX
     ),
     "log.cleaner.dedupe.buffer.size": Property(
-        "bytes of memory for the keys of the topic being compacted",
+        "the memory for the keys of the topic that is being compacted, in bytes",
         "134217728",
         ("compaction.map_bytes",),
         1 << 20,
@@ -316,7 +324,11 @@ PROPERTIES: dict[str, Property] = {
     "log.cleaner.min.compaction.lag.ms": _of_topics("min.compaction.lag.ms", "min_compaction_lag_ms"),
     "log.cleaner.max.compaction.lag.ms": _of_topics("max.compaction.lag.ms", "max_compaction_lag_ms"),
     "num.partitions": Property(
-        "partitions of a topic that is created without a number", "1", ("topics.partitions",), 1, 9999
+        "the number of partitions of a new topic for which the client gives no number",
+        "1",
+        ("topics.partitions",),
+        1,
+        9999,
     ),
     "auto.create.topics.enable": Property(
         "whether a topic is created when a client asks for it",
@@ -325,14 +337,14 @@ PROPERTIES: dict[str, Property] = {
         choices=BOOLEAN,
     ),
     "log.cleanup.policy": _of_topics_in_form(
-        "cleanup.policy", "cleanup_policy", "delete, compact, or both with a comma"
+        "cleanup.policy", "cleanup_policy", "delete, compact, or both, separated by a comma"
     ),
     "log.segment.bytes": _of_topics("segment.bytes", "segment_bytes"),
     "log.roll.ms": _of_topics("segment.ms", "segment_ms"),
     "log.index.interval.bytes": _of_topics("index.interval.bytes", "index_interval_bytes"),
     "log.index.size.max.bytes": _of_topics("segment.index.bytes", "segment_index_bytes", smallest=24),
     "log.retention.hours": Property(
-        "`log.retention.ms` in hours; used if neither `log.retention.ms` nor the minutes are set",
+        "`log.retention.ms` in hours; used if neither `log.retention.ms` nor `log.retention.minutes` is set",
         "168",
         ("topic_logs.retention_ms",),
         -1,
@@ -356,7 +368,7 @@ PROPERTIES: dict[str, Property] = {
         LONG_MAX,
     ),
     "disk.reserve.bytes": Property(
-        "`/healthz` fails when the disk has fewer free bytes; 0 for never (not a property of Kafka)",
+        "`/healthz` fails when the disk has fewer free bytes than this; 0 for never (not a property of Kafka)",
         "134217728",
         ("disk_reserve_bytes",),
         0,
@@ -469,10 +481,10 @@ def _text(path: Path) -> str:
     with path.open("rb") as file:
         content = file.read(FILE_BYTES_MAX + 1)
     if len(content) > FILE_BYTES_MAX:
-        raise ConfigError(f"{path}: it is longer than {FILE_BYTES_MAX} bytes, so it is not a file of properties")
+        raise ConfigError(f"{path}: the file is longer than {FILE_BYTES_MAX} bytes, so it is not a file of properties")
     try:
         # Java also ends lines at CR.
         return content.decode().replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as failure:
         line = content.count(b"\n", 0, failure.start) + 1
-        raise ConfigError(f"{path}:{line}: it is not UTF-8; write \\uXXXX for other characters") from None
+        raise ConfigError(f"{path}:{line}: the line is not UTF-8; write \\uXXXX for other characters") from None

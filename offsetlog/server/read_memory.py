@@ -60,7 +60,7 @@ class ReadMemory:
             taken.resize(0)
 
     def give_back(self, size: int) -> None:
-        """Frees `size` bytes for waiting reads; if a read exceeded its share, `size` is negative, and takes memory."""
+        """Frees `size` bytes for waiting reads; a negative `size` takes memory, for a read that exceeded its share."""
         self._taken -= size
         while self._waiting:
             wanted, turn = self._waiting[0]

@@ -1,6 +1,6 @@
 """Health and readiness of a server.
 
-The server registers its parts as they start; everything else is read from those parts on request.
+The server registers its parts as they start.  Each request reads the present state of these parts.
 """
 
 from __future__ import annotations
@@ -198,8 +198,8 @@ def group_commits(status: ServerStatus) -> dict[str, int]:
     """Returns how many commits each group has made; do not call this on the event loop.
 
     The counts begin at the start of the server.  They are kept in a table of at most 65,536 groups
-    (`offsetlog._native.front`).  When the table is full, the server drops counts, and these begin
-    at 0 again.  The answer is read in parts, and the event loop serves requests between the parts.
+    (`offsetlog._native.front`).  When the table is full, the server drops counts; a dropped count
+    begins at 0 again.  The answer is read in parts, and the event loop serves requests in between.
 
     Raises:
         TimeoutError: the event loop is stuck.

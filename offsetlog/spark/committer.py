@@ -66,8 +66,8 @@ _Entries = dict[TopicPartition, tuple[int, OffsetAndMetadata]]
 class _Waiting:
     """The waiting positions of one group.
 
-    Each entry has a number and a position.  The number is that of the call of `put` since which the key has had a
-    waiting position; the calls are numbered from 1.
+    Each entry has a number and a position.  The calls of `put` are numbered from 1.  The number of an entry is that of
+    the call that created it; a later call that replaces the waiting position does not change the number.
     """
 
     entries: _Entries = field(default_factory=dict)
@@ -185,8 +185,8 @@ class PositionCommitter:
         """Waits until the positions that were put before this call, or newer ones that replaced them, are committed.
 
         Positions whose commit failed before are tried again at once.  Returns False if the wait took longer than
-        `timeout` seconds.  Also returns False if a position was refused for good after the last flush, by any thread,
-        that completed in time; `failures` contains the reason.
+        `timeout` seconds.  Also returns False if a position was refused for good since the last flush that completed
+        in time, on any thread; `failures` contains the reason.
         """
         done, clean = self._flush(timeout)
         return done and clean
@@ -342,7 +342,7 @@ class PositionCommitter:
 
 
 def _is_lasting(error: Exception) -> bool:
-    """Returns whether the same commit would fail again, in which case the positions are dropped."""
+    """Returns whether the same commit would fail again.  If so, its positions are dropped."""
     if isinstance(error, ClusterError):
         return not error.retriable and not isinstance(error, ActiveGroupError)
     return isinstance(error, InvalidArgumentError | TooLargeError | ConditionError | ClosedError | ReadOnlyError)

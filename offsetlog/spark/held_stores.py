@@ -50,9 +50,9 @@ Committed = Mapping[TopicPartition, OffsetAndMetadata]
 class Opening:
     """Arguments of `offsetlog.open`.
 
-    If the store is already open, `use_store` does not open it again, unless `partitions` differs from its number of
-    partitions.  The store then keeps the maintenance of the use that opened it.  Its durability does not matter,
-    because each commit has a durability of its own.
+    `use_store` opens a store again only if the store was closed, or if `partitions` differs from its number of
+    partitions.  A store that stays open keeps the maintenance of the use that opened it.  The durability of an open
+    store does not matter, because each commit has a durability of its own.
     """
 
     path: Path
@@ -71,8 +71,9 @@ def use_store(
 
     Args:
         opening: how to open the store if it is not open.
-        keep_seconds: how long the store rests before it is closed.  With 0, it is closed after this use; with None, it
-            rests without limit.  A value other than 0 is ignored if the store was opened with another `maintenance`.
+        keep_seconds: how long the store rests, that is, stays open without a use.  With 0, it is closed after this use;
+            with None, it rests without limit.  If the store was opened with another `maintenance`, a value other than 0
+            has no effect.
         lock_seconds: how long to wait for another process that has the store open; None: no limit.
 
     Raises:
@@ -112,7 +113,7 @@ def commit_elsewhere(
 ) -> bool:
     """Commits like `OffsetStore.commit`, through another process that has the store open.
 
-    If the other process is using the store, this call waits until the use has ended.
+    If the process that has the store open is using it, this call waits until that use has ended.
 
     Returns:
         Whether the other process committed the positions.  False if no other process has the store open, if a position

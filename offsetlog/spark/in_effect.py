@@ -1,9 +1,9 @@
 """The rule that decides from which log offset on a record is the value of its position, for columns of any kind.
 
-A record of a position is in effect, that is, it is the value of the position, from some log offset on, or never.  The
-engine calls that log offset `HistoryEntry.effective_at`.  The data source computes it from Arrow columns
-(`scan/history.py`), and the jobs compute it from Spark columns (`jobs/effects.py`).  Both call the functions of this
-module, with numpy arrays or with Columns of Spark.
+A record is in effect while it is the value of its position.  Some records are never in effect; each other record is in
+effect from some log offset on, which the engine calls `HistoryEntry.effective_at`.  The data source computes this log
+offset from Arrow columns (`scan/history.py`), and the jobs compute it from Spark columns (`jobs/effects.py`).  Both
+call the functions of this module, with numpy arrays or with Columns of Spark.
 
 Source: docs/format/loading.md §6.4.
 """
@@ -38,8 +38,9 @@ def in_effect_from(counts: Any, least_of_later: Any, choose: Choose) -> Any:
 
     Args:
         counts: the result of `counts_from`.
-        least_of_later: the smallest result of `counts_from` among the later records of the same position, or NEVER.  If
-            a later record takes effect before this record, or together with it, this record never becomes the value.
+        least_of_later: the smallest log offset (`counts_from`) at which a later record of the same position takes
+            effect, or NEVER.  If a later record takes effect before this record, or together with it, this record
+            never becomes the value.
         choose: a function that chooses one of two values for each row, by a condition (`Choose`).
     """
     return choose(least_of_later <= counts, NEVER, counts)

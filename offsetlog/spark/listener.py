@@ -93,8 +93,8 @@ class OffsetCommitListener(StreamingQueryListener):
 
     The methods that Spark calls only parse and queue positions; they never wait or raise.  A thread of the listener
     commits the newest positions of each group, retries failed commits, and records failures (in `failures` and
-    `last_error`, and with the logger "offsetlog.spark").  When a query ends, its positions are committed at once.  When
-    the process ends, it waits up to 5 seconds for positions that are not committed yet.  Every method and attribute can
+    `last_error`, and with the logger "offsetlog.spark").  When a query ends, its positions are committed at once.  At
+    its end, the process waits up to 5 seconds for positions that are not committed yet.  Every method and attribute can
     be used from any thread.
 
     Args:
@@ -199,7 +199,7 @@ class OffsetCommitListener(StreamingQueryListener):
 
         Spark reports a batch some tenths of a second after it is done; this call does not wait for such a report.
         Returns False if the wait took longer than `timeout` seconds.  Also returns False if a position was refused for
-        good after the last flush, by any thread, that completed in time; `failures` contains the reason.
+        good since the last flush that completed in time, on any thread; `failures` contains the reason.
         """
         return self._committer.flush(timeout)
 
@@ -326,7 +326,7 @@ class OffsetCommitListener(StreamingQueryListener):
             self._tell_once(query, description, "its offset is not a position in a log")
             return {}
         if found.positions and self._committer.target.kafka_only and not is_kafka_source(description):
-            self._tell_once(query, description, f"{self._committer.target} does not have its topics")
+            self._tell_once(query, description, f"its topics do not exist in {self._committer.target}")
             return {}
         return found.positions
 

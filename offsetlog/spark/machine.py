@@ -1,4 +1,4 @@
-"""Whether driver and executors see the same files: judged by the master's name, and by each task on its machine."""
+"""Finds out whether driver and executors see the same files: from the master's name, and in each task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_one_machine(master: str) -> bool:
 def this_machine() -> str:
     """Returns an id that is equal for processes that see the same files: their machine's boot and mount namespace.
 
-    Two containers have different mount namespaces.  Returns "" if the system does not report the two values.
+    Two containers have different mount namespaces.  Returns "" if the system does not report the boot or the namespace.
     """
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
@@ -35,6 +35,6 @@ def refusal(staging: str) -> str:
     """Returns the error text for a write whose executors cannot see the default staging directory."""
     return (
         f"executors on other machines do not see the driver's default staging directory, {staging}: set "
-        "stagingLocation to a directory that all of them share, or to a URI (s3://, hdfs://); if they do share the "
+        "stagingLocation to a directory that all of them share, or to a URI (s3://, hdfs://). If all of them share the "
         f"directory of the store, set stagingLocation={staging}"
     )

@@ -224,15 +224,15 @@ def starting_offsets(
             also has positions of other sources, whose topics do not exist in Kafka.
         missing: the value for a partition without a position: "earliest" (-2), "latest" (-1), or "error", which raises
             a StateError.
-        partitions: topic -> the number of its partitions, or a list of its partitions; or a Kafka cluster
-            ("host:port,..."), which is asked for them.
+        partitions: for each topic, the number of its partitions or a list of them; or a Kafka cluster
+            ("host:port,..."), from which the partitions are fetched.
 
     Returns:
         JSON without blanks, with topics and partitions sorted: `{"orders":{"0":123,"1":-2}}`.
 
     Raises:
         StateError: the group has no positions and `topics` is None; or `missing` is "error" and a partition has no
-            position (the error's `item`).
+            position.  The error's `item` is this partition.
         TopicError: the partitions of a topic are not known.
         ClusterError, ClusterUnavailableError: the cluster refused or did not answer.
         InvalidArgumentError: an argument is invalid.  Also everything that opening and reading a store raises.

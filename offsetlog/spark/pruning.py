@@ -97,8 +97,8 @@ def _columns_of(rows: DataFrame, query: Query) -> tuple[tuple[str, ...], tuple[s
 def read_pruned(reader: DataFrameReader, path: str | os.PathLike[str], query: Query) -> DataFrame:
     """Returns a query over a log that decodes only the columns which the query uses.
 
-    The query is called twice.  In the second call, the view lacks each column that the query neither used nor named in
-    the first.
+    The query is called twice.  In the first call the view has all columns.  In the second call it has only the columns
+    that the query used or named in the first call.
 
     >>> totals = read_pruned(
     ...     spark.read.format("offsetlog"), "/var/kafka-logs", lambda commits: commits.groupBy("topic").count()
@@ -129,7 +129,7 @@ def read_pruned(reader: DataFrameReader, path: str | os.PathLike[str], query: Qu
 def _used(plan: Any, everything: Sequence[str]) -> Iterator[str]:
     """Yields the names of the columns that a plan and its subqueries use from the plan's leaves.
 
-    If a leaf may hide a part of the query, yields all names in `everything`.
+    A leaf such as a cache may hide a part of the query.  If the plan has such a leaf, yields all names in `everything`.
     """
     wanted = _ids(plan.outputSet())
     leaves = []

@@ -85,19 +85,20 @@ class OffsetlogDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Registers this data source as `format("offsetlog")` of a session, and passes it some facts about the session.
+    """Registers this data source as `format("offsetlog")` of a session, with some facts about the session.
 
     Spark plans a Python source in a process that does not know the session, so the registered class carries these
     facts:
 
     * the default parallelism, by which reads are planned;
-    * whether executors may be on other machines than the driver, in which case a write must name its staging location;
+    * whether executors may be on other machines than the driver; if so, a write must name its staging location;
     * the present Hadoop settings for `s3a://` and `abfss://`.
 
-    Call this function again if the settings change, or if executors are added or removed.  A session of Spark Connect
-    does not provide the facts.  In such a session, reads are planned by the number of cores of the machine that plans,
-    and settings must be given as options of the read.  Each task of a write then refuses to stage in the default
-    staging directory if it runs on another machine than the driver.
+    Call this function again if the settings change, or if executors are added or removed.
+
+    A session of Spark Connect does not provide these facts.  In such a session, reads are planned by the number of
+    cores of the machine that plans, and settings must be given as options of the read.  A task of a write refuses to
+    stage its rows in the default staging directory if the task runs on another machine than the driver.
 
     Raises:
         ConfigError: raised by `check_planner`.
@@ -135,9 +136,9 @@ def check_planner(python: str) -> None:
     """
     if "/" not in python or os.access(python, os.X_OK):
         return
-    way = "install it there, or name a Python that both have"
+    way = "install it on the driver, or name a Python that driver and executors have"
     if not os.path.isabs(python):
         way = f"unpack the workers' archive so that {os.path.abspath(python)} exists, or start in another directory"
     raise ConfigError(
-        f"PYSPARK_PYTHON is {python}, which does not exist on the driver, where Spark plans with it: {way}"
+        f"PYSPARK_PYTHON is {python}, which does not exist on the driver, but Spark plans with it there: {way}"
     )

@@ -80,7 +80,7 @@ class Target(ABC):
 
     @abstractmethod
     def partitions_of(self, topics: Sequence[str]) -> dict[str, list[int]] | None:
-        """Returns the partitions of topics, None if the target does not know them."""
+        """Returns the partitions of each topic; None if the target does not know them."""
 
     def release(self) -> None:  # noqa: B027  (most have nothing to release)
         """Releases resources that are not needed until the next call."""
@@ -101,10 +101,10 @@ class StoreTarget(Target):
     Args:
         store: the store or its path.
         durability: the failure that a commit survives.  For an open store, None means the store's own setting.  For a
-            path, None means "disk", whichever process has the store open.
+            path, None means "disk", even if the store was opened with another durability.
         read_only: whether the store at a path is opened read-only.
-        hold: whether the store at a path stays open until `close` is called or another process asks for it.  If not,
-            `release` closes it.
+        hold: how long the store at a path stays open.  With True, it stays open until `close` is called or another
+            process asks for it.  With False, `release` closes it, too.
     """
 
     def __init__(

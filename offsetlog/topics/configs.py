@@ -1,6 +1,6 @@
 """The settings of topics in Kafka 4.3.0, with their types, defaults, allowed values and purposes.
 
-The server checks and stores all settings, and acts on those with `is_used`.
+The server checks and stores all settings, but acts only on those whose attribute `is_used` is True.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _flag(text: str, broker: str = "") -> TopicConfig:
 
 
 def _level(default: int, codec: str, smallest: int, largest: int) -> TopicConfig:
-    text = f"The level of {codec} if the broker compresses."
+    text = f"The level at which the broker compresses with {codec}."
     return TopicConfig(Kind.INT, str(default), text, f"compression.{codec}.level", smallest, largest)
 
 
@@ -121,10 +121,12 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
         Kind.LIST, "", "The replicas that are throttled on the leader's side."
     ),
     "local.retention.bytes": _number(
-        -2, "Bytes of a partition kept on local disk beside remote storage.", "log.local.retention.bytes", at_least=-2
+        -2, "Bytes of a partition that stay on the local disk if remote storage is used.",
+        "log.local.retention.bytes", at_least=-2
     ),
     "local.retention.ms": _number(
-        -2, "How long records stay on local disk beside remote storage, in ms.", "log.local.retention.ms", at_least=-2
+        -2, "How long records stay on the local disk if remote storage is used, in ms.",
+        "log.local.retention.ms", at_least=-2
     ),
     "max.compaction.lag.ms": _number(
         LONG_MAX, "The age at which a record is due for compaction, in ms.",
@@ -157,7 +159,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
     "min.cleanable.dirty.ratio": TopicConfig(
         Kind.DOUBLE,
         "0.5",
-        "The share of a log not yet compacted that makes it due for compaction.",
+        "A log is compacted when a larger share of its bytes than this is not compacted yet.",
         "log.cleaner.min.cleanable.ratio",
         0,
         1,
@@ -196,7 +198,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
         "log.index.size.max.bytes", at_least=64, kind=Kind.INT,
         used=True,
     ),
-    "segment.jitter.ms": _number(0, "The longest time by which a roll is brought forward at random, in ms."),
+    "segment.jitter.ms": _number(0, "The longest random time by which a segment is rolled early, in ms."),
     "segment.ms": _number(
         604_800_000, "The age at which a segment is rolled, in ms.", at_least=1, used=True
     ),

@@ -177,7 +177,7 @@ class Openings:
             partition.closed(closed)
 
     async def settle(self, partitions: Collection[PartitionLog]) -> None:
-        """Waits until none of these logs is being opened or closed, then stops counting them as open."""
+        """Waits until none of these logs is being opened or closed, then removes them from the list of open logs."""
         while tasks := [self._tasks[each] for each in partitions if each in self._tasks]:
             await asyncio.wait(tasks)
         for partition in partitions:

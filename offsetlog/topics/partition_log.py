@@ -48,9 +48,9 @@ class FlushOrder(Protocol):
 class PartitionLog:
     """A partition whose records are read up to its watermark.
 
-    The log is created with the first record and opened at its first use.  `TopicLogs.use` does
-    both, and must precede every other call.  All calls but reads belong to one event loop.  If the
-    log could not be opened, every call raises that error.
+    The log is created with the first record and opened at its first use.  `TopicLogs.use` creates
+    and opens it, and must precede every other call.  Call all methods but reads on one event loop.
+    If the log could not be opened, every call raises the error of that open.
 
     If `waits_for_disk` is True, the watermark is the offset up to which records are flushed.  A
     record that a loss of power could destroy is then not read by consumers, and its producer gets
@@ -144,7 +144,7 @@ class PartitionLog:
 
     @property
     def is_unsound(self) -> bool:
-        """Whether the last attempt to open or create the log failed, so that a start must recover it."""
+        """Whether the last attempt to open or create the log failed; the next start must then recover the log."""
         return self._failure is not None or self._last_failure is not None
 
     @property
@@ -192,8 +192,8 @@ class PartitionLog:
     def set_aside(self) -> TopicLog | None:
         """Detaches the open log so that it can be closed; `closed` or `not_closed` must follow.
 
-        Returns None if the log is not open.  Also returns None while its segments are being deleted
-        or replaced, because clients would have to wait until that ends.
+        Returns the log.  Returns None if it is not open, or if its segments are being deleted or
+        replaced, because clients would have to wait until that work ends.
         """
         log = self.reserve()
         if log is None:
@@ -225,7 +225,7 @@ class PartitionLog:
         return log
 
     def restore(self) -> None:
-        """Makes the partition accept records again, since its directory could not be removed."""
+        """Makes the partition accept records again after a failed deletion of its directory."""
         self._is_deleted = False
         if self._had_log:
             self._unopened = Unopened(-1, -1, 0, is_clean=False)
@@ -309,8 +309,8 @@ class PartitionLog:
     def was_appended(self, appended: Appended, rules: AppendRules, size: int) -> None:
         """Finishes an append of `size` bytes: requests a flush if one is due, and makes the records readable.
 
-        If `waits_for_disk` is True, a flush is requested unless the batch is already flushed, and the records become
-        readable after it.
+        If `waits_for_disk` is True, the records become readable after a flush.  The flush is requested here, unless
+        the batch is already flushed.
 
         Raises:
             ClosedError: the partition has been deleted.
@@ -349,7 +349,7 @@ class PartitionLog:
         self._watchers.pop(watcher, None)
 
     def advance(self) -> None:
-        """Calls the registered functions, since the watermark may have moved or the log is gone."""
+        """Calls the functions that `watch` registered; to be called when the watermark moves or the log is gone."""
         for watcher in list(self._watchers):
             watcher()
 

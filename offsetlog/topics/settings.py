@@ -59,7 +59,7 @@ class TopicLogSettings:
     decompressed_bytes_max: int = 256 * MIB
 
     def of(self, configs: Mapping[str, str]) -> TopicLogSettings:
-        """Returns the settings of a topic: those in `configs`, and these defaults for the others."""
+        """Returns the settings of a topic: those in `configs`, and for all others the values of this object."""
         policy = configs.get("cleanup.policy", self.cleanup_policy)
         segment_ms = number(configs, "segment.ms", self.segment_ms)
         max_lag_ms = number(configs, "max.compaction.lag.ms", self.max_compaction_lag_ms)

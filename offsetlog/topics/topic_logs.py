@@ -74,7 +74,7 @@ class TopicLogs:
 
     Args:
         directory: the log directory, already locked and marked as being written.
-        loop: the event loop on which the other methods are called.
+        loop: the event loop on which the methods are called, with the exceptions above.
         options_of: returns a topic's options by its name; called whenever a log is opened or created.
         waits_for_disk: whether producers are answered only after a flush.
         compaction: the settings of the compaction.

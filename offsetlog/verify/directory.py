@@ -171,8 +171,8 @@ class DirectoryCheck:
 
         Args:
             ends: the ends by log partition.
-            missing: log partitions for which it was already reported that records are or may be missing.  Their
-                recovery points are not reported again.
+            missing: log partitions that were already reported because records are or may be missing.  Their recovery
+                points are not reported.
         """
         for each in beyond_ends(self.checkpoints, ends, is_clean=self.is_clean):
             if each.name != RECOVERY_POINTS or each.number not in missing:
@@ -224,8 +224,8 @@ class DirectoryCheck:
             return len(numbers)
         self.place.note(
             "partitions",
-            "some partitions are missing here and the number of partitions is not recorded, so it was not checked "
-            "that each group is in its partition; give the number of partitions",
+            "it was not checked that each group is in its partition, because some partitions are missing and the "
+            "number of partitions is not recorded; give the number of partitions (--partitions)",
             self.directory.path,
         )
         return None

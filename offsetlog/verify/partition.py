@@ -59,7 +59,7 @@ CHECK_TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The entries of a log directory's own files for one of its partitions."""
+    """The facts about one partition in the files of its log directory: clean marker, checkpoints, witness."""
 
     is_clean: bool = False
     recovery_point: int = -1
@@ -155,7 +155,7 @@ class PartitionCheck:
             self._check_ways(directory)
 
     def _could_read(self, check: Callable[[], None]) -> bool:
-        """Makes a check; if the disk cannot read the bytes that the check needs, reports that and returns False."""
+        """Runs a check. If the disk cannot read the bytes that it needs, reports that and returns False."""
         try:
             check()
         except StorageError as failure:
@@ -207,7 +207,7 @@ class PartitionCheck:
         if base < self.replay.next_offset:
             self.place.problem(
                 "segment",
-                f"the segment before it ends below {self.replay.next_offset}, after the start of this one",
+                f"it starts at {base}, but the segment before it has records up to {self.replay.next_offset - 1}",
                 path,
                 None,
                 base,
@@ -327,7 +327,7 @@ class PartitionCheck:
         if self.around.is_clean:
             self.place.problem(
                 "unfinished tail",
-                f"{what} after the last batch, although {CLEAN_MARKER} exists: a broker would append after them",
+                f"{what} after the last batch, although {CLEAN_MARKER} exists; a broker would append after these bytes",
                 tail.path,
                 tail.position,
                 tail.log_offset,
@@ -343,7 +343,7 @@ class PartitionCheck:
         elif not tail.zeros:
             self.place.note(
                 "unfinished tail",
-                f"{what}, as a crash leaves; the next open for writing cuts them off",
+                f"{what}, as a crash leaves; the next open for writing truncates the file before them",
                 tail.path,
                 tail.position,
                 tail.log_offset,

@@ -124,7 +124,7 @@ class WaysCheck:
     """The ways to compute the state of one partition, compared one after another.
 
     Attributes:
-        ways: the ways that were used, and those that could not be.
+        ways: the ways that were used, and those that could not be used.
     """
 
     def __init__(self, place: Place, path: str | Path) -> None:
@@ -133,7 +133,7 @@ class WaysCheck:
         self.ways: list[Way] = []
 
     def went(self, name: str, sums: Sums, end: int) -> None:
-        """Records a way that was used up to the log offset `end`, with its physical digest."""
+        """Records that a way gave the state up to the log offset `end`, with the physical digest of that state."""
         self.ways.append(Way(self._place.log_partition, name, end, Digest(*sums)))
 
     def left_out(self, name: str, why: str) -> None:

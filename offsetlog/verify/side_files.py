@@ -114,7 +114,11 @@ def check_manifest(
             continue
         if read_optional(fs, directory / MANIFEST) == content:  # otherwise the log was cleaned meanwhile
             place.problem(
-                "segment", "its batches are not the ones that were written", segment.path, 0, segment.base_offset
+                "segment",
+                "its batches have changed since they were written: their checksum is not the one in the manifest",
+                segment.path,
+                0,
+                segment.base_offset,
             )
 
 
@@ -201,7 +205,7 @@ def _check_time_index(segment: Segment, content: bytes | None) -> None:
         known > entries["timestamp"].astype(np.int64),
         entries,
         TIME_ENTRY,
-        "has an earlier time than the log up to its offset",
+        "has an earlier time than a batch at or below its offset",
     )
 
 
@@ -267,7 +271,7 @@ def snapshot_offsets(fs: FileSystem, directory: Path) -> dict[int, Path]:
 
 
 def cut_offsets(fs: FileSystem, directory: Path) -> list[int]:
-    """Returns the log ends to which truncations of a log were begun, but did not finish."""
+    """Returns the log end of each truncation that was begun and not finished."""
     return [int(found[1]) for name in fs.list(directory) if (found := CUT.fullmatch(name))]
 
 
@@ -409,7 +413,7 @@ def check_floor(place: Place, fs: FileSystem, directory: Path) -> None:
     if read_floor(fs, directory).is_unknown:
         place.problem(
             "history",
-            "the file cannot be read: queries of the past are refused until the log is cleaned again, after which "
+            "the file cannot be read. Until the log is cleaned again, queries of the past are refused; after that, "
             "they reach back only to that cleaning",
             directory / FLOOR_FILE,
         )

@@ -237,7 +237,7 @@ class _OpenPartitionCheck:
                 raise
             reason = failure.message
         if reason is None and found.facts()["offset"] != end:
-            reason = "it was written meanwhile, and has a later offset"
+            reason = "the snapshot was written meanwhile, and has a later log offset"
         return found if reason is None else reason
 
     def _compare_replay(self, sums: Sums, end: int, replay: Replay) -> Sums:
@@ -261,7 +261,7 @@ class _OpenPartitionCheck:
             changed = sums != replay.digest(physical=True) and self._was_cleaned()
         if changed:
             self.ways.left_out(
-                "replay", "the log was cleaned since the store was opened, or refreshed"
+                "replay", "the log was cleaned since the store was opened or last refreshed"
             )
             return
         self.replay = replay

@@ -313,7 +313,8 @@ class ClusterClient:
         check_broker_id(broker_id)
         former = self.controller_epoch() or self._make_controller_epoch()
         if former.value == INT_MAX:
-            raise corrupt(f"the node holds {INT_MAX}, the highest controller epoch; none can follow", CONTROLLER_EPOCH)
+            reason = f"the controller epoch is {INT_MAX}, the highest that Kafka can read; no controller can be elected"
+            raise corrupt(reason, CONTROLLER_EPOCH)
         epoch = ControllerEpoch(former.value + 1, former.version + 1)
         record = ControllerRecord(broker_id=broker_id, timestamp_ms=self._clock())
         writes: list[Operation] = [

@@ -391,7 +391,7 @@ class ZooKeeperConnection:
 
     @property
     def last_zxid(self) -> int:
-        """The newest transaction of which any answer has given the number.  Later reads see this transaction."""
+        """The greatest transaction number (zxid) that any answer has contained; later reads see this transaction."""
         return int(self._open().last_zxid)
 
     def add_state_listener(self, listener: Callable[[str], object]) -> None:

@@ -222,8 +222,7 @@ def read_offsets(connection: ZooKeeperConnection, groups: Iterable[str], in_flig
 
     Args:
         connection: a started connection.
-        groups: the names of the groups.  A group that does not exist has no nodes; nor has a group whose name no node
-            can have.
+        groups: the names of the groups.  A group has no nodes if it does not exist, or if no node can have its name.
         in_flight: the largest number of reads that wait for answers, of each kind (topics, partitions, offsets).
 
     Raises:

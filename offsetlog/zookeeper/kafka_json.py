@@ -145,7 +145,7 @@ def written(fields: Mapping[str, Any]) -> bytes:
 
 
 def mutable_map(entries: Iterable[tuple[str, Any]], buckets: int = 16) -> dict[str, Any]:
-    """Returns the entries in the order that a mutable map of Scala 2.13 with so many initial buckets has."""
+    """Returns the entries in the order of a mutable map of Scala 2.13 that begins with `buckets` buckets."""
     given = dict(entries)
     size = 0
     for size in range(1, len(given) + 1):

@@ -1,4 +1,4 @@
-"""Creates missing nodes, even if other clients create them at the same time; also the root of a connection."""
+"""Creates missing nodes and the root of a connection, even if other clients create them at the same time."""
 
 from __future__ import annotations
 

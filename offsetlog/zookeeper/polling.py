@@ -1,7 +1,7 @@
-"""The wait for sockets.  A client of ZooKeeper waits for sockets several times for each request.
+"""Waits for sockets, which a client of ZooKeeper does several times for each request.
 
-For each wait, kazoo itself creates, fills, polls and closes an epoll object.  These are five system calls where one is
-enough, and they take most of the processor time of a small request.
+This module makes one system call for each wait.  kazoo itself creates, fills, polls and closes an epoll object for each
+wait.  These five system calls take most of the processor time of a small request.
 """
 
 from __future__ import annotations

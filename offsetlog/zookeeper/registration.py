@@ -43,8 +43,8 @@ class BrokerRegistration:
     Args:
         connection: the started connection, which must outlive the registration.
         record: the data of the broker.  Each registration gets the time at which it is made.
-        wait: the seconds to wait until a node with the same endpoints is removed.  If a broker was killed and starts
-            again, it finds its own earlier node until the earlier session expires.
+        wait: how many seconds to wait until an existing node with the same endpoints is removed.  Such a node is left
+            by a broker that was killed and starts again; it is removed when the earlier session expires.
         on_failure: called once, on a separate thread, if the registration is lost for good.  The argument is
             BrokerIdTakenError if another broker has the id; otherwise it is the error with which ZooKeeper refuses the
             registration.  After that, the registration is not tried again, and the broker should stop.

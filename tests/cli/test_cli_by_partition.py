@@ -243,7 +243,7 @@ def test_a_directory_of_another_user_is_written_with_a_warning(tmp_path, capsys,
     monkeypatch.setattr(stores.os, "geteuid", lambda: path.stat().st_uid + 1)
     code, _, err = call(capsys, "compact", path, "--again")
     assert code == 0
-    assert "may not be able to open them; better run this as that user" in err
+    assert "may not be able to open them; run the command as " in err
     assert call(capsys, "offsets", path)[2] == ""
 
 

@@ -277,7 +277,9 @@ def test_a_restore_to_nothing_needs_force(data, capsys):
     # A mistyped year would delete everything of the group.
     arguments = ["restore", data, "billing", "--at=-5d"]
     deed = " UTC, 5 d 0 h ago, when none of these offsets was committed: delete 2 offsets"
-    reason = "at that moment group 'billing' had none of its offsets, and the restore would delete 2 of them"
+    reason = (
+        "none of the present offsets of group 'billing' existed at that moment, and the restore would delete 2 of them"
+    )
     before = files(data)
     for options, asked_for in (
         ([], "add --yes and --force to do it"),

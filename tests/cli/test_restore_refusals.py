@@ -155,7 +155,7 @@ def test_the_time_of_the_bad_commit_itself_is_pointed_out(data, capsys):
     code, out, err = call(capsys, "restore", data, "billing", "--at", bad, "--yes")
     assert (code, err) == (0, "")
     assert out.endswith(
-        f" (the last change was at this very time; --at {bad - 1}, one millisecond earlier, is before it)\n"
+        f" (the last change has exactly this time; to go back before it, use --at {bad - 1})\n"
     )
     code, out, err = call(capsys, "restore", data, "billing", "--at", "now", "--yes")
     assert code == 2

@@ -359,7 +359,7 @@ def test_a_group_that_does_not_fit_a_request(hosts, tmp_path, capsys):
     code, out, err = call(capsys, *arguments)
     assert (code, out.splitlines()[1:]) == (1, ["1 position added"])
     assert "500 positions refused" in err
-    large = "the 500 writes of the group do not fit one request to ZooKeeper (8192 bytes, jute.maxbuffer)"
+    large = "the 500 writes of the group exceed the limit of one request to ZooKeeper (8192 bytes, jute.maxbuffer)"
     assert f"group large, t:0: {large}" in err
     assert offsets_in(hosts) == {("small", "t", "0"): b"1"}
     code, out, err = call(capsys, *arguments, "--split")

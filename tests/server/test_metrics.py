@@ -354,7 +354,7 @@ def test_a_flush_that_failed_is_named(tmp_path):
         code, text = get(running, "/healthz")
         assert code == 503
         assert text.startswith(f"log partition {number} accepts no writes: ")
-        assert "failed before this was durable; it must be opened again" in text
+        assert "failed before the write was known to be durable; the partition must be opened again" in text
     finally:
         # It says again that a log failed before.
         with pytest.raises(PartitionFailedError):

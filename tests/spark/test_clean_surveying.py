@@ -85,7 +85,7 @@ def test_what_changed_between_the_passes_is_no_damage(log: Path) -> None:
         finally:
             partition.abandon()
     assert {type(failure) for failure in failures} == {errors.ChangedFileError}
-    assert all("replaced or cut" in str(failure) for failure in failures)
+    assert all("replaced or truncated" in str(failure) for failure in failures)
 
 
 def test_damage_is_reported_beside_a_writer(log: Path) -> None:

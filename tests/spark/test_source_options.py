@@ -86,7 +86,7 @@ def test_moments(text: str, moment: Moment) -> None:
         ({"path": "/x", "columns": "group,group"}, "is not a list of different columns"),
         ({"path": "/x", "partition": "3000000000"}, "partition='3000000000' is not from 0"),
         ({"path": "/x", "pushdown": "yes"}, "pushdown='yes' is not known; it must be one of true, false"),
-        ({"path": "/x", "view": "offsets", "startingOffset": "1"}, "not for view=offsets; use the option 'at' there"),
+        ({"path": "/x", "view": "offsets", "startingOffset": "1"}, "not for view=offsets; use the option 'at'"),
         ({"path": "/x", "view": "batches", "group": "g"}, "headers, which name no group"),
         ({"path": "/x", "view": "groups", "topic": "t"}, "not for view=groups"),
     ],

@@ -255,7 +255,7 @@ def test_a_group_that_never_stops_committing(single, monkeypatch):
             return None
 
     monkeypatch.setattr("offsetlog.history.restore.native", type("", (), {"GroupNow": Never}))
-    with pytest.raises(errors.ConditionError, match="stop its consumers first") as raised:
+    with pytest.raises(errors.ConditionError, match="stop the consumers of the group first") as raised:
         single.restore("g", 1)
     assert raised.value.group == "g"
     assert len(tries) == TRIES

@@ -530,7 +530,7 @@ def test_a_read_only_store_whose_log_was_cleaned(small, path):
         assert found == []
         assert [(way.name, way.digest is None, way.note) for way in found.ways] == [
             ("live", False, ""),
-            ("replay", True, "the log was cleaned since the store was opened, or refreshed"),
+            ("replay", True, "the log was cleaned since the store was opened or last refreshed"),
         ]
 
 

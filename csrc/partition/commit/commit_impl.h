@@ -36,7 +36,7 @@ typedef struct ol_planned {
     bool reserved;
 } ol_planned;
 
-/* Rows of one pair that are being put into a batch (ol_commit_fast_path). */
+/* Rows of one pair (group, topic) that are being put into a batch (ol_commit_fast_path). */
 typedef struct ol_commit_run {
     ol_pair_name name;
     uint32_t pair;
@@ -91,14 +91,14 @@ void ol_commit_plan_headers(ol_commit *work);
  * the log is known to read it.  A broker before 2.1 refuses to load a partition that has a value of
  * a version above 1.  A broker before 4.1 refuses one that has a value of version 4.
  *
- * The versions that the log already has decide.  They are those of the values in the state, and of
- * the values that this leader has written and that wait to be applied.
+ * The result depends on the versions of the values that the log already has.  These are the values
+ * in the state, and the values that this leader has written and not yet applied.
  * - If only offsetlog wrote the log, the result is 4 if the log has a value of version 4, and
  *   otherwise 3.
  * - If another program wrote a part of the log, the result is the highest version that the log has,
  *   but at least 1.
- *   If it has no value, the result is 3.  If older values may not have been applied yet and none is
- *   known, the result is 1, which all brokers read.
+ *   If the log has no value, the result is 3.  If no value is known, but older values may not have
+ *   been applied yet, the result is 1, which all brokers read.
  * The option `value_v4` can set the result to 4, or limit it to 3. */
 int16_t ol_commit_known_value_version(const ol_partition *partition);
 
@@ -130,7 +130,8 @@ void ol_commit_encode(const ol_commit *work, size_t from, size_t to, uint8_t *st
 
 ol_batch_fields ol_commit_batch_fields(const ol_commit *work, int64_t base_offset, size_t count);
 
-/* Take and release the partition's table lock.  If work->table_locked is true, they do nothing. */
+/* Take and release the partition's table lock.  If work->table_locked is true, both functions do
+ * nothing. */
 void ol_commit_lock_table(ol_commit *work);
 void ol_commit_unlock_table(ol_commit *work);
 

@@ -1,11 +1,13 @@
-/* Writes a commit by the fast path.  It is for a store without replicas.  The commit must fit one
- * batch and have only positions without conditions, whose keys the table already has and whose
- * values are written in version 3.
+/* Writes a commit by the fast path, which takes nearly every commit.  The conditions are:
+ * - The store has no replicas.
+ * - The commit fits one batch.
+ * - The commit has only positions, and none of them has a condition.
+ * - The table already has the keys of all positions.
+ * - The values are written in version 3.
+ * For any other commit the fast path changes nothing; the general path (ol_commit_plan) takes it.
  *
- * Nearly every commit is one of these.  Consecutive items of one (group, topic) form a run, which
- * is planned, sized and encoded together, and applied by ol_state_apply_run.  The records keep the
- * order of the items.  For any other commit the fast path changes nothing and leaves it to the
- * general path (ol_commit_plan).
+ * Consecutive items of one (group, topic) form a run, which is planned, sized and encoded together,
+ * and applied by ol_state_apply_run.  The records keep the order of the items.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -54,7 +54,7 @@ static int take_array(void *context, const ol_field *field, int32_t count,
 static int decode(int16_t type, ol_slice value, group_facts *facts, ol_error *error) {
     *facts = (group_facts){.protocol_type = ol_slice_of("", 0), .generation = -1};
     if (value.size < 2) return ol_fail(error, OL_CORRUPT,
-                                       "the value of a group record ends within its version");
+                                       "the value of a group record is too short for its version");
     const ol_schema_visitor visitor = {
         .bytes = take_bytes, .integer = take_integer, .begin_array = take_array, .context = facts};
     int status = ol_schema_decode(ol_schema_of_value(type), ol_load_i16(value.data),
@@ -158,7 +158,7 @@ int ol_commit_put_next_generation(const ol_partition *partition, ol_slice group,
     if (status != OL_OK) return status;
     if (is_modern) {
         return ol_fail(error, OL_INVALID,
-                       "the group uses the consumer protocol, which fences members one by one");
+                       "a group of the consumer protocol has no generation that can be ended");
     }
     if (facts.generation >= INT32_MAX) {
         return ol_fail(error, OL_LIMIT, "the group has reached the greatest generation");

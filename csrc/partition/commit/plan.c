@@ -138,7 +138,7 @@ static int check_group_record(const ol_item *item, size_t index, ol_slice *group
     if (status == OL_OK && (!key.known || key.type <= OL_KEY_OFFSET_COMMIT ||
                             !ol_slice_equal(key.group, item->group))) {
         status = ol_fail(error, OL_INVALID,
-                         "the key of a group record is of type %d, or of another group", key.type);
+                         "the key of a group record has type %d, or names another group", key.type);
     }
     if (status == OL_OK) {
         *group = key.group;

@@ -4,12 +4,12 @@
  * safety, loops that end, and the code's own assertions.  The checks are the files of this folder
  * and the ol_*_validate functions.
  *
- * Two methods show that each unit has exactly one owner.  The first is a bit for each unit of an
- * arena, which is set when an owner takes the unit.  The second is a sum of marks.  A mark is a
- * pseudo-random number that is computed from the number of a thing and a key.  If two sets of
- * things have the same sum of marks, they contain the same things equally often, except by an
- * unlikely chance.  The key is drawn for each check, so the author of a forged file does not know
- * it.
+ * A unit is the smallest piece of an arena that can be allocated.  Two methods show that each unit
+ * has exactly one owner.  The first is a bit for each unit of an arena, which is set when an owner
+ * takes the unit.  The second is a sum of marks.  A mark is a pseudo-random number that is computed
+ * from a key and the number of an object.  If two sets of objects have the same sum of marks, they
+ * almost certainly contain the same objects equally often.  The key is drawn for each check, so the
+ * author of a forged file cannot know it.
  */
 #ifndef OL_TABLE_VALIDATE_OWNERSHIP_H
 #define OL_TABLE_VALIDATE_OWNERSHIP_H
@@ -41,8 +41,9 @@ static inline int ol_ownership_bits_create(ol_ownership_bits *bits, uint64_t cou
 
 static inline void ol_ownership_bits_free(ol_ownership_bits *bits) { free(bits->words); }
 
-/* Marks units as taken.  Returns false if they do not exist or are taken already.  The run must
- * have 1, 2 or 4 units and be aligned to its length, so that it is in one word. */
+/* Marks `length` units from `first` on as taken.  Returns false if one of them does not exist or is
+ * taken already.  `length` must be 1, 2 or 4, and `first` a multiple of `length`, so that the units
+ * are in one word of the bitmap. */
 static inline bool ol_ownership_take_aligned(ol_ownership_bits *bits, uint64_t first,
                                              unsigned length) {
     if (OL_UNLIKELY(first >= bits->count || length > bits->count - first)) return false;
@@ -63,7 +64,8 @@ static inline bool ol_ownership_take(ol_ownership_bits *bits, uint64_t first, ui
     return true;
 }
 
-/* Adds the units that `from` took.  Returns false if both have taken the same unit. */
+/* Adds the units that are taken in `other` to those in `bits`.  Returns false if a unit is taken in
+ * both. */
 static inline bool ol_ownership_merge(ol_ownership_bits *bits, const ol_ownership_bits *other) {
     uint64_t both = 0;
     for (uint64_t i = 0; i < bits->count / 64 + 1; i++) {

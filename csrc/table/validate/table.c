@@ -1,8 +1,8 @@
 /* table/validate/table.c: validation of a table that came from a file.
  *
  * Several workers check ranges of pairs, each with its own bits and sums.  A worker takes 32 pairs
- * at a time and prefetches the memory that they lead to, so that the cache misses overlap: the
- * names, the line of the hash index, the array of chunks, and the cells.
+ * at a time.  It prefetches their names, lines of the hash index, arrays of chunks and cells, so
+ * that the cache misses overlap.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -393,7 +393,7 @@ static const char *check_sums(worker *sum, const ol_reservation *held, size_t he
     if (!are_equal(&table->pair_index, &sum->pair_items, &sum->pair_lines) ||
         sum->pairs != sum->pair_items.items ||
         !are_equal(&table->group_index, &sum->group_items, &sum->group_lines)) {
-        return "a hash holds more than the table";
+        return "a hash index and the table hold different items";
     }
     if (!ol_run_allocator_validate_taken(&table->cells, &sum->cells)) {
         return "positions without an owner are not free";

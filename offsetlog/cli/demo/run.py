@@ -261,7 +261,7 @@ def _reopen(demo: _Demo, digest: str) -> bool:
     output.facts(
         [
             ("digest", digest),
-            ("", "the same before and after" if same else "different after it was opened again"),
+            ("", "the same before and after" if same else "different after the store was opened again"),
             ("wrong", f"{wrong:,} of {count_text(fetched, 'offset')}"),
         ]
     )

@@ -17,7 +17,7 @@ HELP = """Write an archive of offsetlog and its dependencies, for the executors 
 
 Spark unpacks the archive on each executor. The archive has no Python interpreter. Its bin/python starts the executor's
 own Python, whose minor version, machine type and libc must be those of this Python. If they differ, the executor's
-standard error says why. The archive omits PySpark, because executors have that of Spark. The command packs only
+standard error says why. The archive omits PySpark, because the executors' Spark brings its own. The command packs only
 packages of this environment, and downloads nothing.
 
 Exit codes: 0 done, 2 refused, or it could not be written.

@@ -82,6 +82,6 @@ def command(
     output.line(f"{done.before} partitions became {done.after} in {done.target}")
     output.line(f"{count_text(done.records, 'record')} in {count_text(done.batches, 'batch', 'batches')}")
     if done.renamed:
-        output.line(f"{count_text(done.renamed, 'transaction')} got a new producer id, since theirs is used by others")
+        output.line(f"{count_text(done.renamed, 'transaction')} got a new producer id, because others use theirs")
     output.line(f"digest {done.digest}, before and after")
     return report_incomplete(done.incomplete)

@@ -94,7 +94,10 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 @contextlib.contextmanager
 def own_failures() -> Iterator[None]:
-    """Turns a failure of Spark into the error that an executor raised, or into an error with Spark's first line."""
+    """Replaces a failure of Spark by the error of offsetlog that an executor raised.
+
+    If Spark's message contains no such error, the new error has the first line of the message.
+    """
     try:
         yield
     except CorruptionError as failure:

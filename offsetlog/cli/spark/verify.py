@@ -14,7 +14,7 @@ from offsetlog.cli.spark.session import checked_on_driver, spark_for
 from offsetlog.spark.jobs.places import log_directory
 from offsetlog.types import Digest
 
-HELP = """Compute the digest of each log partition twice, on Spark from the views and by a replay in the engine.
+HELP = """Compute the digest of each log partition twice: by Spark, and by a replay in the engine.
 
 Both digests cover the same records, even while the log is written to. The command only reads PATH. If a log ends before
 the offset in the checkpoint beside it, its tail is lost, and the command reports that. It also reports everything else

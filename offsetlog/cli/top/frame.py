@@ -41,8 +41,8 @@ def frame_of(
     Args:
         address: the server's address.
         groups: the groups; None if they are unknown.
-        interval: the rates; None without metrics.
-        trouble: why requested facts are missing.
+        interval: the samples from which the rates are computed; None if there are no metrics.
+        trouble: the reason why facts that the user requested are missing.
     """
     lines = [f"offsetlog top  {address}"]
     tables = []

@@ -115,7 +115,7 @@ class Both:
     def may_go_back(self, group: str, values: Values) -> bool:
         """Whether a commit may lower a position.
 
-        This is also true if the present value of a position in ZooKeeper is not known.
+        The answer is also True if the present value of a position in ZooKeeper is not known.
         """
         in_zookeeper = self._differences.last_in_zookeeper(group, values)
         if in_zookeeper is None:
@@ -132,8 +132,8 @@ class Both:
         """Commits to ZooKeeper the positions that are lowered; then commits all positions to the log.
 
         Returns:
-            The position of the commit in the log, and the offsets that are not lowered.  ZooKeeper should get these
-            next.
+            The position of the commit in the log, and the offsets that are not lowered, which
+            ZooKeeper should get next.
 
         Raises:
             DifferenceError: positions were lowered in ZooKeeper, but the log did not change, or it is unknown whether
@@ -242,7 +242,7 @@ class Both:
         return raised, self.compare(group)
 
     def level(self, group: str) -> None:
-        """Raises each position that both storages have to the larger of its two values.
+        """Raises each position that exists in both storages to the larger of its two values.
 
         A position that only one storage has is not added to the other.
 
@@ -386,7 +386,7 @@ class Both:
         Yields the set of `ZooKeeperQueue.held`.
         """
         if self._queue.is_away:
-            text = f"group {group!r}: ZooKeeper does not answer, but this call must reach it first"
+            text = f"group {group!r}: ZooKeeper does not answer, but must get this change before the log"
             raise ZooKeeperUnavailableError(f"{text}; nothing was written; try again when ZooKeeper answers", node="/")
         held = None if keys is None else frozenset(keys)
         with self.looks.going_back(group), self._queue.held(group, held, self._patience) as lowered:

@@ -56,9 +56,9 @@ def unknown_partitions(before: Sequence[Leadership], after: Sequence[Leadership]
 
     Each partition has the error that says why.
 
-    This process may have led a partition at both reads, but given it up and led it again in between.  The leader
-    epochs then differ.  A list of groups that was made in between may lack the groups of such a partition; only
-    another call finds them.
+    A partition that this process led at both reads may be unknown, too: the process may have given
+    it up and led it again in between.  The leader epochs then differ.  A list of groups that was
+    made in between may lack the groups of such a partition; only another call finds them.
     """
     found: dict[int, OffsetLogError] = {}
     for number, (first, second) in enumerate(zip(before, after, strict=True)):

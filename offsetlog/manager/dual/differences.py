@@ -44,7 +44,8 @@ class Counters:
         rewinds: the number of commits that lowered a position.
         zookeeper_failures: the number of commits that were written to the log, but are not known to be in ZooKeeper.
         log_larger: the number of positions that a fetch found to be larger in the log, or to be only in the log.
-        zookeeper_larger: the same for ZooKeeper.
+        zookeeper_larger: the number of positions that a fetch found to be larger in ZooKeeper, or
+            to be only there.
         unlisted: the number of differences that were not listed because the list was full.
     """
 
@@ -218,7 +219,8 @@ class Differences:
     def forget(self, is_meant: Callable[[str], bool]) -> None:
         """Drops all that is known of some groups.
 
-        The groups were deleted, or another process may lead them from now on.
+        Call this method when the groups were deleted, or when another process may lead them from
+        now on.
         """
         with self._lock:
             everything: list[dict[str, Any]] = [self._in_zookeeper, self._differing]

@@ -1,10 +1,10 @@
 """Expiry in two storages that never lowers a position.
 
 Each storage expires positions by its own retention time.  If the larger of two offsets expired first, fetches would
-return the smaller one again.  Therefore, before any position of a group expires, the group is levelled: each position
-that both storages have gets the larger offset in both.  The storage whose offset is raised counts this as a change, and
-keeps the position for the whole retention time from then on.  If a group cannot be levelled, it keeps all its positions
-in both storages.
+return the smaller one again.  Therefore, before any position of a group expires, the group is
+levelled: each position that exists in both storages gets the larger offset in both.  The storage
+whose offset is raised counts this as a change, and keeps the position for the whole retention time
+from then on.  If a group cannot be levelled, it keeps all its positions in both storages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Expiry:
     Args:
         log: the first storage.  If it is a log manager, it no longer expires positions on its own.
         zookeeper: the second storage.  If it is a ZooKeeper manager, it no longer expires positions on its own.
-        level: waits for the turn of a group, levels the group, and then makes a call in the same turn.
+        level: waits for the turn of a group, levels the group (raises each position that exists in
+            both storages to the larger value), and then makes a call in the same turn.
     """
 
     def __init__(

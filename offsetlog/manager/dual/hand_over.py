@@ -14,8 +14,8 @@ from offsetlog.manager.work import Awaited
 class Transitions:
     """The last change of leadership of each partition, in both storages.  Thread-safe.
 
-    When a leader gives up a partition, the change completes once its writes to the log and to
-    ZooKeeper have ended.  Otherwise, a write could reach ZooKeeper after a write of the next
+    When a leader gives up a partition, the change completes once the leader's writes to the log and
+    to ZooKeeper have ended.  Otherwise, a write could reach ZooKeeper after a write of the next
     leader, and lower the position again.  The change also waits for calls that have begun but have
     not sent anything yet.  Otherwise, the values that these calls have read could reach ZooKeeper
     when this process leads again.
@@ -28,9 +28,10 @@ class Transitions:
     def of(self, log: Transition, zookeeper: Transition, begun: Sequence[Awaited] = ()) -> Transition:
         """Returns a change that completes when the changes in both storages have completed.
 
-        The result is the result of the change in the log.  If the change in either storage fails,
-        this change fails with the first of these failures.  A later change of the partition
-        supersedes this one.  For the same two changes, the method returns the same object again.
+        The result of the returned change is that of the change in the log.  If the change in either
+        storage fails, the returned change fails with the first of these failures.  A later change
+        of the partition supersedes the returned one.  For the same two changes, the method returns
+        the same object again.
 
         Args:
             log: the change in the log.

@@ -24,7 +24,7 @@ class Look:
 
 
 class Looks:
-    """The reads that are running.  A change marks the running reads of its group.  Thread-safe.
+    """Keeps the running reads.  A change of a group marks the running reads of that group.  Thread-safe.
 
     Only running reads are kept, so the memory does not grow with the number of groups.
     """

@@ -357,15 +357,15 @@ class DualManager(BaseOffsetManager):
         A commit that lowers no position succeeds once the log has it, even if ZooKeeper does not have it, because
         fetches return the larger offset.  Until ZooKeeper has the same offsets, the positions are listed by
         `differences`.  The call waits for ZooKeeper until the timeout has passed.  While ZooKeeper is known not to
-        answer, it does not wait.
+        answer, the call does not wait.
 
         Raises:
             CommitTimeoutError: earlier calls for the same positions took too long, and nothing was written; or the log
                 did not confirm the commit in time.  In the second case, the log may have the commit, and `differences`
                 lists its positions.
             DifferenceError: a commit that lowers a position is in ZooKeeper, but not in the log, or it is unknown
-                whether it is in the log.  If it is not, fetches return the same values as before.  Repeat the call to
-                complete it.
+                whether it is in the log.  If the log does not have it, fetches return the same values as before.
+                Repeat the call to complete it.
             ZooKeeperUnavailableError: the commit lowers a position, or may lower one whose value in ZooKeeper is not
                 known, but ZooKeeper did not answer.  Nothing was written.
         """
@@ -536,8 +536,8 @@ class DualManager(BaseOffsetManager):
         """Expires positions in each storage by its own retention; see OffsetManager.expire.
 
         No position is lowered, because a fetch returns a position until it has expired in both storages.  If a group
-        cannot be levelled (`offsetlog.manager.dual.expiry`), for example while ZooKeeper does not answer, it keeps its
-        positions.
+        cannot be levelled (`offsetlog.manager.dual.expiry`), for example while ZooKeeper does not answer, the group
+        keeps its positions.
 
         Returns:
             The number of expired positions in the log or in ZooKeeper, whichever is larger.
@@ -586,7 +586,8 @@ class DualManager(BaseOffsetManager):
     def on_topic_deleted(self, topics: Sequence[str], *, timeout: float | None = None) -> int:
         """Deletes the positions of deleted topics in both storages; see OffsetManager.on_topic_deleted.
 
-        Each group is handled in its turn, so that a concurrent commit is deleted in both storages or in neither.
+        The deletion in a group waits for its turn among the group's writes, so a concurrent commit is deleted in both
+        storages or in neither.
 
         Args:
             topics: the names of the deleted topics.
@@ -676,8 +677,8 @@ class DualManager(BaseOffsetManager):
         * PartitionFailedError: the partition failed.
         * NotCoordinatorError: another process leads the partition.  Make the same call in that process.
 
-        Make this call in every process.  All groups have been handled if each log partition is missing from
-        `partitions` in the result of at least one process.
+        Make this call in every process.  A log partition has been handled if the result of at least one process does
+        not list it in `partitions`.
 
         Returns:
             The positions that still differ, and the groups and log partitions that could not be handled, each with the

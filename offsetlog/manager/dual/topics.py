@@ -1,9 +1,10 @@
-"""Deletes the positions of deleted topics in both storages, so that neither storage restores those of the other.
+"""Deletes the positions of deleted topics in both storages, so that neither copies them back to the other.
 
 During the deletion, a commit, a rewind or a catch-up may copy positions from one storage to the other.  Suppose that
-the deletion first handled all of ZooKeeper, and then all of the log.  ZooKeeper could then get a copy of a position
-after its part was done, and before the position was deleted in the log.  Fetches would return that position, even for
-a topic of the same name that is created later.  Therefore both storages of a group are changed in the same turn.
+the deletion first handled all of ZooKeeper, and then all of the log.  ZooKeeper could then get a
+copy of a position after the deletion in ZooKeeper, and before the position was deleted in the log.
+Fetches would return that position, even for a topic of the same name that is created later.
+Therefore both storages of a group are changed in the same turn.
 
 After the last group, the topics are removed from all groups in ZooKeeper once more.  This removes the nodes above the
 positions, and nodes that contain no offset.  If the log has positions of the topics at that time, they were committed

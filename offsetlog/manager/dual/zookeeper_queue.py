@@ -23,8 +23,8 @@ writes that are being sent.  No commit adds such a write meanwhile, because the 
 positions.  If the rewind or delete fails before the log is written, the positions become late: ZooKeeper may have the
 lower value, so it must get the value of the log again.
 
-A crash loses only the knowledge of which positions are late.  The log has their offsets, and fetches return the larger
-value.
+A crash loses only the knowledge of which positions are late.  The log has the offsets of late
+positions, and fetches return the larger value of log and ZooKeeper.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def is_outage(failure: OffsetLogError) -> bool:
 class Write(Completion[None]):
     """A write of positions to ZooKeeper.
 
-    It is answered once ZooKeeper has the positions, or once the commit need not wait for ZooKeeper any longer.
+    A write is answered once ZooKeeper has the positions, or once the commit need not wait for
+    ZooKeeper any longer.
 
     Attributes:
         group: the consumer group.
@@ -225,7 +226,7 @@ class ZooKeeperQueue:
         return emptied, [each for each in touched.values() if each.offsets]
 
     def _ready(self, group: str, writes: Iterable[Write]) -> list[Write]:
-        """Removes from the queue, and returns, those of these writes none of whose positions is being sent."""
+        """Takes from the queue the given writes of which no position is being sent; returns these writes."""
         waiting, flying = self._waiting.get(group, {}), self._flying.get(group, {})
         ready = []
         for write in writes:
@@ -503,9 +504,10 @@ class ZooKeeperQueue:
     ) -> Iterator[set[TopicPartition]]:
         """Keeps positions of a group (None: all) from being sent while the `with` block lowers some of them.
 
-        The caller has the turn of these positions.  The block gets a set, to which the caller adds the positions that
-        it has lowered or deleted in ZooKeeper.  If the block ends with DifferenceError, these positions do not become
-        late again, because the log may still get the same change.
+        The caller must have the turn of these positions.  The block gets a set, to which the caller
+        adds the positions that it has lowered or deleted in ZooKeeper.  If the block ends with
+        DifferenceError, the positions in the set do not become late (to be sent from the log)
+        again, because the log may still get the same change.
 
         Args:
             group: the consumer group.
@@ -597,7 +599,7 @@ class ZooKeeperQueue:
                 each.landed.result(max(0.0, deadline - time.monotonic()))
             except CommitTimeoutError:
                 text = f"group {each.group!r}: ZooKeeper did not answer an earlier commit within {timeout:g} s"
-                advice = "this call has to wait for that commit: try again"
+                advice = "this call must wait for that commit; try again"
                 raise ZooKeeperUnavailableError(f"{text}; {advice}", node="/") from None
 
     def settle(self, group: str, timeout: float) -> None:

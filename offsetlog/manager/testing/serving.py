@@ -58,7 +58,7 @@ def wait_until(is_so: Callable[[], bool], patience: float) -> None:
 
 
 def serve(replicas: ReplicaSet, call: Callable[[], T]) -> object:
-    """Runs a call that writes and waits for the high watermark; moves that as soon as the call has written."""
+    """Runs a call that writes and waits for the high watermark; moves it once the call has written."""
     leader, partition = replicas[replicas.leader], replicas.partition
     end = leader.positions(partition).log_end
     patience = replicas.site.harness.patience

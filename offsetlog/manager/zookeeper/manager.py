@@ -165,7 +165,7 @@ class ZooKeeperManager(BaseOffsetManager):
                 transition.fail(closed(stopped=True))
 
     def _settle(self, transition: PartitionTransition) -> None:
-        """Ends a transition.  If it gives up a partition, it ends once no write of the partition is being sent."""
+        """Ends a transition; one that gives up a partition ends once no write of the partition is being sent."""
         number = transition.partition
         writing: set[Work[Any]] = set()
         with self._under_way_lock:
@@ -511,7 +511,9 @@ class ZooKeeperManager(BaseOffsetManager):
         return self._sweep(None if retention_ms is None else self._expiry_of_group, timeout)
 
     def expire_group(self, group: str, *, timeout: float | None = None) -> int:
-        """Expires the positions of one group; see `expire`.  For a caller that first prepares each group.
+        """Expires the positions of one group; see `expire`.
+
+        A caller that must prepare each group before its positions expire calls this instead of `expire`.
 
         Raises:
             NotCoordinatorError: another process leads the group's partition.

@@ -111,7 +111,7 @@ def _stats(session: Session, work: Work[Any], nodes: Sequence[str]) -> Steps[dic
 def _judged(
     group: str, there: Mapping[str, NodeStat], before: Mapping[str, State] | None, deleted: int = 0
 ) -> Mapping[str, State]:
-    """Returns the states that the positions must have to be deleted; these are the states of the first read.
+    """Returns the state that each position must still have when it is deleted: its state at the first read.
 
     Raises:
         GroupNotEmptyError: in a later read, a position has another state, because another client committed it.
@@ -252,8 +252,8 @@ def delete_group(
         session: the manager's session.
         work: the work to which these steps belong.
         group: the name of the group.
-        judged: the states that the positions of the group must have to be deleted; None for the states that are read
-            first.
+        judged: the state that each position of the group must still have when it is deleted; None
+            for the states that are read first.
 
     Raises:
         GroupNotEmptyError: the group has a live consumer, or another client committed during the removal.
@@ -281,7 +281,7 @@ def delete_group(
 
 
 def _removals(session: Session, tree: Tree, positions: frozenset[str]) -> list[list[Operation]]:
-    """Returns the transactions that remove a group; the last ones remove the nodes that are not positions."""
+    """Returns the transactions that remove a group: first the positions, then all other nodes."""
     everything = tree.removal()
     if session.connection.request_size(everything) <= session.connection.settings.request_bytes_max:
         return [everything]

@@ -47,7 +47,7 @@ def _tls(properties: Mapping[str, Setting]) -> TlsSettings | None:
         return None
     for name in (f"{_PREFIX}crl.enable", f"{_PREFIX}ocsp.enable"):
         if flag(name, properties.get(name, False)):
-            raise ConfigError(f"{name} is not supported: revocation of certificates is not checked; leave it out")
+            raise ConfigError(f"{name} is not supported: revocation is not checked; remove the property")
     password = properties.get(f"{_PREFIX}keystore.password")
     return TlsSettings(
         truststore=_file(properties, f"{_PREFIX}truststore"),
@@ -68,7 +68,7 @@ def _file(properties: Mapping[str, Setting], store: str) -> str | None:
     if is_of_java:
         named = f"{store}.location" if kind is None else f"{store}.type"
         raise ConfigError(
-            f"{named}: {location!r} must be in PEM; `keytool -importkeystore -deststoretype PKCS12` and "
+            f"{named}: {location!r} must be a PEM file; `keytool -importkeystore -deststoretype PKCS12` and "
             f"`openssl pkcs12` convert a Java keystore"
         )
     return location

@@ -25,10 +25,10 @@ ASK_AGAIN_SECONDS = 0.05
 class Session:
     """A connection for work.  Thread-safe.
 
-    While no server is connected, the session gives no request to the client.  The client would keep the request and
-    send it later, perhaps after the timeout of the caller, when another process may already have written.  The
-    connection may also break at the very moment at which a request is given to the client.  The client may then keep
-    the request, so it counts as sent.
+    While no server is connected, the session gives no request to the ZooKeeper client.  The client
+    would keep the request and send it later, perhaps after the timeout of the caller, when another
+    process may already have written.  If the connection breaks at the very moment at which the
+    client gets a request, the client may keep the request, so the request counts as sent.
 
     Args:
         settings: the settings of the connection.

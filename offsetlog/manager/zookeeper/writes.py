@@ -32,8 +32,8 @@ def writes(
     Args:
         group: the consumer group.
         offsets: the positions to commit.
-        there: the nodes that exist, of the positions and above them.  The writes create the nodes
-            that are missing.
+        there: those nodes of the positions, and above them, that exist.  The writes create the
+            other nodes.
         versions: for some of the positions, the version that the node must still have.
     """
     made: list[Operation] = [Create(node) for node in nodes_above(group, offsets) if node not in there]

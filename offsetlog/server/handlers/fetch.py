@@ -373,7 +373,7 @@ def _diverging(
         return None
     end = log.end_offset_for_epoch(asked.last_fetched_epoch)
     if end.epoch < 0:
-        raise OffsetOutOfRangeError(f"the log knows no leader epoch up to {asked.last_fetched_epoch}")
+        raise OffsetOutOfRangeError(f"the log has no leader epoch at or below {asked.last_fetched_epoch}")
     if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
         return FetchResponseResponsePartitionDivergingEpoch(end.epoch, end.end_offset)
     return None
@@ -388,7 +388,7 @@ def _refused(asked: FetchRequestTopicPartition, error: ErrorCode) -> Answer:
 
 
 def next_offset(records: bytes) -> int:
-    """Returns the offset after the last of these whole batches (docs/format/batches.md §2.1)."""
+    """Returns the offset after the last batch in `records`, which are whole batches (docs/format/batches.md §2.1)."""
     position = last = 0
     while position < len(records):
         last = position

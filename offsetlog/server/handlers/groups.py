@@ -45,7 +45,7 @@ def heartbeat(node: NodeState, exchange: Exchange) -> None:
 
 
 def leave_group(node: NodeState, exchange: Exchange) -> None:
-    """Handles a LeaveGroup; answers at once, or once the change is stored if the group becomes empty."""
+    """Handles a LeaveGroup; answers at once, but if the group becomes empty, only after that is stored."""
     node.groups.run(exchange, node.groups.coordinator.leave)
 
 

@@ -411,8 +411,8 @@ class _Reading:
     def unstable(self, group_id: str) -> AbstractSet[tuple[str, int]]:
         """Returns the partitions whose positions are not stable and must not be answered.
 
-        Call this before reading the positions, because a transaction that ends between the two
-        calls may change them.  Raises the same errors as `GroupLog.pending`.
+        Call this before reading the positions, because a transaction that ends between this call
+        and the read may change them.  Raises the same errors as `GroupLog.pending`.
         """
         if not self._require_stable:
             return frozenset()

@@ -216,7 +216,7 @@ def _check_assignments(node: NodeState, asked: CreateTopicsRequestTopic) -> None
     if asked.num_partitions != -1 or asked.replication_factor != -1:
         raise _RefusedError(
             error_codes.INVALID_REQUEST,
-            "with assignments, the number of partitions and the replication factor must both be -1",
+            "the request assigns replicas, so the number of partitions and the replication factor must be -1",
         )
     _check_replicas(node, [tuple(each.broker_ids) for each in asked.assignments])
     numbers = sorted(each.partition_index for each in asked.assignments)
@@ -403,7 +403,7 @@ def _with_more_partitions(node: NodeState, asked: CreatePartitionsRequestTopic) 
         if len(asked.assignments) != added:
             raise _RefusedError(
                 error_codes.INVALID_REPLICA_ASSIGNMENT,
-                f"the request adds {added} partitions but assigns replicas to {len(asked.assignments)}",
+                f"the request adds {added} partitions but assigns replicas to {len(asked.assignments)} partitions",
             )
         _check_replicas(node, [tuple(each.broker_ids) for each in asked.assignments])
     return with_partitions(topic, asked.count_)

@@ -168,7 +168,7 @@ def rates(rows: list[Row]) -> str:
     axes.set_xlim(0.8, 1.25 * max([row["most"] for row in rows], default=1) + 0.4)
     axes.xaxis.set_major_formatter(FuncFormatter(_number))
     axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, position: ""))
-    axes.set_xlabel("commits per second, over seconds with at least one", color=_INK, fontsize=9)
+    axes.set_xlabel("commits per second (only seconds with a commit)", color=_INK, fontsize=9)
     _labels(axes, [row["group"] for row in rows])
     _legend(axes, 4)
     return _svg(figure, "rates", "Rates by group")

@@ -177,7 +177,7 @@ FINDINGS = [
     Section(
         "rewinds",
         "Rewinds",
-        "A commit in effect whose offset is lower than that of the commit before it, for the same position. The group "
+        "A commit in effect whose offset is lower than that of the previous commit of the same position. The group "
         "reads the records in between again.",
         [
             *_POSITION,
@@ -194,9 +194,9 @@ FINDINGS = [
     Section(
         "zombies",
         "Zombie commits",
-        "A commit with an older epoch than an earlier commit. If the leader epoch is older, and the offset is lower, "
-        "too, the group was reset; otherwise, the consumer read from a replaced leader. A commit names neither member "
-        "nor generation, so the log does not show which member wrote it.",
+        "A commit with an older leader epoch or producer epoch than an earlier commit. With an older leader epoch, a "
+        "lower offset means that the group was reset; otherwise, the consumer read from a replaced leader. "
+        "A commit names neither member nor generation, so the log does not show which member wrote it.",
         [
             *_POSITION,
             Column("reason", "of"),

@@ -30,7 +30,7 @@ def _hashing(function: Any) -> Any:
 
 
 def position_hash(*, pending: bool, physical: bool) -> Column:
-    """Returns the hash of a row of the view "offsets", or with `pending` of "commits", as four numbers (LIMBS)."""
+    """Returns the hash of a row of the view "offsets" (with `pending`: "commits"), as four numbers (LIMBS)."""
     names = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_timestamp")
     none = fn.lit(-1).cast("bigint")
     found: Column = _hashing(hashing.position_hashes)(

@@ -145,7 +145,7 @@ def write_marked_table(
     problems: Sequence[str],
     overwrite: bool = False,
 ) -> None:
-    """Writes one table to a directory of its own, and its mark to the same directory; otherwise as `write_marked`."""
+    """Writes one table to a directory of its own.  If there are problems, adds a mark as `write_marked` does."""
     if not problems:
         # When a table is replaced, its mark is removed, too.
         table.write.mode("overwrite" if overwrite else "errorifexists").parquet(directory)

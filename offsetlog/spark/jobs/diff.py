@@ -72,7 +72,7 @@ def run(
     Args:
         spark: the session.
         before: the log directory of the first state.
-        after: the log directory of the second state; None if it is `before`, too.
+        after: the log directory of the second state; None if it is the same as `before`.
         before_at: the moment of the first state, as for the source's option `at`; None for the present state.
         after_at: the moment of the second state, as `before_at`.
         group: the only group to compare; None for all groups.

@@ -1,7 +1,7 @@
 """Columns and rows that several jobs use: when a record took effect, which records are in effect, and their bytes.
 
-Here, a position is (log partition, group, topic, partition), because log offsets can only be compared within one log
-partition.
+In this module, a position is (log partition, group, topic, partition), because log offsets can only be compared within
+one log partition.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def commit_records(records: DataFrame) -> DataFrame:
 def with_effects(commits: DataFrame) -> DataFrame:
     """Adds `effective_at`, the log offset at which each commit took effect; it is null if the commit never took effect.
 
-    The rule is in `offsetlog.spark.in_effect`.  If the commits already have the column, they are returned unchanged.
+    The rule is in `offsetlog.spark.in_effect`.  If the commits already have this column, they are returned unchanged.
 
     Args:
         commits: rows of the view "commits", with the columns kind, outcome, marker_offset, log_offset and POSITION.

@@ -203,7 +203,7 @@ def _end_of(segment: Path) -> tuple[LogEnd, OffsetLogError | None]:
 
 
 def _length_at(segment: Path, position: int) -> bytes:
-    """Returns the bytes of a batch's length, which is the last field that a writer fills in."""
+    """Returns the length field of the batch at a position, as bytes.  A writer fills in this field last."""
     with segment.open("rb") as file:
         file.seek(position + 8)
         return file.read(4)

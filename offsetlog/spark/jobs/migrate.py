@@ -55,7 +55,7 @@ class Migration:
             reason.  Rows of a dump also have the file and the line.
         dry_run: whether nothing was written.
         incomplete: the missing and damaged parts of the directory; always empty without `permissive`.
-        unknown: those of the groups given to `run` that have no row.
+        unknown: the groups that were given to `run` and have no row.
     """
 
     committed: dict[str, int] = field(default_factory=dict)
@@ -99,11 +99,11 @@ def from_dump(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:
     A dump is a file of JSON lines, or a CSV file with a heading.  A line has the fields group, topic, partition and
     offset; or it has the fields path and value, and path ends with "/consumers/GROUP/offsets/TOPIC/PARTITION".  Lines
     with another path are ignored, and so are other fields.  A file is a CSV file if its name ends in .csv (or in
-    .csv.gz and the like).  In a CSV file, quotes within quotes are doubled.  `file` contains the name of the file as in
-    a URI.
+    .csv.gz and the like).  In a CSV file, quotes within quotes are doubled.  The column `file` contains the name of the
+    file as in a URI.
 
     Raises:
-        InvalidArgumentError: the heading of a CSV file has none of these fields, or has one of them more than once.
+        InvalidArgumentError: the heading of a CSV file names none of the fields above, or names one more than once.
         MissingFileError: the file does not exist.
     """
     check_file(path)
@@ -271,7 +271,7 @@ def run(
             was written by Kafka.
         overwrite: whether positions may be moved back.
         dry_run: whether to only report the plan, without taking the lock or writing anything.
-        examples: the most refused rows to report, and the most rows that move back to pass to `agree`.
+        examples: the largest number of refused rows to report, and of rows that move back to pass to `agree`.
         agree: a function that is called before positions are moved back, and raises if they must not be.  None moves
             them without asking.
         permissive: whether to continue if a part of the directory is missing.  Nothing is committed to a log partition

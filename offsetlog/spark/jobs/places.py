@@ -116,7 +116,7 @@ def check_replaceable(target: AnyPath) -> None:
     foreign = min((each.name for each in found.iterdir() if not _OF_A_TABLE.fullmatch(each.name)), default=None)
     if foreign is not None:
         raise ConfigError(
-            f"the directory holds {foreign!r}, which no table has, so a table cannot replace it", path=target
+            f"the directory holds {foreign!r}, which no table has, so a table cannot replace the directory", path=target
         )
 
 

@@ -148,8 +148,8 @@ def _shaped(rows: DataFrame) -> DataFrame:
 def history_rows(records: DataFrame, partitions: int) -> DataFrame:
     """Returns every record of the view "records" with its new partition, `target`.
 
-    The marker of a transaction goes to every new partition that has records of the transaction.  The group of a record
-    of an unknown kind is not known.  Its new partition is the number of its old partition modulo the new number of
+    The marker of a transaction goes to every new partition that has records of the transaction.  A record of an unknown
+    kind has no known group.  The number of its new partition is that of its old partition modulo the new number of
     partitions.
     """
     ordered = _ordered(records.select(*RECORD_COLUMNS))
@@ -169,7 +169,8 @@ def history_rows(records: DataFrame, partitions: int) -> DataFrame:
 def state_rows(records: DataFrame, offsets: DataFrame, commits: DataFrame, partitions: int) -> DataFrame:
     """Returns the records of the present state: committed and pending positions, groups, and records of unknown kinds.
 
-    The records of committed positions are written outside of transactions.  The arguments are the views of these names.
+    The records of committed positions are written outside of transactions.  The arguments `records`, `offsets` and
+    `commits` are the views with these names.
     """
     place = ["log_partition", "log_offset"]
     committed = offsets.select(*place).withColumn("counts", fn.lit("committed"))
@@ -224,7 +225,7 @@ def survey(spark: SparkSession, directory: LogDirectory, numbers: Iterable[int])
 
 
 def _add_losses(directory: LogDirectory, findings: list[Finding]) -> None:
-    """Adds the losses that other witnesses show, except for log partitions for which the checkpoints show a loss."""
+    """Adds the losses that `find_losses` returns, except for log partitions of which the checkpoints show a loss."""
     known = {each.log_partition for each in findings if each.severity == "problem"}
     read = parse({"path": str(directory.path), "view": "records"})
     for loss in find_losses(open_source(read), read):

@@ -39,7 +39,7 @@ _EXECUTOR_PAUSE_SECONDS = 0.5
 
 
 def is_submitted() -> bool:
-    """Returns whether spark-submit started this program, in which case it decides the master and the settings."""
+    """Returns whether spark-submit started this program.  If so, spark-submit decides the master and the settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 

@@ -171,9 +171,9 @@ def run(
             then lists these parts.
 
     Raises:
-        ConfigError: the package of the format or of the target's file system is missing, or `target` exists on this
-            machine (with `overwrite`, only if it is not a table).  On other file systems, and for Iceberg's tables,
-            Spark itself reports that the target exists.
+        ConfigError: the package of the format or of the target's file system is missing; or `target` exists on this
+            machine.  With `overwrite`, only a `target` that is not a table is refused.  On other file systems, and for
+            Iceberg's tables, Spark itself reports that the target exists.
         InvalidArgumentError: `target` is the log, is inside the log, or contains the log.
         MissingFileError: there is no log at `path`.
         CorruptionError: the log is damaged, or a part is missing (DataLossError, PossibleLossError), and `permissive`

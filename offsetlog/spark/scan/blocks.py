@@ -1,8 +1,8 @@
 """The form of a record batch for the JVM reader: the buffers of all columns, in Arrow's layout, one after another.
 
-Both processes are on one machine, so numbers are in its byte order.  A block is written to one of SLOTS slots in the
-memory that both processes have mapped.  If a block is too large for a slot, it is sent over the connection
-(`block_worker`).
+The JVM and this process are on one machine, so numbers are in the machine's byte order.  A block is written to one of
+SLOTS slots in the memory that both processes have mapped.  If a block is too large for a slot, it is sent over the
+connection (`block_worker`).
 
 A block begins with the sizes of its buffers, as numbers of 64 bits.  Each buffer begins at a multiple of 8 bytes.  The
 first buffer of a column is a bitmap of the values that are not null; it is empty if no value is null.  The other
@@ -10,9 +10,9 @@ buffers of the column depend on its type:
 
 * Numbers: the values.
 * Booleans: a bitmap of the values.
-* Strings and binary values: the ends of the values, and then their bytes.  The ends are numbers of 32 bits.  There is
-  one more of them than rows, and the first need not be 0.
-* Lists: the ends of the lists, in the same form, and then the column of the elements.
+* Strings and binary values: the bounds of the values, and then their bytes.  The bounds are numbers of 32 bits: the
+  start of the first value, which need not be 0, and then the end of each value.
+* Lists: the bounds of the lists, in the same form, and then the column of the elements.
 * Structs: the columns of the fields.
 """
 

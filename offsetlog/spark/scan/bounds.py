@@ -1,9 +1,9 @@
 """Finds positions in a log that another program may be writing to: those of its end, of a log offset, and of a time.
 
-Indexes are only used to shorten the search.  An index entry is trusted only if the batch at its position is whole and
-begins at or below the entry's offset, and if the batches from this one on reach that offset.  An entry of the time
-index is trusted only if, in addition, a batch has its time.  If no entry can be trusted, the search reads the headers
-of all batches from the start of the segment.
+Indexes are only used to shorten the search.  An index entry is trusted only under two conditions: the batch at the
+entry's position is whole and begins at or below the entry's offset; and this batch and the batches after it reach the
+entry's offset.  An entry of the time index must also name the greatest timestamp of these batches.  If no entry can be
+trusted, the search reads the headers of all batches from the start of the segment.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ def _time_entries(files: Files, segment: Segment) -> Entries:
 def find_start(files: Files, segment: Segment, offset: int) -> tuple[int, int]:
     """Returns where a search for a log offset can begin: a position, and a lower bound of the log offsets from it on.
 
-    The position comes from the index.  The batch at the position contains the log offset, or is an earlier batch.  If
-    the index does not help, it is the first batch of the segment.
+    The batch at the position contains the log offset, or is an earlier batch.  The position comes from the index.  If
+    no entry of the index can be trusted, the position is the start of the segment.
 
     Raises:
         StorageError: the file cannot be read.
@@ -126,9 +126,9 @@ def seek(files: Files, segment: Segment, offset: int) -> int:
 def entered(files: Files, segment: Segment, named: int, position: int) -> tuple[int, int] | None:
     """Returns the first and last offset of the batch at an index entry's position; None if the entry is not trusted.
 
-    An index entry contains the last offset of the records that were appended at its position; in the index of an old
-    broker, it contains the first.  If the base offset of the batch was changed, it does not match the entry.  Without
-    this check, a walk that began with that batch could not detect the change.
+    The offset in an entry is the last offset of the records that were appended at the entry's position; in the index of
+    an old broker, it is their first offset.  A batch whose base offset was changed does not match its entry.  Without
+    this check, a walk that began with such a batch could not detect the change.
 
     Raises:
         StorageError: the file cannot be read.
@@ -171,9 +171,9 @@ def batch_near(files: Files, segment: Segment, position: int) -> tuple[int, int]
 def end_of(files: Files, segment: Segment) -> tuple[int, int]:
     """Returns the position and the log offset after the last whole batch of the newest segment, as it is now.
 
-    An incomplete batch at the end, and space that was allocated ahead, are not part of the log.  They are recognized by
-    a batch that is torn or has the length zero, and that no whole batch follows.  Any other damage counts as part of
-    the log, and a reader reports it.
+    An incomplete batch at the end, and space that was allocated ahead, are not part of the log.  They look like a batch
+    that is torn or has the length zero, and no whole batch follows.  Any other damage counts as part of the log, and a
+    reader reports it.
 
     Raises:
         StorageError: the file cannot be read.
@@ -298,7 +298,7 @@ def _commit_around(
 
 
 def horizon_at_time(files: Files, listing: PartitionListing, now: Horizon, timestamp: int) -> Horizon:
-    """Returns the horizon for a read up to a time (in ms): before the first batch with a later timestamp."""
+    """Returns the horizon for a read up to a time, in ms: the start of the first batch with a later timestamp."""
     offset = listing.segments[0].base_offset if listing.segments else 0
     for segment in listing.segments:
         limit = now.limit_of(segment)
@@ -315,7 +315,7 @@ def horizon_at_time(files: Files, listing: PartitionListing, now: Horizon, times
 
 
 def _old_enough(files: Files, segment: Segment, timestamp: int) -> tuple[int, int]:
-    """Returns where a walk to a time may begin; the time index shows that no batch before it is too young."""
+    """Returns where a walk to a time may begin.  By the time index, no batch before this place has a later time."""
     entries = _time_entries(files, segment)
     entries = entries[entries[:, 0] <= timestamp]
     for newest, offset in entries[-_ENTRY_TRIES:][::-1].tolist():

@@ -39,8 +39,8 @@ def find_losses(
     Args:
         source: the source that is read.
         read: the options.
-        doubts: a list to which the missing and damaged witnesses are added; a witness is no loss itself.  With None,
-            these witnesses are logged as warnings.
+        doubts: a list to which the missing and damaged witnesses are added, which are not losses themselves.  With
+            None, these witnesses are logged as warnings.
 
     Raises:
         StorageError: the directory cannot be listed.

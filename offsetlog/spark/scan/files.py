@@ -127,8 +127,8 @@ class Files:
     Attributes:
         arrow: pyarrow's file system; None for local files.
         uri: the URI of the file system, for messages; empty for local files.
-        left_behind: the files of swaps that have made no progress for some time.  Later listings do not wait for these
-            swaps.
+        left_behind: files of a cleaner's swaps of segments that have made no progress for some time.  Later listings do
+            not wait for these swaps to end.
     """
 
     def __init__(self, arrow: Any | None = None, uri: str = "") -> None:
@@ -242,7 +242,7 @@ def resolve(path: str, settings: Mapping[str, str] = NO_SETTINGS) -> tuple[Files
 
 
 def attempts() -> Iterator[int]:
-    """Counts down attempts to read files that are cleaned, rolled or removed meanwhile.  Each pause is longer."""
+    """Counts down attempts to read files that are cleaned, rolled or removed meanwhile; pauses longer after each."""
     for left in reversed(range(ATTEMPTS)):
         yield left
         # Even a cleaner that works without a pause is soon done with these files.

@@ -45,7 +45,7 @@ class JoinedRuns:
     """The combined state of all runs.
 
     Attributes:
-        replay: a replay with the state that it would have if it had applied all runs in order.
+        replay: a replay whose state is the same as after applying all runs in order.
         refused: the records that a broker would not load, in the order of the log.
         count: the number of runs.
     """
@@ -114,8 +114,8 @@ def replay_joined(
         listing: the segments of the partition.
         until: the log offset at which the state ends.  Records at or above it are ignored.
         threads: the number of runs to read at once; a number above RUNS_MAX means RUNS_MAX.
-        begin: a function that makes the replay of a run.  Its arguments are whether the run is another than the first,
-            the stop signal, and the account of the memory.
+        begin: a function that makes the replay of a run.  Its arguments are whether the run is not the first one, the
+            stop signal, and the account of the memory.
         bytes_max: the memory that the states of all runs together may take, in bytes.
 
     Raises:
@@ -198,7 +198,7 @@ def _wait_for_all(pool: ThreadPoolExecutor, work: Callable[[int], None], numbers
 
 
 def _join(earlier: JoinedRuns, later: list[JoinedRuns]) -> None:
-    """Combines the state of the run in `later`, if there is one, with that of `earlier`; releases its memory."""
+    """Adds the state of the run in `later`, if any, to that of `earlier`; releases the memory of the later run."""
     while later:
         following = later.pop()
         earlier.replay.join(following.replay)

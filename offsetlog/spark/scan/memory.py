@@ -12,8 +12,8 @@ def release_unused() -> None:
 
     A worker of Spark reads one share of the keys of a log after another.  After each share, the C library would keep
     the free pages for later allocations, and the worker would grow with every share, by 20 to 80 MiB for a million
-    records.  If another allocator (such as jemalloc, by LD_PRELOAD) replaces that of the C library, it decides which
-    pages it returns.
+    records.  If another allocator (such as jemalloc, by LD_PRELOAD) replaces that of the C library, the other
+    allocator decides which pages are returned.
     """
     pa.default_memory_pool().release_unused()
     # glibc has malloc_trim; musl returns memory by itself.

@@ -35,7 +35,7 @@ def with_values(read: ReadOptions, name: str, values: tuple[Any, ...]) -> ReadOp
 
 
 def bounded(bound: Bound | None, value: int, choose: Any, default: int) -> Bound:
-    """Returns the narrower of a bound of log offsets and another value, for each log partition.
+    """Returns a bound of log offsets, such as `startingOffset`, narrowed by another value in each log partition.
 
     Args:
         bound: the bound from an option; None if the option was not given.

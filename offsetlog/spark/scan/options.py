@@ -206,7 +206,7 @@ def _check_fits_view(read: ReadOptions, given: Mapping[str, str]) -> None:
         if name in given and read.view not in RANGED:
             raise ConfigError(
                 f"{name}={given[name]!r} is only for {_list(RANGED)}, not for view={read.view}; use the option 'at' "
-                "there"
+                "for this view"
             )
     for name in ("topic", "partition"):
         if name in given and read.view not in KEYED:
@@ -404,8 +404,9 @@ def moment_of(moment: Moment, number: int, partitions: int) -> int | None:
 def parallelism(read: ReadOptions) -> int:
     """Returns the number of tasks that the cluster runs at once: its default parallelism, if that is known.
 
-    Spark plans a Python source in a process without a SparkContext, so `offsetlog.spark.register` passes this number to
-    the source.  If it was not called, the result is the number of cores of the machine that plans.
+    Spark plans a Python source in a process without a SparkContext, so `offsetlog.spark.register` passes the default
+    parallelism to the source.  If `register` was not called, the result is the number of cores of the machine that
+    plans.
     """
     if read.default_parallelism:
         return read.default_parallelism

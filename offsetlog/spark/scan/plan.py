@@ -187,7 +187,7 @@ def open_on_driver(read: ReadOptions, files: Files | None = None) -> Source:
 
 
 def _is_seen(read: ReadOptions) -> bool:
-    """Returns whether the log exists on the driver, and only the requested log partitions do not exist."""
+    """Returns whether the driver sees the log, and the log only lacks the requested log partitions."""
     if read.partitions is None:
         return False
     try:
@@ -260,7 +260,7 @@ def _plan_all(source: Source, read: ReadOptions) -> list[Split]:
 def tasks_of(splits: list[Split], read: ReadOptions) -> list[Task]:
     """Returns the tasks for splits, in order.  A task may get several small splits, also of several partitions.
 
-    A log of fifty small partitions should not need fifty tasks.  A read that is not small is still divided into tasks.
+    Therefore a log of fifty small partitions does not need fifty tasks.  A large read is still divided into several.
     """
     total = sum(split.size for split in splits)
     enough = max(total // (4 * parallelism(read)), _TASK_BYTES)
@@ -294,7 +294,7 @@ def _plan_partition(source: Source, listing: PartitionListing, read: ReadOptions
 def _refuse_future(source: Source, read: ReadOptions) -> None:
     """Raises InvalidArgumentError if `at` is a time in the future, as OffsetStore.fetch(at=) does.
 
-    If the log has a record at or after the time, the time is not in the future.
+    A time after the present time is accepted if the log has a record at or after it.
     """
     timestamp = None if read.at is None else read.at.timestamp
     if timestamp is None or not is_ahead(timestamp):
@@ -331,8 +331,8 @@ def find_horizon(source: Source, listing: PartitionListing, read: ReadOptions) -
 def _state(source: Source, listing: PartitionListing, horizon: Horizon, read: ReadOptions) -> list[Split]:
     """Returns one split.  Its task reads the partition once, on as many threads as there are cores for the partition.
 
-    Spark does not let a source add a shuffle.  Without a shuffle, a second task would have to read the whole partition
-    again.
+    More tasks would not help: Spark does not let a source add a shuffle, so each task would have to read the whole
+    partition.
     """
     if not listing.segments:
         return []
@@ -350,7 +350,7 @@ def _state(source: Source, listing: PartitionListing, horizon: Horizon, read: Re
 def _thread_count(size: int, total: int, read: ReadOptions) -> int:
     """Returns the number of threads that read the partition.
 
-    If `minPartitions` is set, it is divided among the partitions in proportion to their bytes; otherwise the cores are.
+    The number of cores, or `minPartitions` if it is set, is divided among the partitions in proportion to their bytes.
     """
     if read.partitions_min:
         return max(1, -(-read.partitions_min * size // max(total, 1)))
@@ -475,8 +475,8 @@ def _spans(
 def boundaries(files: Files, segment: Segment, start: tuple[int, int], stop: int, every: int) -> list[tuple[int, int]]:
     """Returns (file position, base offset) of batches that divide a segment into pieces of about `every` bytes.
 
-    The batches come from the index, and are checked.  Where the index has too few entries, they are found by reading
-    headers.  `start` is a result of `find_start`.
+    The batches are those to which trusted index entries point (`bounds.entered`).  Where the index has too few entries,
+    batches are found by reading headers.  `start` is a result of `find_start`.
     """
     found = [start]
     last, low = start

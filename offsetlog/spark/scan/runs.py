@@ -25,9 +25,9 @@ class _ReplacedError(Exception):
 
 
 def is_rolled_space(scan: SegmentScan, segment: Segment, until: int) -> bool:
-    """Returns whether a scan failed at space that was allocated ahead, after the last batch, which is not damage.
+    """Returns whether a scan failed in space that was allocated ahead, after the last batch.  This is not damage.
 
-    A roll that is in progress has not truncated this space yet, or a crash interrupted the roll.
+    A closed segment has such space while its roll is in progress, or if a crash interrupted the roll.
 
     Args:
         scan: the scan that failed.
@@ -40,7 +40,7 @@ def is_rolled_space(scan: SegmentScan, segment: Segment, until: int) -> bool:
 class RunReader:
     """The records of one split.  Use it from one thread only.
 
-    It yields batches.  With mode=permissive, it also yields failures, in between; otherwise it raises them.
+    It yields batches.  With mode=permissive, it yields failures between the batches; otherwise it raises them.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class RunReader:
         self._next_offset = max(self._next_offset, scan.next_offset)
 
     def _refuse_false_boundary(self, scan: SegmentScan, span: Span, failure: CorruptionError) -> None:
-        """Raises if a batch only seems to be torn, because an index entry, the span's end, points into its middle."""
+        """Raises if a batch only seems to be torn, because the span ends at an index entry that points into it."""
         if isinstance(failure, TornTailError) and scan.position < span.limit < span.segment.size:
             batch = batch_at(span.segment.path, scan.position, file_system=self._files.native)
             if batch is not None and scan.position + batch[2] > span.limit:
@@ -302,10 +302,10 @@ def outcomes_within(
     *,
     horizon: int | None = None,
 ) -> Outcomes:
-    """Returns the outcomes of the transactions with records in [first, until), as the log shows them below a limit.
+    """Returns the outcomes of the transactions with records in [first, until), as the log shows them below `horizon`.
 
-    The limit is `horizon`; if it is None, the limit is the horizon of the split.  All splits of a partition use the
-    same limit, so that they agree on the outcome of a transaction.
+    If `horizon` is None, the horizon of the split is used.  All splits of a partition use the same horizon, so that
+    they agree on the outcome of a transaction.
 
     Raises:
         StorageError: a file cannot be read, or files were replaced faster than they could be read.

@@ -64,8 +64,7 @@ def _is_as_it_was(segments: Sequence[Segment], now: PartitionListing, size: int)
 def _lost(planned: Sequence[Segment], now: PartitionListing) -> list[Segment]:
     """Returns the segments that were removed since the read was planned, and whose records are in no other segment.
 
-    A cleaner may move the records of a segment to an earlier one.  The file of the earlier segment is then another one
-    than planned.
+    A cleaner may move the records of a segment to an earlier one.  It then replaces the file of the earlier segment.
     """
     present = {segment.base_offset for segment in now.segments}
     known = {(segment.base_offset, segment.identity, segment.size) for segment in planned}
@@ -90,7 +89,7 @@ class ReplayedBucket:
 
 
 def _has_one_group(replay: Replay) -> bool:
-    """Returns whether a state is that of a single group, which a division of the keys into shares does not reduce."""
+    """Returns whether a state is that of a single group; dividing the keys into shares would not make it smaller."""
     if replay.group_record_count > 1:
         return False
     groups = {*replay.groups(), *replay.pending_groups()}
@@ -101,9 +100,9 @@ def _has_one_group(replay: Replay) -> bool:
 class BucketReader:
     """The rows of one bucket of one partition.  Use it from one thread only.
 
-    It yields batches.  With mode=permissive, it also yields failures, in between; otherwise it raises them.  All
+    It yields batches.  With mode=permissive, it yields failures between the batches; otherwise it raises them.  All
     buckets of a partition, and all shares of a bucket, meet the same damage, so only the first bucket reports damage,
-    and only once.  If a file cannot be read or was removed, this may affect only one bucket, so each bucket reports it.
+    and only once.  A file that cannot be read or was removed may affect only one bucket, so each bucket reports it.
     """
 
     def __init__(self, files: Files, split: Split, read: ReadOptions, columns: list[str]) -> None:
@@ -164,8 +163,8 @@ class BucketReader:
     def _until(self, listing: PartitionListing) -> int:
         """Returns the log offset below which records are read: the end that the partition had when it was planned.
 
-        If the partition was cleaned since then, all present records are read.  The cleaner may have removed a record
-        below the planned end because of a newer record above it, so that the state at the planned end would be
+        If the partition was cleaned after the planning, all present records are read.  The cleaner may have removed a
+        record below the planned end because of a newer record above it, so that the state at the planned end would be
         incomplete.
         """
         horizon = self._split.horizon
@@ -180,7 +179,8 @@ class BucketReader:
     def _went_on(self) -> bool:
         """Returns whether the planned end is still the end of a batch.  If not, another file has reused the inode.
 
-        It is the end of a batch if the next batch begins there with the planned log offset, or if no bytes follow.
+        The planned end is the end of a batch if the next batch begins there with the planned log offset, or if no bytes
+        follow.
         """
         horizon, path, native = self._split.horizon, self._split.segments[-1].path, self._files.native
         try:
@@ -337,8 +337,8 @@ class BucketReader:
         if not self._split.horizon.is_cut or until >= newest or state.replay.records_below == until:
             return
         raise HistoryError(
-            f"records below log offset {until} of log partition {self._split.number} were cleaned since then; "
-            f"states are known from log offset {newest} on",
+            f"the state at log offset {until} of log partition {self._split.number} is no longer known, because "
+            f"records below it were cleaned since then; states are known from log offset {newest} on",
             floor=newest,
             log_partition=self._split.number,
             path=self._split.place,
@@ -391,9 +391,10 @@ class BucketReader:
         yield from self._tell(problems)
 
     def _whole_commits(self) -> tuple[list[Any], list[OffsetLogError]]:
-        """Returns the commits and the problems.  Reads again if the log was cleaned while it was read.
+        """Returns the commits and the problems.
 
-        Records that a cleaner moved might otherwise be in none of the files that were read.
+        If the log was cleaned while it was read, it is read again: a record that the cleaner moved may have been in
+        none of the files that were read.
         """
         for left in attempts():
             problems: list[OffsetLogError] = []

@@ -84,7 +84,7 @@ def _numbers(offset: dict[str, dict[str, int]] | None, name: str) -> Offsets:
 
 
 class StreamReader(DataSourceStreamReader):
-    """Reads the records of a log as they are written.  The driver has one reader for each query, for one thread."""
+    """Reads the records of a log as they are written.  Each query has one reader on the driver; one thread uses it."""
 
     def __init__(self, read: ReadOptions, schema: Any, files: Files | None = None) -> None:
         """Takes the options, the columns as a pyarrow.Schema, and a file system to use in place of the path's own."""
@@ -301,7 +301,7 @@ class StreamReader(DataSourceStreamReader):
         )
 
     def _lose(self, failure: OffsetLogError, warning: str | None = None) -> None:
-        """Raises the error of a data loss.  With failOnDataLoss=false, logs `warning` instead, or else the error."""
+        """Raises the error of a data loss.  With failOnDataLoss=false, logs `warning` or, if it is None, the error."""
         if self._read.fail_on_data_loss:
             raise failure
         _log.warning("%s", warning or failure)
@@ -460,7 +460,7 @@ def _committed(batch: Any) -> Any:
 
 
 def _limited(starts: Offsets, ends: Offsets, most: int) -> Offsets:
-    """Limits the ends, so that a batch has at most `most` log offsets, in proportion to what each partition has."""
+    """Returns ends for a batch of at most `most` log offsets; each partition's share is proportional to its backlog."""
     waiting = {number: end - starts.get(number, 0) for number, end in ends.items()}
     total = sum(waiting.values())
     if total <= most:

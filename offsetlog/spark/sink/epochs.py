@@ -1,4 +1,4 @@
-"""Records in the store which epochs of a query were published, as committed positions of reserved groups.
+"""Keeps in the store the number of published epochs of each query, as committed positions of reserved groups.
 
 In the group `__offsetlog_spark`, each query is a topic.  The query's position is the number of its published epochs.
 This is also the number of its next epoch, just as a position is the next offset.  The position is committed when an
@@ -111,7 +111,7 @@ def refuse_other_stream(epoch: Epoch, found: OffsetAndMetadata) -> None:
         raise StateError(
             f"queryId {epoch.query!r} belongs to another stream: query {before} has published {found.offset} epochs "
             f"under it from another checkpoint. Epochs of this query ({epoch.spark_query}) would be skipped as "
-            "already published; give it a queryId of its own"
+            "already published; give this query a queryId of its own"
         )
 
 

@@ -19,9 +19,9 @@ from offsetlog.spark.sink.options import SinkOptions, default_staging
 
 
 def remove_staged(options: SinkOptions, query: str, runs: Sequence[str], done: int | None) -> None:
-    """Deletes the staged files of runs.  If this fails, the write still succeeds.
+    """Deletes the staged files of runs.
 
-    A later epoch of the same query then deletes the files.
+    If this fails, the write still succeeds, and a later epoch of the same query deletes the files.
 
     Empty directories are deleted, too, because a broker accepts no other directories than those of logs in its log
     directory.
@@ -30,8 +30,8 @@ def remove_staged(options: SinkOptions, query: str, runs: Sequence[str], done: i
         options: the options of the write.
         query: the name of the query's directory in the staging directory.
         runs: the directories of the runs of one epoch, relative to the staging directory.
-        done: the number of the epoch if it has been published; otherwise None.  If it has, files of older epochs, and
-            of older runs of this epoch, are deleted, too.
+        done: the number of the epoch if it has been published; otherwise None.  After a published epoch, the files of
+            older epochs, and of older runs of this epoch, are deleted, too.
     """
     file_system, root = file_system_of(options.staging_location, options.hadoop)
     with contextlib.suppress(OSError):

@@ -120,8 +120,8 @@ def checked_options(
     """
     if overwrite:
         raise ConfigError(
-            "a store cannot be overwritten: use mode('append'), or outputMode('append') in a stream (for another "
-            "output mode, foreachBatch with offsetlog.spark.sink.writer.commit_batch)"
+            "a store cannot be overwritten: use mode('append'), or outputMode('append') in a stream. For another "
+            "output mode, use foreachBatch with offsetlog.spark.sink.writer.commit_batch"
         )
     given = {name.lower(): value for name, value in options.items() if not is_setting(name)}
     known = {name.lower() for name in OPTIONS}

@@ -4,7 +4,7 @@ All rows of one log partition, and the position that records the epoch in this l
 transaction of the store.  While the publisher reads the staged files, piece by piece, it has a transaction open in
 every log partition that has rows.  Then it commits the transactions, one after another.  If a crash happens before the
 first of these commits, only open transactions are left, and the next publisher aborts them.  If a crash happens between
-two commits, some log partitions have the epoch and others do not.  When the epoch is tried again, the others get it.
+two commits, some log partitions have the epoch and others do not.  The others get the epoch when it is tried again.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def publish(options: SinkOptions, messages: Sequence[StagedMessage], name: str, 
         LockedError: another process still has the store open after `options.lock_timeout_seconds`.
         CorruptionError, MissingFileError: a staged file was changed or is missing.  Nothing was committed.
         StateError: the query's name belongs to another stream.  Nothing was committed.
-        StorageError, CapacityError: some log partitions may have the rows and others not, but no group has only a part
-            of its rows.  If the epoch is tried again, the other log partitions get their rows.
+        StorageError, CapacityError: some log partitions may have the rows and others not.  Each group has all of its
+            rows or none.  If the epoch is tried again, the other log partitions get their rows.
     """
     messages = sorted(messages, key=lambda message: message.task)
     if all(message.folder is None for message in messages):
@@ -256,5 +256,5 @@ class _Publication:
                     "a transaction stays open in log partition %d; the next write aborts it: %s", number, failure
                 )
         if self._ended:
-            again = "try the epoch again" if self._epoch is not None else "no group has only a part of its rows"
+            again = "try the epoch again" if self._epoch is not None else "each group has all of its rows or none"
             stopped.add_note(f"{len(self._ended)} log partitions have this write, {len(self._open)} do not: {again}")

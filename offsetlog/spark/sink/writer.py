@@ -68,7 +68,7 @@ def stream_writer(
 
 
 def _check_partitions(chosen: SinkOptions) -> None:
-    """Checks the number of partitions before the tasks run; without this check, it would be checked only after them."""
+    """Checks the number of log partitions before the tasks run.  Otherwise, the commit after them would refuse it."""
     # Executors import this module; they must not import the store.
     from offsetlog._native.files import FileSystem
     from offsetlog.directory.log_directory import LogDirectory

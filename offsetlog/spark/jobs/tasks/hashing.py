@@ -103,8 +103,8 @@ def position_hashes(
     """Returns the hash of each committed or pending position, as a struct of LIMBS.
 
     The arguments are Arrow arrays with the names of the columns of the view "offsets".  If the producer id of a row is
-    >= 0, the hash is that of a pending position.  If the log offset is >= 0, the hash includes it.  All rows of a call
-    must be of the same kind in both respects.
+    >= 0, the hash is that of a pending position.  If the log offset is >= 0, the hash includes it.  In one call, either
+    all rows must have a producer id >= 0, or none.  The same applies to the log offset.
     """
     count = len(group)
     if count == 0:
@@ -139,8 +139,8 @@ def position_hashes(
 def group_record_hashes(key: pa.Array, value: pa.Array, timestamp: pa.Array, log_offset: pa.Array) -> pa.Array:
     """Returns the hash of each group record, as a struct of LIMBS.
 
-    A log offset >= 0 is included in the hash, together with the timestamp of the record.  All rows of a call must have
-    a log offset >= 0, or none of them.
+    A log offset >= 0 is included in the hash, together with the timestamp of the record.  Either all rows of a call
+    must have a log offset >= 0, or none.
     """
     count = len(key)
     if count == 0:

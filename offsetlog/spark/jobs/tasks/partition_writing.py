@@ -316,7 +316,7 @@ class RowsWriter:
         self._carried: pa.RecordBatch | None = None
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Writes all complete batches of the kept rows and these rows.  Keeps the rows of the last batch."""
+        """Appends rows to the kept ones, and writes all batches except the last, whose rows are kept."""
         if rows.num_rows == 0:
             return
         rows = pa.RecordBatch.from_arrays([rows.column(each.name) for each in SCHEMA], schema=SCHEMA)
