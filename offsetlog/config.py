@@ -69,8 +69,8 @@ class StoreConfig:
             such as those with durability "process"; None or 0 for no such flushes.  A power loss can lose only the
             commits of one interval and those that were made during a flush.
         write_offset_value_v4: whether topic ids are written.  Only values of version 4 contain topic ids, and brokers
-            before 4.1 refuse to load these values.  "auto" writes version 4 where the log already has such values,
-            and "never" does not write it there, either.
+            before 4.1 refuse to load these values.  "auto" writes version 4 only to log partitions that already have
+            such values, "always" writes it to all log partitions, and "never" to none.
         append: how commits reach the file of the active segment.  "mapped" stores them through a mapping of the file,
             which is fastest.  "written" makes a system call for each commit.  "auto" chooses "mapped" on file systems
             that write the pages of a file in place (ext2, ext3, ext4, tmpfs, XFS without reflink), and "written" on all
@@ -165,7 +165,8 @@ class MaintenanceConfig:
         enabled: whether the store maintains itself.  `OffsetStore.compact` and similar calls work in either case.
         interval_ms: the interval between two checks of every log, in milliseconds (``log.cleaner.backoff.ms``).
         min_cleanable_dirty_ratio: a log is cleaned if its dirty ratio exceeds this number, from 0 to 1.  The dirty
-            ratio is the share of its bytes that was written since its last cleaning (``min.cleanable.dirty.ratio``).
+            ratio is the share of the log's bytes that was written since the last cleaning
+            (``min.cleanable.dirty.ratio``).
         min_cleanable_bytes: a log is not cleaned because of its dirty ratio while fewer bytes than this can be cleaned
             in it.
         min_compaction_lag_ms: records younger than this, in milliseconds, are not cleaned (``min.compaction.lag.ms``).

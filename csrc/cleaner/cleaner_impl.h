@@ -360,7 +360,8 @@ int ol_clean_copy_segments(ol_clean_run *run, ol_error *error) OL_NODISCARD;
 
 /* ----------------------------------------------------------------------------- cleaner/survey.c */
 
-/* Called when pass B has read a record of `batch` into rows->row[row]. */
+/* Called when pass B has read a record of `batch` into rows->row[row].  Stores the facts about the
+ * record that the survey needs later. */
 void ol_clean_survey_see(ol_clean_surveyor *surveyor, size_t row, const ol_batch *batch,
                          const ol_record *record);
 

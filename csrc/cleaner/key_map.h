@@ -179,9 +179,10 @@ static inline void ol_clean_superseded_free(ol_clean_superseded *bits) {
     *bits = (ol_clean_superseded){0};
 }
 
-/* Called after a record was put into the map.  `offset` is the offset of this record, and
- * `previous` is the offset of the last record with the same key before it, or -1 if the key was
- * new. */
+/* Called after a record was put into the map.  Marks the previous record with the same key as
+ * superseded.  `offset` is the offset of the record, `is_plain` says whether the fate of this
+ * record depends only on its key and its offset, and `previous` is the offset of the previous
+ * record, or -1 if the key was new. */
 static inline void ol_clean_superseded_put(ol_clean_superseded *bits, int64_t offset, bool is_plain,
                                            int64_t previous) {
     uint64_t at = (uint64_t)offset - (uint64_t)bits->from,

@@ -55,8 +55,8 @@ static void report_doubt(ol_opening *opening, ol_doubt_cause cause, int64_t from
                               "log is there",
         [OL_DOUBT_SIDECAR] = "the sidecar is missing or damaged: nothing shows that the last "
                              "batches are there",
-        [OL_DOUBT_GAP] = "offsets are missing where another program wrote: a follower of a cleaned "
-                         "log may lack them, but a leader would have lost them",
+        [OL_DOUBT_GAP] = "offsets are missing where another program wrote: they are lost, except "
+                         "if that program copied them from a log that was cleaned",
         [OL_DOUBT_END] = "the log ends below the recovery point that another program wrote",
     };
     static const char *const files[OL_DOUBT_CAUSES] = {OL_MANIFEST_FILE, OL_FLUSH_SIDECAR_FILE, "",
@@ -575,7 +575,7 @@ static void check_contents(ol_opening *opening) {
                        found->checksum == listed->checksum || !is_bound(opening, listed);
         if (is_same) continue;
         describe(add_loss(opening, true, listed->base_offset, listed->end_offset), found->path,
-                 "the batches of the segment are not those that were written");
+                 "the batches of the segment have changed since they were written");
     }
 }
 

@@ -148,8 +148,8 @@ int ol_log_delete_below(ol_log *log, int64_t offset, ol_error *error) {
     if (status != OL_OK) return status;
     if (offset > ol_log_flushed(log)) {
         return ol_fail(error, OL_INVALID,
-                       "the log is flushed up to %lld and cannot begin above that, at %lld",
-                       (long long)ol_log_flushed(log), (long long)offset);
+                       "the log cannot begin at %lld, because it is flushed only up to %lld",
+                       (long long)offset, (long long)ol_log_flushed(log));
     }
     pthread_mutex_lock(&log->swap.lock);
     status = forget_segments(log, offset, error);

@@ -21,7 +21,7 @@ static ol_expiry_base base_of(const ol_group_view *view) {
         case OL_GROUP_SHARE:
             return OL_EXPIRY_NEVER;
     }
-    OL_ASSERT(!"a group is of one kind");
+    OL_ASSERT(!"a group has one of the kinds above");
     return OL_EXPIRY_NEVER;
 }
 

@@ -70,7 +70,7 @@ static uint8_t *put_mark(uint8_t *p, const ol_log_mark *mark) {
 static int put_facts(ol_snapshot *snapshot, ol_error *error) {
     if (snapshot->own.count > OL_SNAPSHOT_OWN_MAX) {
         return ol_fail(error, OL_LIMIT,
-                       "%zu own transactions are open, more than a snapshot holds",
+                       "%zu transactions of this process are open, more than a snapshot can hold",
                        snapshot->own.count);
     }
     size_t witness_count = ol_snapshot_witness_count(snapshot);
@@ -262,7 +262,7 @@ static bool is_mark_possible(const ol_snapshot *snapshot) {
 int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *error) {
     const uint8_t *p = bytes.data;
     if (bytes.size < FACTS_FIXED_SIZE || take_u64(&p) != FACTS_MAGIC) {
-        return ol_fail(error, OL_CORRUPT, "the facts are not those of a snapshot");
+        return ol_fail(error, OL_CORRUPT, "the section facts does not begin with its magic number");
     }
     uint32_t version = take_u32(&p);
     if (version != OL_SNAPSHOT_VERSION) {
@@ -287,7 +287,7 @@ int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *erro
                                              (uint64_t)epoch_count * EPOCH_SIZE +
                                              (uint64_t)own_count * OWN_SIZE +
                                              snapshot->mark.producers_size) {
-        return ol_fail(error, OL_CORRUPT, "the facts have a wrong size");
+        return ol_fail(error, OL_CORRUPT, "the section facts has a wrong size");
     }
     if (!is_mark_possible(snapshot) || snapshot->offset < 0 || snapshot->log_start < 0 ||
         snapshot->log_start > snapshot->offset ||
@@ -295,7 +295,7 @@ int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *erro
         snapshot->state.value_version_max > OL_OFFSET_VALUE_VERSION_MAX ||
         own_count > OL_SNAPSHOT_OWN_MAX || witness_count > OL_SNAPSHOT_WITNESSES ||
         !take_witnesses(snapshot, &p, witness_count)) {
-        return ol_fail(error, OL_CORRUPT, "the facts are impossible");
+        return ol_fail(error, OL_CORRUPT, "the section facts has impossible values");
     }
     int status = take_lists(snapshot, p, epoch_count, own_count, error);
     const uint8_t *producers = bytes.data + bytes.size - snapshot->mark.producers_size;

@@ -178,7 +178,7 @@ static int take_state(opening *open, unsigned threads, ol_error *error) {
     ol_reservation *held = NULL;
     size_t held_count = 0;
     if (open->sections[OL_SNAPSHOT_NUMBERS].size != OL_TABLE_NUMBERS_SIZE) {
-        return ol_fail(error, OL_CORRUPT, "the numbers have a wrong size");
+        return ol_fail(error, OL_CORRUPT, "the section numbers has a wrong size");
     }
     int status = ol_snapshot_take_held(blob(open, OL_SNAPSHOT_PENDING), &held, &held_count, error);
     if (status == OL_OK) {

@@ -97,7 +97,7 @@ const char *ol_snapshot_gap(const ol_batch *batch, int64_t next_offset) {
         return "a batch does not begin where the one before it ended";
     }
     if (batch->magic != 2) {
-        return "a batch of an old format does not show whether something is missing";
+        return "a batch of an old format does not show whether records are missing";
     }
     if (ol_batch_has_horizon(batch)) return "a batch was cleaned";
     if (batch->record_count != batch->last_offset - batch->base_offset + 1) {

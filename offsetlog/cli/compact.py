@@ -213,7 +213,7 @@ def print_summary(output: Output, summary: dict[str, Any], stuck: list[StuckTran
 
 
 def _lost_past(store: offsetlog.OffsetStore, plans: list[Plan]) -> Effect | None:
-    """Returns the effect of dropping history that an earlier cleaning kept, and reports it; None if none is dropped."""
+    """Returns the effect of dropping history that an earlier cleaning kept, and reports it; None if there is none."""
     groups = store.maintenance.unheld([plan.number for plan in plans if plan.action != "none"])
     if not groups:
         return None
@@ -275,7 +275,7 @@ def command(
             min=0.0,
             max=1.0,
             help="Clean a log only if its dirty ratio exceeds this number from 0 to 1. The dirty ratio is the share of "
-            "its bytes that was written since the last cleaning.",
+            "the log's bytes that was written since the last cleaning.",
         ),
     ] = 0.0,
     again: Annotated[

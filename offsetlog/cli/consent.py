@@ -27,7 +27,7 @@ Yes = Annotated[
     bool, typer.Option("--yes", "-y", help="Do not ask for consent. Required if there is no terminal to ask on.")
 ]
 Force = Annotated[
-    bool, typer.Option("--force", help="Proceed even if a risk is reported, such as members of the group.")
+    bool, typer.Option("--force", help="Proceed despite a reported risk, such as members of the group.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change; write nothing.")]
 

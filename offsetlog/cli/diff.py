@@ -24,9 +24,9 @@ from offsetlog.types import Change
 
 HELP = f"""Print what changed between two moments, or differs between two directories, by group, topic and partition.
 
-The command only reads the directories. A is the first moment, and B is the second; if B is not given, it is now. With
---other, the command compares the state of PATH at A with the state of the other directory at B; if A is not given, it
-is now, too. A position that was only committed again, with the same offset, leader epoch and metadata, is not printed.
+The command only reads the directories. A is the first moment, and B is the second. With --other, the command compares
+the state of PATH at A with the state of the other directory at B. The default of B is now; with --other, so is the
+default of A. A position that was only committed again, with the same offset, leader epoch and metadata, is not printed.
 
 {MOMENTS} A moment that is a log offset needs --group.
 

@@ -155,7 +155,7 @@ def command(
     trust_clock: Annotated[
         bool,
         typer.Option(
-            "--trust-clock", help="Trust this machine's clock even though the log has records with later times."
+            "--trust-clock", help="Trust this machine's clock even if the log has records with later times."
         ),
     ] = False,
     partitions: CheckedPartitionCount = None,

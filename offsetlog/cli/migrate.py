@@ -147,8 +147,7 @@ def _print(output: Output, report: Report) -> None:
             output.line("nothing was written")
     for group in report.consumers[:NAMED_MAX]:
         complain(
-            f"group {name_text(group)} has live consumers, which still commit to the place they used before; stop "
-            "them and migrate again"
+            f"group {name_text(group)} has live consumers, which may go on committing; stop them and migrate again"
         )
     if len(report.consumers) > NAMED_MAX:
         complain(f"{len(report.consumers) - NAMED_MAX:,} more groups have live consumers")

@@ -136,7 +136,7 @@ def _acl_of(texts: tuple[str, ...]) -> tuple[Acl, ...]:
 def _check_names(place: Ensemble) -> None:
     """Raises ZooKeeperUnavailableError if no host of an ensemble has an address.
 
-    Without this check, a session would try to connect to such hosts for ever.
+    A session would try for ever to connect to a host that has no address.
     """
     unknown = []
     for host in place.hosts.partition("/")[0].split(","):

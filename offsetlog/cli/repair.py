@@ -53,7 +53,7 @@ def row_of(loss: OffsetLogError) -> dict[str, Any]:
 def _complain_of_unreadable(rows: list[dict[str, Any]]) -> None:
     if rows:
         count = count_text(len(rows), "log partition", "log partitions")
-        complain(f"the disk cannot read {count}: check the disk's errors, or continue with a copy of the readable part")
+        complain(f"the disk cannot read {count}: check the disk, or continue with a copy of the readable part")
 
 
 def _name(row: dict[str, Any]) -> str:

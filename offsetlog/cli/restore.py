@@ -84,7 +84,7 @@ def _hint(
 def _plan(
     store: offsetlog.OffsetStore, group: str, moment: datetime | int, selection: set[str | TopicPartition]
 ) -> tuple[list[Change], str | None]:
-    """Returns the changes, and why they need --force even if the group has no members (None if they do not)."""
+    """Returns the changes, and the reason why they need --force although the group has no members, or None."""
     keys = _keys(store, group, moment, selection)
     try:
         return store.restore(group, moment, keys, dry_run=True), None

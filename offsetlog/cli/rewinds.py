@@ -109,7 +109,7 @@ def command(
         if gap.reason == "cleaned":
             complain(
                 f"log partition {gap.log_partition} was cleaned below log offset {gap.end}; "
-                "offsets that went back there may be missing"
+                "earlier commits that moved an offset back may be missing"
             )
         else:
             complain(f"log partition {gap.log_partition} cannot be read from log offset {gap.start} to {gap.end}")

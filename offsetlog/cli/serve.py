@@ -153,7 +153,7 @@ def _on_signals(call: Callable[[], object]) -> None:
 def _own_signals() -> Iterator[None]:
     """Restores the earlier signal handlers at the end of the context.
 
-    Without this, uvloop would leave its own handlers in place, which belong to a loop that is closed by then.
+    Otherwise uvloop's own handlers would remain, although the loop to which they belong is closed by then.
     """
     before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
     try:

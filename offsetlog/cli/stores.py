@@ -142,7 +142,7 @@ def _warn_of_owner(path: Path) -> None:
         name, own = _user_name(owner), _user_name(os.geteuid())
         complain(
             f"the logs in {path} belong to user {name}, but new files will belong to {own}: a broker of {name} may not "
-            f"be able to open them; run the command as {name} instead (sudo -u {name})"
+            f"be able to open them; run the command as {name} instead (with sudo -u)"
         )
 
 
@@ -212,8 +212,8 @@ def _tell_recovery(store: offsetlog.OffsetStore) -> None:
     for found in store.recoveries().values():
         if found["torn_bytes"]:
             complain(
-                f"removed an unfinished tail of {found['torn_bytes']} bytes, copied to {found['broken_path']} "
-                f"({found['torn_path']}, byte {found['torn_position']})"
+                f"removed an unfinished tail of {found['torn_bytes']} bytes from {found['torn_path']}, byte "
+                f"{found['torn_position']}; a copy is in {found['broken_path']}"
             )
     named = set()
     for problem in store.problems():

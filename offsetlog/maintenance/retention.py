@@ -160,7 +160,7 @@ class ClockGuard:
         if now < newest_ms:
             raise ClockError(
                 f"this machine's clock shows {_time_text(now)}, but the newest record is from "
-                f"{_time_text(newest_ms)}: one of the two was wrong, so nothing expires; correct the clock, or "
+                f"{_time_text(newest_ms)}: one of these times is wrong, so nothing expires; correct the clock, or "
                 "confirm it with trust_clock",
                 now=now,
                 newest=newest_ms,
@@ -169,8 +169,8 @@ class ClockGuard:
             way = "forward" if jump_ms > 0 else "back"
             raise ClockError(
                 f"this machine's clock shows {_time_text(now)}, and was set {way} by "
-                f"{timedelta(milliseconds=abs(jump_ms))} since the last check, more than half of the shortest "
-                "retention: nothing expires until the clock is corrected, or confirmed with trust_clock",
+                f"{timedelta(milliseconds=abs(jump_ms))} since the last check. This is more than half of the "
+                "shortest retention, so nothing expires until the clock is corrected, or confirmed with trust_clock",
                 now=now,
                 newest=newest_ms,
             )

@@ -212,7 +212,8 @@ class Migration:
         if fate is not Fate.MADE:
             reason = {
                 Fate.CHANGED: f"the group was changed before each of {TRIES} writes; migrate the group again",
-                Fate.UNKNOWN: f"none of {TRIES} writes was answered, but some may be applied; migrate the group again",
+                Fate.UNKNOWN: f"none of {TRIES} writes was answered, but some may have been applied; "
+                "migrate the group again",
             }.get(fate, written.reason)
             self._refuse_changes(self._decided[group], reason, written.refused)
         yield from self._finish(group)

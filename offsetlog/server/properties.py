@@ -163,7 +163,7 @@ def _value_of_topic(config: str, text: str) -> str | float:
 
 def _meaning_of_topics(config: str) -> str:
     text = TOPIC_CONFIGS[config].documentation
-    return f"topics that do not set `{config}`: {text[0].lower()}{text[1:-1]}"
+    return f"the default of topics for `{config}`: {text[0].lower()}{text[1:-1]}"
 
 
 def _of_topics(config: str, field: str, *, smallest: int | None = None) -> Property:

@@ -139,7 +139,7 @@ def test_beside_a_running_store(built: Path, capsys):
     with store:
         code, _, err = call(capsys, "repair", built, "--accept-loss", "--yes")
     assert code == 2
-    assert "stop it first; commands that only read do not need the lock" in err
+    assert "stop it first, or wait with --lock-timeout TIME; commands that only read do not need the lock" in err
     assert "read_only=True" not in err
 
 

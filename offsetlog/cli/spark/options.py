@@ -82,7 +82,7 @@ def moment_option(text: str | None) -> str | None:
             return json.dumps(json.loads(plain))
         except ValueError as failure:
             raise InvalidArgumentError(
-                f"{text!r} is not a JSON object of log offsets by log partition: {failure}"
+                f"{text!r} is not a JSON object that maps log partitions to log offsets: {failure}"
             ) from None
     moment = parse_moment(text)
     if moment is None:

@@ -59,7 +59,7 @@ def spark_for(
 
 @contextlib.contextmanager
 def checked_on_driver(master: str | None) -> Iterator[None]:
-    """If the job runs on a cluster, adds to the error about a missing log that the driver must see the log.
+    """If the job runs on a cluster, makes the error about a missing log say that the driver must see the log.
 
     Raises:
         MissingFileError: the driver does not see the log; the message names the ways to read it.  Other errors are not

@@ -47,7 +47,7 @@ def _row(log_partition: int | None, end: int | None, spark: Digest, engine: Dige
 def command(
     path: DirectoryPath,
     logical: Annotated[
-        bool, typer.Option("--logical", help="Leave log offsets out of the digests, to compare with another cluster.")
+        bool, typer.Option("--logical", help="Omit log offsets from the digests, to compare two clusters.")
     ] = False,
     permissive: Permissive = False,
     master: Master = None,
