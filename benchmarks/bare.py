@@ -1,4 +1,4 @@
-"""Compiles and runs a bare C loop, which shows the limit that the memory of this machine sets to a figure."""
+"""Compiles and runs a bare C loop, which shows how good a figure the memory of this machine allows."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def is_relative(text: str) -> bool:
 
 
 def parse_time(text: str, name: str | None = None) -> datetime:
-    """Returns the time that a text names, with its zone; like `parse_moment`, but accepts "now" and no log offset."""
+    """Returns the time, with its zone, that a text names.  "now" gives the present time; a log offset is refused."""
     if text.strip() == "now":
         return datetime.now(UTC)
     return _time(text, name, "a time", " or now")

@@ -36,7 +36,7 @@ def _offset(group: int, partition: int) -> int:
 
 
 def commits(groups: int, partitions: int) -> bytes:
-    """Returns one commit for each group, with so many partitions; the answer accepts all of them."""
+    """Returns one commit for each group, of this number of partitions; each answer accepts the whole commit."""
     answer = OffsetCommitResponse(
         topics=(
             OffsetCommitResponseTopic(

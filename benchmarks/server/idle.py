@@ -31,7 +31,7 @@ def idle(run: Run) -> None:
             if not connection.recv(65_536):
                 raise AssertionError("the server closed a connection")
         each = (ours.resident_bytes - before) / count / 1000
-    run.condition(f"{count:,} connections, each with one answered request; resident memory after less that before")
+    run.condition(f"{count:,} connections, each with one answered request; growth of the resident memory")
     run.report.figures.append(Figure("offsetlog", "KB a connection", each, each, each))
     if not run.options.smoke:
         run.report.goal_size("offsetlog", GOAL_KB)

@@ -67,7 +67,12 @@ JUDGED = "offsetlog, process"
 
 @dataclass(frozen=True)
 class Goals:
-    """The least rates that JUDGED must reach: a multiple of Kafka's rate, and a rate (0: none)."""
+    """The rates that the server JUDGED must reach.
+
+    Attributes:
+        kafka: the least multiple of Kafka's rate.
+        rate: the least requests or offsets per second; 0 sets no such goal.
+    """
 
     kafka: float
     rate: float = 0

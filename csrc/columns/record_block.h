@@ -107,8 +107,8 @@ void ol_record_block_clear(ol_record_block *block);
  * instead.  A call for an unwanted column does nothing.  The caller ensures that the block has
  * space for the row. */
 void ol_record_block_put_boolean(ol_record_block *block, ol_column column, bool value);
-/* The caller must call these two functions for wanted columns only.  The inline functions below
- * check that a column is wanted. */
+/* ol_record_block_set_null and ol_record_block_append_string may be called for wanted columns only.
+ * The inline functions below check that a column is wanted. */
 void ol_record_block_set_null(ol_record_block *block, ol_column column);
 int ol_record_block_append_string(ol_record_block *block, ol_column column, ol_slice value,
                                   ol_error *error) OL_NODISCARD;

@@ -36,8 +36,8 @@ typedef struct ol_record_scan {
     /* base offset of the next segment: a batch that reaches it is damage; 0: not known */
     int64_t segment_limit;
     int64_t count_from;
-    /* how many records the scan has read at log offsets from the greater of `first` and count_from
-     * up to `until`, whether or not the filters below select them */
+    /* the number of records that the scan has read at log offsets that are at or above both `first`
+     * and count_from, and below `until`; it includes records that the filters below leave out */
     int64_t present;
     int32_t log_partition;
     ol_record_view view;

@@ -24,16 +24,18 @@ typedef struct ol_transaction_outcomes {
     size_t count;
     size_t capacity;
     bool is_sorted;
-    ol_int64_map open;            /* producer id + 1 -> 1 if it has written since its last marker */
+    ol_int64_map open;            /* producer id + 1 -> 1 if the producer has written since
+                                     its last marker */
 } ol_transaction_outcomes;
 
 /* Zeroed memory is empty. */
 void ol_transaction_outcomes_free(ol_transaction_outcomes *outcomes);
 
 /* Records one batch.  The caller passes the batches in the order of the log.  A data batch of a
- * transaction marks the transaction as open if `is_asked` is true.  The caller passes false for
- * batches after the end of its read, so that it need not wait for transactions that begin there.  A
- * control batch that cannot be read is skipped, as in a load.  Fails with OL_NO_MEMORY. */
+ * transaction marks the transaction as open if `is_asked` is true.  The caller passes false for the
+ * batches after the end of the range that it reads, so that it need not wait for transactions that
+ * begin after this range.  A control batch that cannot be read is skipped, as in a load.  Fails
+ * with OL_NO_MEMORY. */
 int ol_transaction_outcomes_record(ol_transaction_outcomes *outcomes, const ol_batch *batch,
                                    const ol_decompressor *decompressor, bool is_asked,
                                    ol_error *error) OL_NODISCARD;

@@ -122,9 +122,9 @@ static inline void ol_bad_offsets_advance(ol_bad_offsets *place, const ol_batch 
 }
 
 /* Called when the next batch is bad.  `base_offset` is the base offset in its header if its CRC is
- * correct, and -1 otherwise.  If two batches are in the wrong order, either of them may have the
- * wrong base offset.  The first one can have it only if the second one would fit into a gap before
- * the first. */
+ * correct, and -1 otherwise.  If two batches are in the wrong order, either of them may have a
+ * wrong base offset.  The base offset of the first can be wrong only if the second would fit into a
+ * gap before the first. */
 void ol_bad_offsets_set(ol_bad_offsets *place, int64_t base_offset);
 
 /* Returns whether the bad batch and the good batch before it contradict each other.  One of them

@@ -98,9 +98,9 @@ OL_NODISCARD static inline int ol_batch_walk_next(ol_batch_walk *walk, ol_batch 
     return OL_OK;
 }
 
-/* Called by a caller that finds that the batch returned last is bad, before the next call of
- * ol_batch_walk_next.  The walk then skips this batch as if it had found the damage itself.  After
- * a failure the walk can only be closed. */
+/* Rejects the batch that ol_batch_walk_next returned last, because the caller has found that it is
+ * bad.  Must be called before the next call of ol_batch_walk_next.  The walk then skips this batch
+ * as if it had found the damage itself.  After a failure the walk can only be closed. */
 int ol_batch_walk_refuse(ol_batch_walk *walk, const ol_batch *batch, ol_error *error) OL_NODISCARD;
 
 /* Releases all bytes that the walk holds.  The next call of ol_batch_walk_next searches for the

@@ -55,8 +55,8 @@ static void report_doubt(ol_opening *opening, ol_doubt_cause cause, int64_t from
                               "log is there",
         [OL_DOUBT_SIDECAR] = "the sidecar is missing or damaged: nothing shows that the last "
                              "batches are there",
-        [OL_DOUBT_GAP] = "offsets are missing where another program wrote: they are lost, except "
-                         "if that program copied them from a log that was cleaned",
+        [OL_DOUBT_GAP] = "offsets are missing in the part that another program wrote: this is "
+                         "normal in a follower of a cleaned log; in a leader it is a loss",
         [OL_DOUBT_END] = "the log ends below the recovery point that another program wrote",
     };
     static const char *const files[OL_DOUBT_CAUSES] = {OL_MANIFEST_FILE, OL_FLUSH_SIDECAR_FILE, "",

@@ -2,7 +2,7 @@
  *
  * The log start, the list and the manifest change first, so that neither a reader nor the next open
  * asks for a segment that is about to be removed.  Then the files are renamed, segment by segment.
- * The new names of one segment are on the disk before those of the next change, so that a power
+ * The new names of one segment are on the disk before the next segment is renamed, so that a power
  * loss leaves no gap between existing segments. */
 #include <stdlib.h>
 #include <string.h>

@@ -3,10 +3,10 @@
  * transaction index of this segment.
  *
  * All markers have the same size, so the log only counts for how many it keeps space.  Batches of
- * other kinds do not use this space: before that, they roll the segment or meet a full disk.  A
- * roll reserves the space in the next segment before it frees the space in the old one.  A marker
- * therefore never needs a roll to have space.  If a roll is due for another reason, but the disk is
- * full, the marker is written without a roll. */
+ * other kinds do not use this space: if no other space is left, they roll the segment or fail
+ * because the disk is full.  A roll reserves the space in the next segment before it frees the
+ * space in the old one.  A marker therefore never needs a roll to have space.  If a roll is due for
+ * another reason, but the disk is full, the marker is written without a roll. */
 #include "log/batch_rules.h"
 #include "log/log_impl.h"
 

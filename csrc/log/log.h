@@ -95,7 +95,7 @@ typedef struct ol_log_options {
      * as unfinished, even if `clean` is true. */
     bool being_written;
     /* Accept that records are missing (docs/repair.md).  The open copies the bytes that it removes
-     * to other files and lists the losses in the report.  The log is then usable.  Only if
+     * to other files and lists the losses in the report.  The log is then usable.  Allowed only if
      * `writable` is true and `clean` is false. */
     bool accept_loss;
     /* The log belongs to a replica.  The open ignores the `ol.flushed` headers in it, because they
@@ -256,8 +256,8 @@ int ol_log_reserve_transactional(ol_log *log, int64_t producer_id, size_t size,
                                  int32_t last_offset_delta, int64_t max_timestamp, uint8_t **start,
                                  int64_t *base_offset, ol_error *error) OL_NODISCARD;
 
-/* [writer] Does what ol_log_reserve does for the marker that ends an open transaction.  Fails with
- * OL_DISK_FULL only if no space is kept. */
+/* [writer] Reserves space, as ol_log_reserve does, for the marker that ends an open transaction.
+ * Fails with OL_DISK_FULL only if no space was kept for the marker. */
 int ol_log_reserve_end(ol_log *log, int64_t max_timestamp, uint8_t **start, int64_t *base_offset,
                        ol_error *error) OL_NODISCARD;
 
@@ -287,12 +287,12 @@ bool ol_log_is_prepared(const ol_log *log, size_t size, int32_t last_offset_delt
 int ol_log_publish(ol_log *log, const ol_batch_fields *fields, size_t size, ol_error *error);
 
 /* [writer] Ensures that `size` more bytes, in batches of at most `batch_size_max` bytes, can be
- * appended even if the disk becomes full.  If they fit the rest of the active segment, the call
- * allocates them there.  If they fit one segment, but not the rest of the active one, the log rolls
- * at once, and the call allocates them in the new segment.  Otherwise the call allocates the rest
- * of the active segment and as many spare segments as needed, which the next rolls use.  Such a
- * roll may still meet a full disk, because it creates other files.  A call that fails removes the
- * spare segments that it made. */
+ * appended even if the disk becomes full.  If the bytes fit the rest of the active segment, the
+ * call allocates them there.  If they fit one segment, but not the rest of the active one, the log
+ * rolls at once, and the call allocates them in the new segment.  Otherwise the call allocates the
+ * rest of the active segment and as many spare segments as needed, which the next rolls use.  A
+ * roll to a spare segment may still meet a full disk, because it creates other files.  A call that
+ * fails removes the spare segments that it made. */
 int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max,
                          ol_error *error) OL_NODISCARD;
 
@@ -323,8 +323,9 @@ int ol_log_restart(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
  * whole batches are removed, so the new end may be below `offset`.  Before the call, the owner must
  * have durably lowered the recovery point in its checkpoint.  A recovery point above the new end
  * would make a torn tail look like corruption.  The log is unchanged if the call fails with
- * OL_DISK_FULL, or if it fails before its first change because the files of an abandoned swap
- * cannot be removed or the log cannot be read.  After any other failure the log has failed. */
+ * OL_DISK_FULL.  It is also unchanged if the call cannot even begin, because the log cannot be read
+ * or because the files of an abandoned swap cannot be removed.  After any other failure the log has
+ * failed. */
 int ol_log_truncate(ol_log *log, int64_t offset, ol_error *error) OL_NODISCARD;
 
 /* Makes everything below the present log end, and all rolls so far, survive a power loss.  Sets
@@ -405,7 +406,7 @@ typedef struct ol_log_transaction {
 } ol_log_transaction;
 
 /* [writer] Finds the open transaction at `index`.  The open transactions are numbered from 0 in the
- * order of their first offsets.  Returns false if there are not so many. */
+ * order of their first offsets.  Returns false if no transaction has this index. */
 bool ol_log_open_transaction_at(const ol_log *log, size_t index, ol_log_transaction *transaction);
 /* [writer] */
 bool ol_log_find_transaction(const ol_log *log, int64_t producer_id,
@@ -464,8 +465,8 @@ size_t ol_log_epochs(const ol_log *log, int64_t offset, ol_leader_epoch *epochs,
 
 /* ------------------------------------------------------------ reading */
 
-/* A reader walks the log upwards in pieces that consist of whole batches.  It can read its present
- * segment until it leaves it, even if the cleaner replaces the segment or a truncation removes it
+/* A reader walks the log upwards in pieces that consist of whole batches.  The reader can read its
+ * present segment to the end, even if the cleaner replaces the segment or a truncation removes it
  * in the meantime.  In that case the reader then finds its place in the log again by offset, not by
  * file position. */
 typedef struct ol_log_reader ol_log_reader;
@@ -538,7 +539,7 @@ int ol_log_file_range(ol_log *log, int64_t offset, int64_t end, size_t size_max,
                       ol_file_range *range, ol_error *error) OL_NODISCARD;
 
 /* Finds the segment at `index`, which counts the segments from 0 in ascending order of their base
- * offsets.  Returns false if there are not so many. */
+ * offsets.  Returns false if no segment has this index. */
 typedef struct ol_log_segment_info {
     int64_t base_offset;
     int64_t size;

@@ -77,8 +77,9 @@ struct ol_log {
         /* The timestamp of the batch for which the length of the mapped file was last checked.
          * INT64_MIN: it must be checked for the next batch. */
         int64_t checked_at;
-        int64_t checked_below;          /* The check counts also for later batches with the same
-                                           timestamp that end at or below this position. */
+        int64_t checked_below;          /* Later batches need no other check if they have the
+                                           timestamp `checked_at` and end at or below this
+                                           position. */
         int64_t reserved_size;          /* of the last reservation, for assertions */
         int32_t newest_epoch;           /* of epochs.cache */
         bool slow;                      /* the next reservation must take the slow path */
@@ -135,8 +136,8 @@ struct ol_log {
     /* State of the flushed bound that the writer puts into the `ol.flushed` header of the first
      * record of a batch.  Only the writer uses it. */
     struct {
-        int64_t written;                /* the bound in the newest batch that has this header; -1:
-                                           no batch has it */
+        int64_t written;                /* the bound in the newest batch with an `ol.flushed`
+                                           header; -1: no batch has one */
         bool taken;                     /* the writer took a bound (ol_log_take_flushed_record)
                                            after the last batch was published */
     } note;
@@ -264,8 +265,8 @@ int ol_log_store_snapshot(ol_log *log, int64_t offset, bool flush, ol_error *err
  * flushes the log.  Once OL_UNFLUSHED_MAX of them wait, the next roll flushes it. */
 enum { OL_UNFLUSHED_WANTED = 4, OL_UNFLUSHED_MAX = 32 };
 
-/* log/roll.c.  The note of a roll is an empty file.  Its name says where the old segment ended and
- * which segment follows it. */
+/* log/roll.c: closes the active segment and begins a new one at `base_offset`.  Leaves the note of
+ * the roll: an empty file whose name says where the old segment ended and which segment follows. */
 int ol_log_roll(ol_log *log, int64_t base_offset, ol_error *error) OL_NODISCARD;
 /* Removes the note of a roll if an earlier flush could not remove it.  The caller holds
  * swap.lock. */
@@ -359,12 +360,13 @@ int ol_log_settle_bound(ol_log *log, int64_t base_offset, ol_error *error) OL_NO
 int ol_log_store_manifest(ol_log *log, ol_error *error) OL_NODISCARD;
 /* Records how far the active segment is on disk.  The next store of the manifest writes it. */
 void ol_log_note_tail(ol_log *log, const ol_flush_sidecar_bound *flushed);
-/* Called before an epoch is written to any other file.  It does not take manifest.lock itself: the
- * caller must take the lock, and hold it until the epoch is written. */
+/* Stores the manifest with a new leader epoch.  Called before the epoch is written to any other
+ * file.  The caller must take manifest.lock before the call, and hold it until the epoch is
+ * written. */
 int ol_log_note_epoch(ol_log *log, int32_t epoch, ol_error *error) OL_NODISCARD;
-/* Called before batches are appended whose offsets may have gaps, because another process assigned
- * them, and before ol_log_restart leaves a gap.  From the log end on, the manifest then allows
- * gaps. */
+/* Makes the manifest allow gaps between the offsets from the log end on.  Called before batches are
+ * appended to which another process assigned the offsets, and before ol_log_restart leaves a
+ * gap. */
 int ol_log_note_foreign(ol_log *log, ol_error *error) OL_NODISCARD;
 /* Called before a swap of old segments for the new segment `segment`.  The manifest then allows the
  * directory to contain either the old segments or the new one.  `last_base` is the base offset of
@@ -373,8 +375,8 @@ int ol_log_note_swap(ol_log *log, const ol_manifest_segment *segment, int64_t la
                      ol_error *error) OL_NODISCARD;
 /* Called after a swap has been completed or given up. */
 void ol_log_forget_swap(ol_log *log);
-/* Called before a truncation to the log end `end`.  After it, the last segment is the one at
- * `base_offset`, with `size` bytes. */
+/* Called before a truncation to the log end `end`.  The manifest then claims nothing above `end`.
+ * After the truncation, the last segment is the one at `base_offset`, with `size` bytes. */
 int ol_log_note_cut(ol_log *log, int64_t base_offset, int64_t end, int64_t size,
                     ol_error *error) OL_NODISCARD;
 
@@ -465,11 +467,11 @@ typedef struct ol_opening {
  * `base_offset`. */
 int64_t ol_log_rolled_first(const ol_opening *opening, int64_t base_offset);
 
-/* log/settled.c: finds the segments that need not be checked because they are below the mark
- * (log/mark.h) that the caller of the open has.  Moves *first, the index of the first segment to
- * check, past these segments.  If the mark is within a segment, sets the field `from` of this
- * segment to the position of the mark.  If anything is doubtful, skips nothing, and `from` stays 0.
- * Fails with OL_IO or OL_NO_MEMORY. */
+/* log/settled.c: finds the segments that need not be checked, because they are below the mark
+ * (log/mark.h) that was passed to the open.  Moves *first, the index of the first segment to check,
+ * past these segments.  If the mark is within a segment, sets the field `from` of this segment to
+ * the position of the mark.  If anything is doubtful, skips nothing, and `from` stays 0.  Fails
+ * with OL_IO or OL_NO_MEMORY. */
 int ol_settled_skip(ol_opening *opening, size_t *first, ol_error *error) OL_NODISCARD;
 
 /* Checks the segments (docs/format/recovery.md §9.2), and decides whether bad bytes are a torn tail
@@ -486,9 +488,9 @@ int ol_recovery_rewrite(ol_opening *opening, ol_error *error) OL_NODISCARD;
  * must then have everything that these two files claim to exist, unless another process has
  * replaced the manifest in between (ol_completeness_has_moved). */
 int ol_completeness_load(ol_opening *opening, ol_error *error) OL_NODISCARD;
-/* Called after the epochs were loaded and before the segments are checked.  Reports witnesses that
- * are missing, closed segments that are missing, and closed segments that are shorter than the
- * witnesses say. */
+/* Called after the epochs were loaded and before the segments are checked.  Reports each witness
+ * (manifest, sidecar or checkpoint) that is missing, and each closed segment that is missing or
+ * shorter than the witnesses say. */
 int ol_completeness_check_segments(ol_opening *opening, ol_error *error) OL_NODISCARD;
 /* Called after the segments were checked.  Compares the end of the log and the contents of the
  * checked segments with the witnesses.  Segments that were not checked get their checksums from the
@@ -530,8 +532,8 @@ int ol_log_replay(ol_log *log, ol_found_segment *found, size_t count, int64_t sn
                   const ol_log_mark *mark,
                   char *const *names, size_t name_count, ol_error *error) OL_NODISCARD;
 /* Removes the producer snapshots above `offset`.  If `strays` is true, also removes snapshots whose
- * offset is not the base offset of a segment; only the newest one is kept if it is above all base
- * offsets. */
+ * offset is not the base offset of a segment, except the newest snapshot if its offset is above all
+ * base offsets. */
 int ol_log_remove_snapshots(ol_log *log, char *const *names, size_t name_count, int64_t offset,
                             bool strays, ol_error *error) OL_NODISCARD;
 

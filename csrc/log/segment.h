@@ -72,7 +72,8 @@ typedef struct ol_segment {
                                            protected by list.lock of the log */
     bool rolled_note;  /* a note of the segment's roll exists (log/roll.c); protected by list.lock
                           of the log */
-    bool note_stayed;  /* the note could not be removed; protected by list.lock of the log */
+    bool note_stayed;  /* the note of the roll could not be removed; protected by list.lock of the
+                          log */
     /* the log itself is a user of the segment until the files have their final names
      * (log/segment_swap.c); protected by list.lock of the log */
     bool held;
@@ -100,8 +101,8 @@ void ol_segment_reference(ol_segment *segment);
 void ol_segment_release(ol_segment *segment);
 
 /* Begins a use of the segment, during which its bytes can be read.  Each use must end with
- * ol_segment_unuse.  Returns false if the segment is no longer in the log.  There is then no use,
- * and the caller must look for the segment that replaced this one. */
+ * ol_segment_unuse.  Returns false if the segment is no longer in the log.  In that case no use has
+ * begun, and the caller must look for the segment that replaced this one. */
 bool ol_segment_use(ol_segment *segment) OL_NODISCARD;
 void ol_segment_unuse(ol_segment *segment);
 
@@ -151,8 +152,8 @@ int ol_segment_write(ol_segment *segment, int64_t position, size_t size,
                      ol_error *error) OL_NODISCARD;
 
 /* Makes the bytes [from, to) of the file durable, together with the metadata needed to read them.
- * A mapped segment is flushed as a range of its mapping (ol_fs.flush_range).  A flush of the file
- * would take the pages from the mapping one by one, and would interrupt the writer each time. */
+ * A mapped segment is flushed as a range of its mapping (ol_fs.flush_range), because a flush of the
+ * file would interrupt the writer at each page. */
 int ol_segment_flush_range(ol_segment *segment, int64_t from, int64_t to,
                            ol_error *error) OL_NODISCARD;
 /* Starts the same flush as ol_segment_flush_range, but does not wait for its end

@@ -12,8 +12,9 @@
 #include "format/batch.h"
 #include "fs/fs.h"
 
-/* Adds the batch at `batch` to a checksum, which begins with the value 0.  For a message of magic 0
- * or 1, the same number of bytes is added; they include the CRC of the message. */
+/* Adds the batch at `batch` to a checksum, which begins with the value 0.  Only the first bytes of
+ * the batch are added, up to the end of its CRC.  For a message of magic 0 or 1, the same number of
+ * bytes is added; these bytes include the CRC of the message. */
 static inline uint32_t ol_segment_checksum_add(uint32_t checksum, const uint8_t *batch) {
     return ol_crc32c_extend(checksum, batch, OL_BATCH_AT_CRC + sizeof(uint32_t));
 }

@@ -61,7 +61,7 @@ int64_t ol_segment_rewrite_size(const ol_segment_rewrite *cleaned);     /* bytes
 int ol_segment_rewrite_swap(ol_segment_rewrite *cleaned, const int64_t *bases, size_t count,
                             ol_error *error) OL_NODISCARD;
 
-/* Removes the files of a rewrite and frees it.  `rewrite` may be NULL. */
+/* Removes the files of a rewrite and frees it.  `cleaned` may be NULL. */
 void ol_segment_rewrite_discard(ol_segment_rewrite *cleaned);
 
 #endif

@@ -89,7 +89,7 @@ static int find_replaced(swap *s, ol_error *error) {
         }
     }
     if (!closed) {
-        status = ol_fail(error, OL_INVALID, "the segments are not neighbours, or not closed");
+        status = ol_fail(error, OL_INVALID, "the segments are not adjacent, or not closed");
     }
     if (status == OL_OK) s->next_base = log->list.segments[s->index + s->count]->base_offset;
     pthread_mutex_unlock(&log->list.lock);

@@ -1,4 +1,4 @@
-/* Takes a use of every segment in the list at one moment. */
+/* Opens a view by becoming a user of every segment that is in the list at one moment. */
 #include "log/view.h"
 
 #include <sched.h>

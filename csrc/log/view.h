@@ -9,7 +9,7 @@
  *
  * Let A be the log offset below which everything had been applied when the view was opened.  A
  * replay of the view up to A, or up to a higher offset that has been applied since, gives the state
- * at that offset: nothing was cleaned out of the view because of a record above A.
+ * at that offset.  No record is missing from the view because a record above A superseded it.
  *
  * A view keeps no file open, because a log may have more segments than a process has descriptors.
  * A scan opens the file by its name.  If a segment leaves the log, its file is kept open for the
@@ -39,7 +39,7 @@ typedef struct ol_log_view_segment {
 int ol_log_view_open(ol_log *log, ol_log_view **view, ol_error *error) OL_NODISCARD;
 
 /* Finds the segment at `index`, which counts the segments of the view from 0 in ascending order.
- * Returns false if there are not so many. */
+ * Returns false if no segment has this index. */
 bool ol_log_view_at(const ol_log_view *view, size_t index, ol_log_view_segment *segment);
 
 /* Starts a scan of all bytes of the segment at `index` from `position` on.  The segment must exist

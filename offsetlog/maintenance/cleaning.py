@@ -1,7 +1,7 @@
 """Inspects the logs of a store and cleans them, one at a time, as `policy` decides.
 
-The file `cleaner-offset-checkpoint`, which Kafka also uses, has the first offset of each log that
-was not cleaned.  Kafka's cleaner and this one therefore continue where the other stopped.
+The file `cleaner-offset-checkpoint`, which Kafka also uses, has, for each log, the first offset
+that was not cleaned yet.  Kafka's cleaner and this one therefore continue where the other stopped.
 """
 
 from __future__ import annotations
@@ -206,7 +206,9 @@ class LogCleaner:
         )
 
     def unheld(self, partition: Partition) -> list[str]:
-        """Returns the groups with kept history that the settings neither name nor keep any longer.
+        """Returns the groups and prefixes whose kept history the settings no longer keep.
+
+        Groups that `min_history` names are left out.
 
         Raises StateError, StorageError.
         """
@@ -367,8 +369,8 @@ class LogCleaner:
             # The cleaning continues without a snapshot, which is only a cache: the next open reads
             # the cleaned log.  The cleaning may even be needed to free disk space for a snapshot.
             LOGGER.warning(
-                "%s: this cleaning makes the last snapshot useless, and no new one can be written; "
-                "until one is written, an open reads the whole log: %s",
+                "%s: this cleaning makes the last snapshot useless, and a new snapshot could not be "
+                "written; until one is written, an open reads the whole log: %s",
                 partition.path,
                 failure,
             )

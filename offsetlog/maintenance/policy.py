@@ -311,7 +311,7 @@ def _why_not(log: LogFacts, plan: Plan, config: MaintenanceConfig) -> str:
     if log.limit < log.end and plan.uncleanable <= _holding(log, log.limit):
         return f"history is kept from {log.limit} on"
     if plan.cleanable_bytes == 0:
-        return "the dirty part is in the active segment, or too young"
+        return "the dirty part is too young, or in the active segment, which is never cleaned"
     if plan.cleanable_bytes < config.min_cleanable_bytes:
         return f"only {plan.cleanable_bytes} bytes can be cleaned"
     return f"{plan.ratio:.0%} of the log is dirty"
@@ -429,7 +429,8 @@ def bytes_until_due(tails: Iterable[Tail], config: MaintenanceConfig) -> int:
     """Returns how many bytes the logs can grow before a snapshot may be due; at least 0.
 
     If `snapshot_tail_bytes` is set, a snapshot is due once a tail has that size.  Otherwise, a
-    snapshot is due once all tails together are too long and one of them is worth a snapshot.
+    snapshot is due once an open could not replay all tails within `snapshot_replay_ms`, and one
+    tail is long enough compared with its snapshot.
     """
     tails = list(tails)
     if config.snapshot_tail_bytes is not None:

@@ -45,8 +45,8 @@ class Retention:
     """Says which groups' positions expire, and after how long.  Immutable.
 
     Args:
-        default_ms: the retention in milliseconds of every group that `groups` does not name; None
-            if they never expire.
+        default_ms: the retention in milliseconds of every group that `groups` does not name; None:
+            their positions never expire.
         groups: the retention in milliseconds by group, or by "prefix*" for every group whose name
             begins with the prefix; None for groups that never expire.  A group's own name takes
             precedence over a prefix, and a longer prefix over a shorter one.
@@ -138,8 +138,8 @@ class ClockGuard:
         """Returns the time of day.
 
         Args:
-            newest_ms: the time of the newest record, read before the call, because later commits
-                may be newer than the time that the call reads.
+            newest_ms: the time of the newest record.  The caller must read it before the call, so
+                that it is not later than the time that the call reads from the clock.
             shortest_ms: the shortest retention; None if nothing expires.
             trust_clock: whether the caller confirms the clock.  If so, its time is not refused, and
                 the next check looks for a jump since this call.
@@ -160,17 +160,17 @@ class ClockGuard:
         if now < newest_ms:
             raise ClockError(
                 f"this machine's clock shows {_time_text(now)}, but the newest record is from "
-                f"{_time_text(newest_ms)}: one of these times is wrong, so nothing expires; correct the clock, or "
-                "confirm it with trust_clock",
+                f"{_time_text(newest_ms)}: one of the two is wrong. "
+                "Nothing expires until you correct the clock, or confirm it with trust_clock",
                 now=now,
                 newest=newest_ms,
             )
         if shortest_ms is not None and abs(jump_ms) > max(shortest_ms // 2, JUMP_MS_MIN):
             way = "forward" if jump_ms > 0 else "back"
             raise ClockError(
-                f"this machine's clock shows {_time_text(now)}, and was set {way} by "
-                f"{timedelta(milliseconds=abs(jump_ms))} since the last check. This is more than half of the "
-                "shortest retention, so nothing expires until the clock is corrected, or confirmed with trust_clock",
+                f"this machine's clock shows {_time_text(now)}; since the last check it was set {way} by "
+                f"{timedelta(milliseconds=abs(jump_ms))}, which is more than half of the shortest retention. "
+                "Nothing expires until you correct the clock, or confirm it with trust_clock",
                 now=now,
                 newest=newest_ms,
             )

@@ -412,7 +412,7 @@ class Maintenance:
         return None
 
     def unheld(self, log_partitions: Iterable[int] | None = None) -> list[str]:
-        """Returns the groups and prefixes with kept history that the next cleaning would drop.
+        """Returns the groups and prefixes whose kept history the next cleaning would drop.
 
         Groups that `min_history` names are left out, whatever time it gives them.
 

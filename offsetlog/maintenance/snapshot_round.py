@@ -1,4 +1,4 @@
-"""A round of snapshots: writes those that are due, the longest tail first, small ones in parallel.
+"""A round writes the snapshots that are due, the longest tail first, small ones in parallel.
 
 While another thread commits without pause, the writer of a snapshot waits some milliseconds for the
 GIL after each call of the engine.  This wait is most of the time that a snapshot takes.  Several

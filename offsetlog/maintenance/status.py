@@ -55,7 +55,7 @@ class MaintenanceStatus(NamedTuple):
             is tried again.
         stuck: transactions that have been open for too long.
         expiry_refused: the error that prevents positions from expiring, such as a ClockError if the
-            clock cannot be right; None if the last check for expired positions was made.
+            clock cannot be right; None if the last check for expired positions was not refused.
     """
 
     running: bool

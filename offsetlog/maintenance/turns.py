@@ -1,4 +1,4 @@
-"""Turns: a limit of how many runs of one kind of work happen at a time, and of one run per log."""
+"""`Turns` limits how many runs of one kind of work happen at a time; at most one is on each log."""
 
 from __future__ import annotations
 

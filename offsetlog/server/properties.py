@@ -285,8 +285,9 @@ PROPERTIES: dict[str, Property] = {
         1024,
     ),
     "offsets.retention.minutes": Property(
-        "how long positions stay after their group lost its last member, or, if it never had members, after their "
-        "commit; while a group has members, only positions of topics that its members do not read expire; -1 for ever",
+        "how long positions stay after the last member has left their group; in a group that never had members, after "
+        "their commit; in a group with members, only positions of topics that no member reads expire; "
+        "-1: positions never expire",
         "10080",
         ("manager",),
         -1,

@@ -159,7 +159,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
     "min.cleanable.dirty.ratio": TopicConfig(
         Kind.DOUBLE,
         "0.5",
-        "A log is compacted when a larger share of its bytes than this is not compacted yet.",
+        "A log is compacted when more than this share of it has not been compacted yet.",
         "log.cleaner.min.cleanable.ratio",
         0,
         1,

@@ -240,7 +240,8 @@ static int take_doubts(parser *in) {
             return refuse(in, "the doubt is malformed");
         }
         if (manifest->doubt_count == OL_MANIFEST_DOUBTS_MAX) {
-            return refuse(in, "there are more doubts than a manifest can hold");
+            return refuse(in, "there are more doubts (ranges of possible loss) than "
+                           "a manifest can hold");
         }
         manifest->doubts[manifest->doubt_count++] = doubt;
     }

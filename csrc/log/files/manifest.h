@@ -42,7 +42,8 @@
 
 typedef struct ol_manifest_segment {
     int64_t base_offset;
-    int64_t end_offset;         /* base of the segment after it; of the tail, the log end */
+    int64_t end_offset;         /* base offset of the next segment; for the last segment,
+                                   the log end */
     int64_t size;               /* bytes */
     uint32_t checksum;          /* log/segment_checksum.h */
     bool has_checksum;
@@ -51,8 +52,8 @@ typedef struct ol_manifest_segment {
 /* Offsets from `offset` on, up to the next range. */
 typedef struct ol_manifest_range {
     int64_t offset;
-    bool is_ours;               /* written by a leader of ours: each batch begins where the one
-                                   before it ended */
+    bool is_ours;               /* offsetlog wrote the range as a leader: each batch begins
+                                   where the one before it ended */
 } ol_manifest_range;
 
 /* The cause of a doubt.  A doubt is a range of offsets of which an open could not decide whether

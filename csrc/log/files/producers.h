@@ -80,7 +80,7 @@ typedef struct ol_producers_change {
 int ol_producers_apply(ol_producers *producers, const ol_batch *batch, ol_producers_change *change,
                        ol_error *error) OL_NODISCARD;
 
-/* Applies a marker, as ol_producers_apply does, if the caller has already decoded its record. */
+/* Does what ol_producers_apply does, for a marker whose record the caller has already decoded. */
 int ol_producers_apply_marker(ol_producers *producers, const ol_batch *batch, ol_control type,
                               int32_t coordinator_epoch, ol_producers_change *change,
                               ol_error *error) OL_NODISCARD;

@@ -78,8 +78,8 @@ int ol_transaction_index_store(ol_transaction_index *index, ol_error *error) OL_
 int ol_transaction_index_append(ol_transaction_index *index, const ol_aborted_transaction *entry,
                                 ol_error *error) OL_NODISCARD;
 
-/* Ensures that appending `more` entries cannot fail because memory runs out or because the disk is
- * full.  The second holds only on a file system that can allocate space in advance.  The file is
+/* Ensures that appending `more` entries cannot fail for lack of memory.  On a file system that can
+ * allocate space in advance, appending them cannot fail because of a full disk either.  The file is
  * created if it does not exist, and its length does not change.  A failure changes nothing, except
  * that it may leave an empty file. */
 int ol_transaction_index_keep_space(ol_transaction_index *index, size_t more,
