@@ -129,7 +129,7 @@ def _time(text: str, name: str | None, kind: str, others: str) -> datetime:
             ) from None
     if _DURATION.fullmatch(plain):
         raise InvalidArgumentError(
-            f"{_shown(text, name)} is not {kind}; for a time that long ago write -{plain} or '{plain} ago'"
+            f"{_shown(text, name)} is not {kind}; for a time in the past, write -{plain} or '{plain} ago'"
         )
     raise InvalidArgumentError(
         f"{_shown(text, name)} is not {kind}; write 2026-03-01T02:30, 2026-03-01T02:30+01:00, 2h ago, -2h, "

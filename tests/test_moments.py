@@ -198,7 +198,7 @@ def test_a_refused_moment_names_the_fault():
         ("2026-02-30T00:00", "is not in the calendar"),
         ("2026-02-30", "is not in the calendar"),
         ("2026-02-28T25:00Z", "is not in the calendar"),
-        ("2h", "for a time that long ago write -2h or '2h ago'"),
+        ("2h", "for a time in the past, write -2h or '2h ago'"),
         ("20:30", "is not a moment; write 2026-03-01T02:30"),
     ):
         with pytest.raises(InvalidArgumentError, match=re.escape(fault)):

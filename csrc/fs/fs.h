@@ -88,8 +88,8 @@ struct ol_fs {
      * therefore not read the content of a file through a mapping. */
     int (*map)(ol_file *file, size_t size, void **data, ol_error *error);
     void (*unmap)(ol_fs *fs, void *data, size_t size);
-    /* Sets *keeps to whether the file system keeps the pages of the file in place: once a page of a
-     * mapping has been faulted in, no store to it can fail until it is unmapped.  This is so if the
+    /* Sets *keeps to whether a page of a mapping keeps its block on the disk.  If it does, no store
+     * to the page can fail after it has been faulted in, until it is unmapped.  This is so if the
      * blocks of the file never move and are not shared with another file.  *keeps is false on
      * copy-on-write file systems, on network file systems, and on unknown file systems. */
     int (*keeps_pages)(ol_file *file, bool *keeps, ol_error *error);

@@ -86,7 +86,7 @@ class ReplicaSet:
         return moved
 
     def replicate(self) -> int:
-        """Copies missing batches to the followers, and moves the high watermark past them; returns it."""
+        """Copies missing batches to the followers; returns the high watermark past them."""
         self.ship()
         return self.advance()
 
