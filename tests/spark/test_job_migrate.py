@@ -290,7 +290,7 @@ def test_a_target_that_is_open_is_waited_for(spark, rewinding, capsys):
         assert run([*command, "10ms"]) == 2
         shown = capsys.readouterr().err
         assert "after 0.01 s of waiting" in shown
-        assert "--lock-timeout TIME waits for it" in shown
+        assert "wait with --lock-timeout TIME" in shown
         assert "lock_timeout=" not in shown
     assert run([*command, "60s"]) == 0
 

@@ -278,7 +278,7 @@ def test_a_directory_of_a_broker_that_lost_something(scenario: Scenario, tmp_pat
     last = sorted((log / f"{TOPIC}-{number}").glob("*.log"))[-1]
     last.write_bytes(b"")
     if int(last.stem) < reached:
-        with pytest.raises(errors.DataLossError, match="checkpoint has") as refused:
+        with pytest.raises(errors.DataLossError, match="checkpoint says") as refused:
             rows_of(log, view="offsets")
         assert refused.value.log_partition == number
     shutil.rmtree(log / f"{TOPIC}-{number}")
@@ -313,7 +313,7 @@ def test_an_end_within_a_batch_below_the_high_watermark_is_no_whole_log(tmp_path
     for left in (ends[len(ends) // 4] + 20, ends[-2] + 20):
         segment.write_bytes(content[:left])
         for view in VIEWS:
-            with pytest.raises(errors.PossibleLossError, match=f"but {HIGH_WATERMARKS} has") as refused:
+            with pytest.raises(errors.PossibleLossError, match=f"but {HIGH_WATERMARKS} says") as refused:
                 rows_of(log, view=view)
             assert refused.value.log_partition == number
         rows = rows_of(log, view="records", partitions=number, mode="permissive")

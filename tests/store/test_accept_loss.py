@@ -267,7 +267,7 @@ def test_a_store_that_is_open_is_refused(built: Path, capsys):
         assert app.run(["repair", str(built), "--accept-loss", "--yes", "--lock-timeout", "10ms"]) == 2
         shown = capsys.readouterr().err
         assert "after 0.01 s of waiting" in shown
-        assert "--lock-timeout TIME waits for it" in shown
+        assert "wait with --lock-timeout TIME" in shown
 
 
 def test_it_waits_for_the_lock(built: Path):

@@ -104,14 +104,14 @@ def test_commands_that_write_wait(path, capsys):
         code, _, err = call(capsys, "commit", path, "g", "t:0=2", "--lock-timeout", "50ms")
         assert code == 2
         assert f"process {holder.pid}" in err
-        assert "--lock-timeout TIME waits" in err
+        assert "wait with --lock-timeout TIME" in err
         with offsetlog.open(path.with_name("source"), durability="process") as source:
             source.commit_one("g", "t", 0, 1)
         move = ("migrate", "--from", path.with_name("source"), "--to", path, "--yes", "--lock-timeout", "50ms")
         code, _, err = call(capsys, *move)
         assert code == 2
         assert "after 0.05 s of waiting" in err
-        assert "--lock-timeout TIME waits" in err
+        assert "wait with --lock-timeout TIME" in err
         threading.Timer(0.3, holder.stdin.close).start()
         code, _, err = call(capsys, "commit", path, "g", "t:0=2", "--lock-timeout", "60s")
         assert code == 0, err
