@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from importlib import import_module
 from importlib.util import find_spec
 
 #: click comes with typer.
@@ -14,11 +15,15 @@ def main() -> int:
     """Runs the command line on the arguments of the process; returns its exit code."""
     # A free-threaded CPython turns the GIL on for the engine's extensions.  That matters to programs, not to a command.
     warnings.filterwarnings("ignore", "The global interpreter lock", RuntimeWarning)
+    try:
+        import_module("offsetlog._native")
+    except ImportError as refused:
+        # The interpreter keeps the GIL off.
+        return _refuse(str(refused))
     # A missing library is reported in one line.  rich is looked up here, because it is imported only when needed.
     try:
         if find_spec("rich") is None:
             raise ModuleNotFoundError(name="rich")
-        import offsetlog._native  # noqa: F401  (refuses an interpreter that keeps the GIL off)
         from offsetlog.cli.app import run
     except ModuleNotFoundError as missing:
         name = (missing.name or "").partition(".")[0]
@@ -28,10 +33,6 @@ def main() -> int:
             return _refuse(str(missing_library("the command line", "typer", "rich")))
         if name == "offsetlog":
             return _refuse(f"{missing.name} is not built: run `make build` in the source tree, or install the package")
-        raise
-    except ImportError as refused:
-        if refused.name is None:
-            return _refuse(str(refused))
         raise
     from offsetlog.errors import CorruptionWarning
 
