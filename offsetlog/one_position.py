@@ -21,7 +21,7 @@ class OnePosition(ABC):
     @property
     @abstractmethod
     def _timeline(self) -> Timeline:
-        """The past of the store.  Raises ClosedError if the store is closed."""
+        """The object that reads the store's history.  Raises ClosedError if the store is closed."""
 
     @overload
     def commit_one(
@@ -73,10 +73,11 @@ class OnePosition(ABC):
         monotonic: bool = False,
         durability: Durability | None = None,
     ) -> int:
-        """Commits one position on the fast path, which creates no container.  Raises the errors of `commit`.
+        """Commits one position.  Raises the errors of `commit`.
 
         The call is `commit_one(group, "orders", 0, 42)`, or `commit_one(group, key, 42)` with a key such as a
-        TopicPartition.  The second form takes as long as `commit`.  The offset may be an OffsetAndMetadata.
+        TopicPartition.  The first form is the fastest way to commit one position; the second takes as long as `commit`.
+        The offset may be an OffsetAndMetadata.
 
         Args:
             group: the consumer group.
@@ -117,7 +118,7 @@ class OnePosition(ABC):
     @overload
     def history(self, group: str, topic: PartitionKey) -> History: ...
     def history(self, group: str, topic: Any, partition: Any = None) -> History:
-        """Returns the records of one position, oldest first, and the point from which on they are complete.
+        """Returns the records of one position, oldest first, and the log offset from which on no record is missing.
 
         If the group or the topic does not exist, there are no records.  See `fetch_one` for the arguments.
 

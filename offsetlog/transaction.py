@@ -21,7 +21,7 @@ class Transaction:
     """A transaction as a context manager.  The end of the block commits it; an exception aborts it.
 
     Positions that were written in the transaction are invisible until it is committed.  Only one thread at a time may
-    use it.
+    use the transaction.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Transaction:
         failure: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Ends the transaction on a thread.  If the task is cancelled, it still waits for the end."""
+        """Ends the transaction on a thread.  A cancelled task still waits until the transaction has ended."""
         await on_thread(lambda: self._end(commit=kind is None))
 
 

@@ -45,9 +45,10 @@ OtherKey = TypeVar("OtherKey", bound=PartitionKey)
 def key_of(named: Any) -> TopicPartition | None:
     """Returns the topic and the partition that the caller's object names; None if it names none.
 
-    A tuple of two names them.  So does any object that has the attributes `topic`, a str, and `partition`, even a
-    longer tuple of another library.  Other attributes, such as an offset, are ignored.  An integer of any type is
-    converted to an int.  Any other partition is returned as it is, so that the caller can check it.
+    A tuple of two elements names a topic and a partition.  So does any object that has the attributes `topic`, a str,
+    and `partition`, even a longer tuple of another library.  Other attributes, such as an offset, are ignored.  If the
+    partition is an integer of any type, it is converted to an int.  Any other partition is returned as it is, so that
+    the caller can check it.
     """
     if isinstance(named, tuple) and len(named) == 2:
         topic, partition = named
@@ -97,7 +98,7 @@ Committed = (
     | tuple[SupportsIndex, str, SupportsIndex, SupportsIndex, SupportsIndex]
     | tuple[SupportsIndex, str, SupportsIndex, SupportsIndex, SupportsIndex, UUID | None]
 )
-"""The value of a commit: an offset, an OffsetAndMetadata, or a plain tuple of the first fields of one."""
+"""The value of a commit: an offset, an OffsetAndMetadata, or a plain tuple of its first fields."""
 
 
 Durability = Literal["process", "disk"]
@@ -107,7 +108,7 @@ Create = Literal["never", "new", "anywhere"]
 
 
 class Position(NamedTuple):
-    """The position of a commit in the log, which the commit returns.
+    """The log partition and the log offset of a commit.  The call that commits returns it.
 
     Attributes:
         log_partition: the partition of the offsets topic, which the name of the group determines.
@@ -128,7 +129,7 @@ class OpenTransaction(NamedTuple):
         start_offset: the log offset of its first record.
         last_timestamp: the time of its last batch, in milliseconds since 1970.
         groups: the groups of its positions.
-        positions: the number of positions that a COMMIT would change now.
+        positions: the number of positions that would change if the transaction were committed now.
         own: whether offsetlog itself began the transaction for one large commit, and will end it.
     """
 
@@ -305,9 +306,10 @@ class Expiring(NamedTuple):
 
     Attributes:
         group: the consumer group.
-        topic: the topic; None if the row is about the group's own records, which are deleted when its last position is.
+        topic: the topic; None if the row is about the group's own records.  They are deleted with the last position.
         partition: the partition of the topic; None if `topic` is None.
-        expires_at: the time when it expires; None for a group whose last position was deleted at an unknown time.
+        expires_at: the time when the position or group expires; None for a group whose last position was deleted at an
+            unknown time.
         reason: the event with which the retention begins.  "commit": the position was committed.  "empty": the group
             became empty.  "expire_timestamp": there is no event, because the record says when it expires.  "group": the
             row is about the group's own records.
@@ -339,7 +341,7 @@ class ExpiryReport(NamedTuple):
         timestamp: the time for which the check was made, in milliseconds since 1970.
         dry_run: whether nothing was deleted; the numbers then count what would have been deleted.
         partitions: the number of log partitions that were checked.
-        groups: the number of groups that were checked, which have positions or records of their own.
+        groups: the number of groups that were checked: all groups that have positions or records of their own.
         groups_never: the number of checked groups whose positions never expire.
         groups_held: the number of checked groups that keep positions because they have members or unreadable records.
         groups_removed: the number of groups that were removed because nothing was left of them.
@@ -433,10 +435,10 @@ class History(Sequence[HistoryEntry]):
         entries: the records.
         log_partition: the partition of the offsets topic.
         end: the log offset up to which the log was read.
-        complete_from: the log offset from which on no record is missing, 0 if nothing was cleaned.  Older records may
+        complete_from: no record at or above this log offset is missing; 0 if nothing was cleaned.  Records below it may
             have been cleaned away.
-        complete_since: the time from which on no record is missing; None if nothing was cleaned, or if only the present
-            state is known.
+        complete_since: no record since this time is missing; None if nothing was cleaned, or if only the present state
+            is known.
         problems: the number of records and batches that could not be read.
     """
 
@@ -494,11 +496,12 @@ class Appended(NamedTuple):
     Attributes:
         base_offset: the base offset of the batch, -1 if it was refused.
         next_offset: the log offset after the batch; once the log is flushed up to it, the batch survives a power loss.
-        log_append_time: in ms since 1970: the time of the append if the topic uses it instead of the producer's
-            timestamps; the greatest timestamp of the batch if it was already in the log; otherwise -1.
+        log_append_time: if the topic uses the time of the append instead of the producer's timestamps, this time in ms
+            since 1970.  If the batch was already in the log, the greatest timestamp of the batch.  Otherwise -1.
         is_duplicate: whether the batch was already in the log, because the producer sent it twice.
         refusal: the kind of the refusal, from `_native.topic_log.REFUSALS`; "" if the batch was accepted.
-        refused_records: the indexes of the first 1000 records that caused the refusal; empty if the whole batch did.
+        refused_records: the indexes of the first 1000 records that caused the refusal; empty if the batch as a whole
+            did.
         reason: the reason for the refusal, as text.
     """
 
@@ -533,7 +536,7 @@ class LogPositions(NamedTuple):
         log_end: the log offset after the last record.
         flushed: records below it survive a loss of power.
         watermark: the high watermark W; records below it are committed.
-        applied: records below it have been applied to the table.
+        applied: records below it have been applied to the positions in memory.
     """
 
     log_start: int
@@ -563,8 +566,8 @@ class FileRange(NamedTuple):
             offset: the log offset for which the range was requested.
 
         Returns:
-            The file, which the caller must close; it keeps the range even if the log is cleaned later.  None if the
-            file was replaced or deleted; the caller must then request the range again.
+            The file, which the caller must close.  The open file keeps the range even if the log is cleaned later.
+            None if the file was replaced or deleted; the caller must then request the range again.
 
         Raises:
             OSError: the file cannot be opened or read.
@@ -627,10 +630,10 @@ class LogGap(NamedTuple):
         log_partition: the partition of the offsets topic.
         start: the first log offset of the range.
         end: the log offset after the last one of the range.
-        reason: "cleaned": records of the range are gone, because later records have the same keys, because they were
-            tombstones whose retention was over, or because they were below the start of the log.  The watch then
-            reports the remaining records.  Such a range may begin below the position of the watch, at the first record
-            of a transaction that ends above the position.  "damaged": batches of the range cannot be read.
+        reason: "cleaned": the cleaner has removed superseded records and old tombstones from the range, or the start of
+            the log was moved above records of the range.  The watch then reports the remaining records.  Such a range
+            may begin below the position of the watch, at the first record of a transaction that ends above the
+            position.  "damaged": batches of the range cannot be read.
             "truncated": the changes reported at and above `start` are no longer in the log.  Other changes may follow
             at the same log offsets.
     """
@@ -649,7 +652,8 @@ class Leadership(NamedTuple):
         leads: whether this replica is the leader in that epoch.
         alone: whether this replica leads without other replicas.
         term: a counter that grows whenever this replica stops leading or its log is truncated.  If the term has changed
-            since a record was written, another record may have its log offset, so a wait for the record fails.
+            since a record was written, the log offset of that record may now belong to another record, so a wait for
+            the record fails.
         elected_end: the log end offset at the time when this leader was elected.
     """
 
@@ -667,8 +671,8 @@ class Deletion(NamedTuple):
         group: the consumer group.
         topic: the topic.
         partition: the partition of the topic.
-        timestamp: the time of the tombstone, in ms since 1970; it can be the tombstone of a deletion or of an expiry.
-        last: the value that was deleted; None if the log no longer has it, or may have only an older one.
+        timestamp: the time of the tombstone, in ms since 1970.  A deletion or an expiry has written the tombstone.
+        last: the value that was deleted; None if the log no longer has it, or may have only an older value.
         log_partition: the partition of the offsets topic.
         log_offset: the log offset of the tombstone.
         last_log_offset: the log offset of the record of that value; None if there is none.

@@ -54,7 +54,7 @@ class Contender(ABC):
 
     @abstractmethod
     def offsets(self, keys: KeySpace) -> Numbers:
-        """Returns the offset of each key, indexed by its number, or -1; raises AssertionError for other keys."""
+        """Returns the offset of each key by key number, -1 for none; raises AssertionError if there are other keys."""
 
     @abstractmethod
     def close(self) -> None:

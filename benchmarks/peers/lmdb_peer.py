@@ -13,7 +13,7 @@ from benchmarks.peers.contender import TIMESTAMP, Contender, pack_key, pack_part
 
 
 class Lmdb(Contender):
-    """One environment: with `sync` the default configuration, otherwise unsynced with a writable map, its fastest."""
+    """One environment.  With `sync`, its configuration is the default; otherwise the fastest, with a writable map."""
 
     def __init__(self, directory: Path, *, sync: bool, map_bytes: int = 16 << 30) -> None:
         self.name = "LMDB, synced" if sync else "LMDB, sync off, writable map"

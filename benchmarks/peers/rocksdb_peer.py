@@ -59,7 +59,7 @@ class RocksDb(Contender):
 
     def check_durability(self) -> None:
         if self.write_options.sync != self.sync or self.write_options.disable_wal:
-            raise AssertionError(f"{self.name}: its write options are others now")
+            raise AssertionError(f"{self.name}: its write options have changed")
 
     def offsets(self, keys: KeySpace) -> Numbers:
         self.check_count(keys, len(list(self.database.keys())))

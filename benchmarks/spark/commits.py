@@ -1,4 +1,4 @@
-"""Reads of every commit of a log, with all columns and with those of the position itself."""
+"""Measures reads of every commit of a log: with all columns, and with only the columns of the position itself."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _measure(run: Run, columns: Sequence[str]) -> None:
             lines[JVM] = spark.read.format("offsetlog").load(str(path)).select(*columns)
         for name, frame in lines.items():
             if frame.count() != shape.records:
-                raise AssertionError(f"{name} has another number of rows")
+                raise AssertionError(f"{name} has a wrong number of rows; {shape} were written")
         run.report.facts |= {"records": shape.records, "log partitions": shape.log_partitions}
         runners = [
             Runner(name, lambda number, frame=frame: Job(lambda: to_noop(frame), shape.records), "rows/s")
@@ -135,7 +135,7 @@ def commits_8(run: Run) -> None:
 
 @workload("commits/sum", "the JVM reader >= 0.8 x Parquet, where it was built (make jvm)")
 def commits_sum(run: Run) -> None:
-    """view=commits, sum(offset) of a view with all its columns; the Python source with columns=offset."""
+    """Computes sum(offset) over view=commits.  Only the Python source has the option columns=offset."""
     shape = Shape(run.size(8_000_000, 20_000), run.size(100_000, 10_000), run.log_partitions)
     path, scratch = run.new_directory(), run.new_directory()
     size = write_log(path, shape, run.seed)
@@ -154,7 +154,7 @@ def commits_sum(run: Run) -> None:
 
         def add(rows: DataFrame) -> None:
             if rows.agg(fn.sum("offset")).first()[0] != expected:
-                raise AssertionError("the sum is not that of what was written")
+                raise AssertionError("the sum of the offsets differs from the sum that was written")
 
         runners = [
             Runner(name, lambda number, frame=frame: Job(lambda: add(frame), shape.records), "rows/s")

@@ -1,4 +1,4 @@
-"""The job that reports the space that a clean would free, compared with the dry run of the command line."""
+"""Compares the Spark job `compact-report` with `offsetlog compact --dry-run`: both report what a clean would free."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECONDS_MAX = 10
 
 @workload("compact-report", "<= 10 s for 10^7 records, no worker above 512 MiB")
 def report(run: Run) -> None:
-    """compact-report --roll of 10^7 records over 10^6 keys in 50 log partitions, both tables."""
+    """Runs compact-report --roll on 10^7 records of 10^6 keys in 50 log partitions, and reads both of its tables."""
     shape = Shape(run.size(10_000_000, 40_000), run.size(1_000_000, 20_000), run.kafka_partitions)
     path, scratch = run.new_directory(), run.new_directory()
     size = write_log(path, shape, run.seed)
@@ -33,7 +33,7 @@ def report(run: Run) -> None:
             made = compact_report.run(spark, path, roll=True)
             freed = [sum(row.freed_records for row in table.collect()) for table in made.tables().values()]
             if freed != [shape.records - shape.keys] * 2:
-                raise AssertionError(f"{freed} records would be freed: not {shape}")
+                raise AssertionError(f"the tables report {freed} freed records, which does not fit {shape}")
 
         runners = [
             Runner("offsetlog spark compact-report", lambda number: Job(both_tables, shape.records), "records/s"),

@@ -63,5 +63,5 @@ def write_log(path: Path, shape: Shape, seed: int) -> int:
             )
         store.flush()
     if partitions_of(path) != shape.log_partitions:
-        raise AssertionError(f"{partitions_of(path)} log partitions are used: not {shape}")
+        raise AssertionError(f"{partitions_of(path)} log partitions are used, but the log should have {shape}")
     return log_bytes_of(path)

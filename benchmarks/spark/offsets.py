@@ -19,7 +19,7 @@ VALUE = ("log_offset", "offset", "leader_epoch", "metadata", "commit_timestamp",
 
 
 def latest(records: DataFrame) -> DataFrame:
-    """Returns the same query over records in Parquet, in the fastest form that Spark has for it."""
+    """Returns the newest record of each key, by the fastest query that Spark has for it."""
     newest = records.groupBy(*KEY).agg(fn.max(fn.struct(*VALUE)).alias("newest"))
     return newest.select(*KEY, "newest.*")
 
@@ -46,7 +46,7 @@ def _measure(run: Run, log_partitions: int) -> None:
         if checks[0] != checks[1]:
             raise AssertionError(f"they do not agree: {checks}")
         if (records, checks[0][0]) != (shape.records, shape.keys):
-            raise AssertionError(f"{records:,} records of {checks[0][0]:,} keys were read: not {shape}")
+            raise AssertionError(f"{records:,} records of {checks[0][0]:,} keys were read, but {shape} were written")
         run.report.facts |= {"records": records, "keys": checks[0][0], "log partitions": log_partitions}
         runners = [
             Runner(name, lambda number, frame=frame: Job(lambda: to_noop(frame), shape.records), "records/s")

@@ -1,4 +1,4 @@
-"""The Spark session of the measurements: two cores, a driver of 1 GiB, and the peak memory of its workers."""
+"""Makes the Spark session of the measurements, with two cores and a driver of 1 GiB; measures its workers' memory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def spark_session(scratch: Path, *, jar: bool = False) -> Iterator[SparkSession]
 
 
 def _end_jvm() -> None:
-    """Ends the JVM and waits for it.  It removes its scratch files, and the next session starts with fresh memory."""
+    """Ends the JVM and waits until it has removed its scratch files.  The next session starts with fresh memory."""
     gateway: Any = SparkContext._gateway
     gateway.shutdown()
     gateway.proc.stdin.close()

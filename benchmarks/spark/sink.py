@@ -1,4 +1,4 @@
-"""The sink on the driver: the time of committing rows that tasks have staged.  No Spark runs."""
+"""Measures the sink's work on the driver: the commit of rows that tasks have staged.  No Spark runs."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def _epochs(run: Run, log_partitions: int) -> None:
         expected = np.random.default_rng(run.seed).integers(1, 1 << 40, keys.count)
         for indices in keys.chunks():
             store.commit_arrow(keys.columns(indices, expected[indices], dictionary=True))
-    run.condition(f"{keys} in {log_partitions} log partitions, committed by a process that closed the store; then")
-    run.condition(f"epochs of 10 rows each, in {TASKS} tasks, durability disk, from the staged files to the commit")
+    run.condition(f"{keys} in {log_partitions} log partitions, committed before by a store that was closed")
+    run.condition(f"each epoch commits 10 staged rows of {TASKS} tasks, durability disk; the staging is not measured")
     query, draw = _Query(path, log_partitions), np.random.default_rng(run.seed + 1)
     first, later = Stats(), Stats()
     for number in range(1 + run.size(50, 5)):
@@ -78,7 +78,7 @@ def _epochs(run: Run, log_partitions: int) -> None:
         published = writer.publish(messages)
         (later if number else first).update(time.perf_counter() - begun)
         if published.rows != 10:
-            raise AssertionError(f"{run.report.name}: {published} is not 10 rows")
+            raise AssertionError(f"{run.report.name}: 10 rows were expected, but the writer published {published}")
     held_stores.let_go(path)
     digest = _check(run, path, keys, expected)
     for name, stats in ((FIRST, first), (NEXT, later)):
@@ -90,19 +90,19 @@ def _epochs(run: Run, log_partitions: int) -> None:
 
 @workload("epoch/4", "an epoch of 10 rows in < 150 ms")
 def epoch_4(run: Run) -> None:
-    """Epochs of 10 rows into 3 M entries in 4 log partitions, without Spark's own part."""
+    """Commits epochs of 10 rows to a store with 3 M positions in 4 log partitions.  No Spark runs."""
     _epochs(run, 4)
 
 
 @workload("epoch/50", "an epoch of 10 rows in < 150 ms")
 def epoch_50(run: Run) -> None:
-    """Epochs of 10 rows into 3 M entries in 50 log partitions, without Spark's own part."""
+    """Commits epochs of 10 rows to a store with 3 M positions in 50 log partitions.  No Spark runs."""
     _epochs(run, run.size(50, 3))
 
 
 @workload("publish", ">= 1 M rows/s")
 def publish(run: Run) -> None:
-    """Epochs of 2 M rows, every key once, published from staged files."""
+    """Commits epochs of 2 M rows from staged files.  An epoch has every key once."""
     keys = KeySpace(run.size(200, 10), 100, run.size(100, 2))
     path = run.new_directory()
     query, draw = _Query(path, 4, clean="false"), np.random.default_rng(run.seed)

@@ -298,7 +298,8 @@ int ol_clean_learn_transactions(ol_clean_transactions *transactions, ol_clean_co
 /* ----------------------------------------------------------------------------- cleaner/retain.c */
 
 /* Returns the flags that all rows of a batch share.  They depend on the fate of the batch's
- * transaction, on its age, and on whether a damaged segment is in quarantine. */
+ * transaction, on whether the retention time of the batch's tombstones has passed, and on whether
+ * the batch lies below `tombstone_block`. */
 ol_clean_verdict ol_clean_judge_batch(const ol_clean_scope *scope,
                                       const ol_clean_transactions *transactions,
                                       ol_clean_segments *segments, ol_clean_segment *segment,

@@ -138,14 +138,16 @@ static inline int64_t ol_key_map_get(const ol_key_map *map, ol_hash128 key) {
 /* ------------------------------------------------------------------------------ superseded records
  *
  * In a log of commits, nearly every batch consists of one plain record that a later record
- * supersedes.  When pass A puts a key for the second time, it learns the offset of the key's
- * previous record and sets one bit for that offset.  If the bit is set, pass B drops the record
- * without verifying the checksum, reading the record or searching the map.  If the bit is not set,
- * pass B reads the record and decides.
+ * supersedes.  Pass A keeps two bits for each offset.  `plain` says that the fate of the record
+ * depends only on its offset and its key.  `gone` says that a record with the same key follows:
+ * when pass A puts a key again, it learns the offset of the key's previous record, and sets the bit
+ * of that record.  If both bits are set and the record is alone in its batch, pass B drops the
+ * batch without verifying the checksum, reading the record or searching the map.  Otherwise pass B
+ * reads the record and decides.
  *
- * There are two bits for each offset of a range that begins where the dirty part begins.  The size
- * of the range is limited, so that large gaps between offsets cannot make the bits take more memory
- * than allowed. */
+ * The bits cover a range of offsets that begins where the dirty part begins.  The size of the range
+ * is limited, so that large gaps between offsets cannot make the bits take more memory than
+ * allowed. */
 
 typedef struct ol_clean_superseded {
     uint64_t *plain;  /* records whose fate depends only on their offset and their key */
@@ -193,7 +195,7 @@ static inline void ol_clean_superseded_put(ol_clean_superseded *bits, int64_t of
     }
 }
 
-/* Clears the bit of the record at `offset`, so that pass B reads the record. */
+/* Clears the bit `gone` of the record at `offset`, so that pass B reads the record. */
 static inline void ol_clean_superseded_undo(ol_clean_superseded *bits, int64_t offset) {
     uint64_t at = (uint64_t)offset - (uint64_t)bits->from;
     if (at < bits->count) bits->gone[at / 64] &= ~(UINT64_C(1) << (at % 64));

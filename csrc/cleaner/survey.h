@@ -28,7 +28,8 @@ typedef struct ol_clean_share {
     /* Records from which the present state or an open transaction comes.  Every marker counts as
      * live. */
     int64_t live_records;
-    /* The clean drops these records.  It also drops those that the next four fields count. */
+    /* The clean drops the records that this field and the next four fields count.  Each dropped
+     * record is counted in one of these five fields. */
     int64_t superseded;
     int64_t aborted;
     int64_t expired_tombstones;

@@ -33,7 +33,8 @@ typedef struct ol_record_scan {
     int64_t until;                      /* records at or above this offset are left out */
     int64_t next_offset;                /* the next batch is expected at or above it */
     int64_t segment_base;               /* a batch that begins below it is damage; 0: not known */
-    /* base offset of the next segment: a batch that reaches it is damage; 0: not known */
+    /* base offset of the next segment: a batch with an offset at or above it is damage; 0:
+     * not known */
     int64_t segment_limit;
     int64_t count_from;
     /* the number of records that the scan has read at log offsets that are at or above both `first`

@@ -8,10 +8,10 @@
  * commit whose pages were not prepared wakes it.  In an idle store, the thread therefore wakes up
  * once per flush interval, or never if there is no flush interval.
  *
- * A flush that is due covers everything that was written before it.  A power loss can therefore
- * destroy at most what was written during one interval and one flush.  If another flush was running
- * when this flush was due, a power loss can destroy what was written during the interval and both
- * flushes.
+ * A flush that is due covers everything that was written before it.  Usually, a power loss
+ * can therefore destroy only what was written during one interval and one flush.  If the previous
+ * flush is still running when the next one is due, a power loss can destroy what was written during
+ * the interval and both flushes.
  *
  * Locks: list_lock protects the list of partitions, and wake_lock protects the sleep.  Each is held
  * only for a short time, and no lock is taken under it.  Adding a partition, or waking the thread,

@@ -80,8 +80,8 @@ static inline bool ol_expiry_is_due(const ol_expiry *expiry, int64_t now_ms) {
 
 /* Returns when a position of a group in this state expires.  `is_subscribed` is whether a member
  * subscribes to the position's topic.  If retention_ms is below 0, only a position whose record has
- * an expire timestamp can expire.  The function does not know pending values: while a transaction
- * has one for the position, the position must not expire, and the caller checks that. */
+ * an expire timestamp can expire.  A position must not expire while an open transaction has a value
+ * for it.  The function does not know of such values; the caller checks this condition. */
 ol_expiry ol_position_expiry(const ol_group_view *view, const ol_position_value *value,
                              bool is_subscribed, int64_t retention_ms);
 

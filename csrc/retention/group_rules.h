@@ -1,5 +1,5 @@
-/* retention/group_rules: finds the retention of a group.  It is the retention of the rule for the
- * group, of the rule with the longest matching prefix, or the default.
+/* retention/group_rules: finds the retention of a group.  The rule for the group itself decides; if
+ * there is none, the rule with the longest matching prefix; if there is none, the default.
  *
  * Rules do not change after they were built, so any number of threads may use them without a lock.
  * The rules own copies of the names. */

@@ -61,8 +61,10 @@ static int take_array(void *context, const ol_field *field, int32_t count,
 
 static int decode_classic(ol_slice value, classic_group *group, ol_error *error) {
     *group = (classic_group){.protocol_type = ol_slice_of("", 0), .state_timestamp = -1};
-    if (value.size < 2) return ol_fail(error, OL_CORRUPT,
-                                       "a value is too short for its version");
+    if (value.size < 2) {
+        return ol_fail(error, OL_CORRUPT,
+                       "the value of a group record is too short for its version");
+    }
     const ol_schema_visitor visitor = {
         .bytes = take_bytes, .integer = take_integer, .begin_array = take_array, .context = group};
     return ol_schema_decode(ol_schema_of_value(OL_KEY_GROUP_METADATA), ol_load_i16(value.data),

@@ -8,8 +8,8 @@
 #include "retention/expiry_rule.h"
 #include "retention/group_rules.h"
 
-/* A row has a fixed size, so that one field of all rows is a column with the row size as its
- * stride. */
+/* All rows have the same size.  One field of all rows can therefore be read as a column whose
+ * stride is the size of a row. */
 typedef struct ol_expiring_row {
     int64_t at_ms;              /* -1: unknown, as for a group without positions */
     int64_t base_ms;            /* -1: unknown, as for a group without positions */
@@ -38,8 +38,8 @@ typedef struct ol_expiring_rows {
 void ol_expiring_rows_free(ol_expiring_rows *rows);
 
 /* Appends a copy of *row and sets the copy's indices of the group and of the topic.  In the row of
- * a group (OL_EXPIRY_GROUP) the topic is -1.  Fails with OL_NO_MEMORY or OL_LIMIT; nothing was
- * appended then. */
+ * a group (OL_EXPIRY_GROUP) the topic is -1.  If the call fails with OL_NO_MEMORY or OL_LIMIT, it
+ * has appended nothing. */
 int ol_expiring_rows_append(ol_expiring_rows *rows, ol_slice group, ol_slice topic,
                             const ol_expiring_row *row, ol_error *error) OL_NODISCARD;
 

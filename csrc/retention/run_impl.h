@@ -12,8 +12,8 @@
 #include "retention/run.h"
 #include "partition/partition.h"
 
-/* The approximate number of positions that are inspected before the table lock is released, which
- * takes at most a millisecond. */
+/* The approximate number of positions that are inspected before the table lock is released.  The
+ * inspection of so many takes at most a millisecond. */
 #define OL_RETENTION_HOLD_POSITIONS 16384u
 
 /* A list of strings, which are stored one after the other in the memory of the list. */
@@ -62,12 +62,14 @@ int ol_retention_list_topics(ol_retention_run *run, ol_error *error);
 int ol_retention_freeze(ol_retention_run *run, ol_error *error);
 void ol_retention_thaw(ol_retention_run *run);
 
-/* Returns the group's state.  If the group is frozen, this is the coordinator's answer; otherwise
- * it is derived from the group's records.  The caller holds the writer lock or the table lock. */
+/* Returns the group's state.  After ol_retention_freeze has asked a coordinator, this is the
+ * coordinator's answer; otherwise it is derived from the group's records.  The caller holds the
+ * writer lock or the table lock. */
 ol_group_view ol_retention_view(const ol_retention_group *group, const ol_state *state);
 
-/* Returns the time at which a position of the group expires.  If the group is frozen and got a new
- * topic after the freeze, the topic is treated as one to which a member subscribes. */
+/* Returns the time at which a position of the group expires.  If the group got a new topic after
+ * ol_retention_freeze asked the coordinator, the topic is treated as one to which a member
+ * subscribes. */
 ol_expiry ol_retention_when(const ol_retention_group *group, const ol_group_view *view,
                             const ol_table_row *row);
 
@@ -83,15 +85,14 @@ static inline bool ol_retention_is_due(const ol_retention_run *run, const ol_ret
 bool ol_retention_glance(const ol_retention_run *run, const ol_retention_group *group,
                          const ol_state *state);
 
-/* Like ol_retention_glance, for a big group or a frozen group.  It takes and releases the table
+/* Like ol_retention_glance, for a group that is_big or is_frozen.  It takes and releases the table
  * lock for each topic. */
 int ol_retention_glance_by_topic(ol_retention_run *run, bool *due, ol_error *error);
 
 int ol_retention_write(ol_retention_run *run, ol_error *error);
 
-/* Lets waiting commits take the writer lock.  The lock goes to the first thread that asks for it.
- * Without this call, the thread that has just released the lock would therefore take it again and
- * again. */
+/* Lets waiting commits take the writer lock.  Without this call, the thread that has just released
+ * the lock would take it again and again, because the lock goes to the first thread that asks. */
 void ol_retention_give_way(void);
 
 int ol_retention_report_group(ol_retention_run *run, ol_error *error);

@@ -1,9 +1,9 @@
 /* Checksums and reads the blocks of a snapshot's sections, several at once.
  *
- * A file is read, not mapped.  With a private mapping, a load that replays 100,000 commits after
- * the snapshot would fault on each page that it changes, because the page must be copied.  Reading
- * the file into memory of huge pages takes a sixth of that time, and later commits cause no such
- * faults.  The whole file must be read in any case, because everything in it is checked.
+ * A file is read into memory, not mapped.  A private mapping would copy a page at its first change,
+ * with a page fault.  A load that replays 100,000 commits after the snapshot causes many such
+ * faults.  Reading the file into memory of huge pages takes a sixth of that time, and later commits
+ * cause no such faults.  All of the file must be read in any case, because all of it is checked.
  */
 #include <stdlib.h>
 

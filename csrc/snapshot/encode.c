@@ -70,8 +70,8 @@ static uint8_t *put_mark(uint8_t *p, const ol_log_mark *mark) {
 static int put_facts(ol_snapshot *snapshot, ol_error *error) {
     if (snapshot->own.count > OL_SNAPSHOT_OWN_MAX) {
         return ol_fail(error, OL_LIMIT,
-                       "%zu transactions of this process are open, more than a snapshot can hold",
-                       snapshot->own.count);
+                       "%zu internal transactions are open, but a snapshot holds at most %d",
+                       snapshot->own.count, OL_SNAPSHOT_OWN_MAX);
     }
     size_t witness_count = ol_snapshot_witness_count(snapshot);
     size_t size = FACTS_FIXED_SIZE + witness_count * WITNESS_SIZE +
@@ -262,14 +262,15 @@ static bool is_mark_possible(const ol_snapshot *snapshot) {
 int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *error) {
     const uint8_t *p = bytes.data;
     if (bytes.size < FACTS_FIXED_SIZE || take_u64(&p) != FACTS_MAGIC) {
-        return ol_fail(error, OL_CORRUPT, "the section facts does not begin with its magic number");
+        return ol_fail(error, OL_CORRUPT,
+                       "the snapshot's facts section does not begin with its magic number");
     }
     uint32_t version = take_u32(&p);
     if (version != OL_SNAPSHOT_VERSION) {
         return ol_fail(error, OL_UNSUPPORTED, "version %u of the snapshot is not known", version);
     }
     if (take_u64(&p) != ol_table_layout()) {
-        return ol_fail(error, OL_UNSUPPORTED, "its table has another layout");
+        return ol_fail(error, OL_UNSUPPORTED, "the snapshot's table has another layout");
     }
     snapshot->offset = take_i64(&p);
     snapshot->log_start = take_i64(&p);
@@ -287,7 +288,7 @@ int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *erro
                                              (uint64_t)epoch_count * EPOCH_SIZE +
                                              (uint64_t)own_count * OWN_SIZE +
                                              snapshot->mark.producers_size) {
-        return ol_fail(error, OL_CORRUPT, "the section facts has a wrong size");
+        return ol_fail(error, OL_CORRUPT, "the snapshot's facts section has a wrong size");
     }
     if (!is_mark_possible(snapshot) || snapshot->offset < 0 || snapshot->log_start < 0 ||
         snapshot->log_start > snapshot->offset ||
@@ -295,7 +296,7 @@ int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *erro
         snapshot->state.value_version_max > OL_OFFSET_VALUE_VERSION_MAX ||
         own_count > OL_SNAPSHOT_OWN_MAX || witness_count > OL_SNAPSHOT_WITNESSES ||
         !take_witnesses(snapshot, &p, witness_count)) {
-        return ol_fail(error, OL_CORRUPT, "the section facts has impossible values");
+        return ol_fail(error, OL_CORRUPT, "the snapshot's facts section has impossible values");
     }
     int status = take_lists(snapshot, p, epoch_count, own_count, error);
     const uint8_t *producers = bytes.data + bytes.size - snapshot->mark.producers_size;
@@ -320,7 +321,7 @@ static ol_pending_entry take_entry(const uint8_t **p) {
 
 int ol_snapshot_take_held(ol_slice bytes, ol_reservation **held, size_t *count, ol_error *error) {
     if (bytes.size % PENDING_SIZE != 0) {
-        return ol_fail(error, OL_CORRUPT, "the pending values have a wrong size");
+        return ol_fail(error, OL_CORRUPT, "the snapshot's pending section has a wrong size");
     }
     size_t entries = bytes.size / PENDING_SIZE;
     *count = 0;
@@ -343,7 +344,7 @@ int ol_snapshot_take_pending(ol_snapshot *snapshot, ol_slice bytes, ol_error *er
         ol_pending_entry entry = take_entry(&p);
         if (entry.log_offset < 0 || entry.log_offset >= snapshot->offset) {
             return ol_fail(error, OL_CORRUPT,
-                           "a pending value has an offset that is not below that of the snapshot");
+                           "the log offset of a pending value is not below the snapshot's offset");
         }
         status = ol_pending_restore(snapshot->state.pending, &entry, error);
         snapshot->pending_count++;

@@ -1,5 +1,5 @@
-/* Lists the sections of a snapshot, places them in a file, and makes a state from those of a
- * file. */
+/* Lists the sections of a snapshot, writes the directory of a file's sections, and makes a state
+ * from the sections in a file. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -178,7 +178,7 @@ static int take_state(opening *open, unsigned threads, ol_error *error) {
     ol_reservation *held = NULL;
     size_t held_count = 0;
     if (open->sections[OL_SNAPSHOT_NUMBERS].size != OL_TABLE_NUMBERS_SIZE) {
-        return ol_fail(error, OL_CORRUPT, "the section numbers has a wrong size");
+        return ol_fail(error, OL_CORRUPT, "the snapshot's numbers section has a wrong size");
     }
     int status = ol_snapshot_take_held(blob(open, OL_SNAPSHOT_PENDING), &held, &held_count, error);
     if (status == OL_OK) {

@@ -335,24 +335,26 @@ int ol_snapshot_check(const ol_snapshot *snapshot, const ol_snapshot_source *sou
     long long offset = snapshot->offset;
     if (has_topic_id != snapshot->has_topic_id ||
         (has_topic_id && memcmp(topic_id, snapshot->topic_id, OL_TOPIC_ID_SIZE) != 0)) {
-        return ol_fail(error, OL_INVALID, "it belongs to another topic id");
+        return ol_fail(error, OL_INVALID, "the snapshot belongs to another topic id");
     }
     int32_t number = source->number;
     if (number >= 0 && snapshot->number >= 0 && number != snapshot->number) {
-        return ol_fail(error, OL_INVALID, "it belongs to log partition %d", (int)snapshot->number);
+        return ol_fail(error, OL_INVALID, "the snapshot belongs to log partition %d",
+                       (int)snapshot->number);
     }
     if (ol_log_start(log) != snapshot->log_start) {
         return ol_fail(error, OL_INVALID, "the log started at %lld and now starts at %lld",
                        (long long)snapshot->log_start, (long long)ol_log_start(log));
     }
     if (snapshot->offset > ol_log_end(log)) {
-        return ol_fail(error, OL_INVALID, "its offset is %lld, above the log end %lld", offset,
+        return ol_fail(error, OL_INVALID,
+                       "the snapshot's log offset is %lld, above the log end %lld", offset,
                        (long long)ol_log_end(log));
     }
     if (snapshot->offset < cleaned_to) {
         return ol_fail(error, OL_INVALID,
-                       "its offset is %lld, but the log was cleaned up to %lld", offset,
-                       (long long)cleaned_to);
+                       "the snapshot's log offset is %lld, but the log was cleaned up to %lld",
+                       offset, (long long)cleaned_to);
     }
     if (!are_epochs_equal(snapshot, log, &no_memory)) {
         if (no_memory) return ol_fail(error, OL_NO_MEMORY, "no memory for leader epochs");

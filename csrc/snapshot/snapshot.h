@@ -10,15 +10,15 @@
  * pending values, the group records, and the arenas of the table as they are in memory.  A
  * directory in the file lists the positions of the sections.  Python writes the file as an Arrow
  * IPC file with one row and one column for each section.  The engine reads it without Arrow, from
- * its end.  The file ends with the length of the footer, before that are the footer and the
- * end-of-stream mark, and before them is the last column, which is the directory.  The engine reads
- * the file into memory and never changes it in place; a new file replaces it.
+ * its end.  The last parts of the file are, in this order: the last column, which is the directory;
+ * the end-of-stream mark; the footer; the length of the footer.  The engine reads the file into
+ * memory and never changes it in place; a new file replaces it.
  *
- * Taking a snapshot.  A second state is built beside the live one, from the last snapshot, or from
- * an empty state, and from the log up to S.  Commits continue meanwhile, because the log is read as
- * by any other reader, but the second state takes additional memory.  There are two ways that need
- * no replay: a snapshot can borrow a state that no longer changes, and it can copy a state that
- * still changes (table/copy.h).
+ * Taking a snapshot.  A second state is built beside the live one.  It starts from the last
+ * snapshot or from an empty state, and a replay of the log brings it to S.  Commits continue during
+ * the replay, but the second state takes additional memory.  There are two ways that need no
+ * replay: a snapshot can borrow a state that no longer changes, and it can copy a state that still
+ * changes (table/copy.h).
  *
  * The bytes of the file are not trusted.  Everything is checked before it is used (table/dump.h),
  * so even a forged file can do no harm.
@@ -100,13 +100,13 @@ int ol_snapshot_borrow(const ol_snapshot_source *source, const ol_state *state,
                        const ol_own_transactions *own, int64_t offset, int64_t max_timestamp,
                        ol_snapshot **snapshot, ol_error *error) OL_NODISCARD;
 
-/* Copying a state that keeps changing:
+/* A snapshot can copy a state that keeps changing, in four steps:
  *
- *   1. ol_snapshot_begin;
- *   2. the caller copies the table into ol_snapshot_copied_table;
- *   3. ol_snapshot_keep_rest takes everything else once that copy is finished, while nothing
- *      changes;
- *   4. ol_snapshot_find_log, without any lock, reads what the snapshot says about its log.
+ *   1. The caller calls ol_snapshot_begin.
+ *   2. The caller copies the table into ol_snapshot_copied_table.
+ *   3. The caller stops all changes and calls ol_snapshot_keep_rest, which copies the rest.
+ *   4. Without any lock, the caller calls ol_snapshot_find_log, which reads the facts about the
+ *      log.
  *
  * `own` is as for ol_snapshot_borrow.  The functions fail with OL_NO_MEMORY.  ol_snapshot_find_log
  * also fails with OL_IO, or with OL_WOULD_BLOCK if the log changed during the call.  A copied
@@ -119,9 +119,9 @@ int ol_snapshot_find_log(ol_snapshot *snapshot, const ol_snapshot_source *source
                          ol_error *error) OL_NODISCARD;
 bool ol_snapshot_is_copied(const ol_snapshot *snapshot);
 
-/* Encodes the snapshot and fills the sections, whose data points into the snapshot.  At most
- * `threads` threads compute the checksums.  Fails with OL_NO_MEMORY, or with OL_LIMIT if more than
- * OL_SNAPSHOT_OWN_MAX own transactions are open. */
+/* Encodes the snapshot and fills `sections`.  The data of the sections points into the snapshot.
+ * At most `threads` threads compute the checksums.  Fails with OL_NO_MEMORY, or with OL_LIMIT if
+ * more than OL_SNAPSHOT_OWN_MAX transactions that the partition itself began are open. */
 int ol_snapshot_seal(ol_snapshot *snapshot, unsigned threads,
                      ol_snapshot_section sections[OL_SNAPSHOT_SECTIONS],
                      ol_error *error) OL_NODISCARD;
@@ -156,9 +156,10 @@ int ol_snapshot_file_mark(ol_fs *fs, const char *path, ol_log_mark *mark,
 int ol_snapshot_check(const ol_snapshot *snapshot, const ol_snapshot_source *source,
                       int64_t cleaned_to, ol_error *error) OL_NODISCARD;
 
-/* Returns NULL if a batch proves that no records are missing in it and between it and the preceding
- * batch, so that the batch may be applied to a snapshot's state.  Otherwise returns the reason why
- * not.  `next_offset` is the offset after the preceding batch. */
+/* Checks whether a batch may be applied to a snapshot's state.  The batch must show that no records
+ * are missing, neither in the batch nor between it and the preceding batch.  `next_offset` is the
+ * offset after the preceding batch.  Returns NULL if the batch may be applied, otherwise the reason
+ * why not. */
 const char *ol_snapshot_gap(const ol_batch *batch, int64_t next_offset);
 
 /* Exchanges the state of the snapshot for *state, and its open own transactions for *own.  The

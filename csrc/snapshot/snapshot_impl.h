@@ -65,8 +65,8 @@ void ol_snapshot_record_witness(ol_snapshot *snapshot, const ol_batch *batch);
 size_t ol_snapshot_witness_count(const ol_snapshot *snapshot);
 const ol_snapshot_witness *ol_snapshot_witness_at(const ol_snapshot *snapshot, size_t index);
 
-/* Reads the witnesses from the log.  This is for a snapshot whose state was not made by a replay of
- * the log. */
+/* Reads the witnesses (the last batches below S) from the log, for a snapshot whose state was not
+ * made by a replay of the log. */
 int ol_snapshot_find_witnesses(ol_snapshot *snapshot, ol_log *log, ol_error *error) OL_NODISCARD;
 
 /* Checks that the log has the witnesses of the snapshot.  A witness below `cleaned_to` may differ
@@ -75,9 +75,9 @@ int ol_snapshot_find_witnesses(ol_snapshot *snapshot, ol_log *log, ol_error *err
 int ol_snapshot_prove(const ol_snapshot *snapshot, const ol_snapshot_source *source,
                       int64_t cleaned_to, ol_error *error) OL_NODISCARD;
 
-/* ol_snapshot_put_blobs encodes facts, numbers, pending values and group records into the blobs.
- * For a copied snapshot it encodes only the facts.  ol_snapshot_put_state encodes numbers, pending
- * values and group records from any state. */
+/* ol_snapshot_put_blobs encodes the facts, the numbers of the table, the pending values and the
+ * group records into the blobs.  For a copied snapshot it encodes only the facts.
+ * ol_snapshot_put_state encodes all but the facts, from any state. */
 int ol_snapshot_put_blobs(ol_snapshot *snapshot, ol_error *error) OL_NODISCARD;
 int ol_snapshot_put_state(ol_snapshot *snapshot, const ol_state *state,
                           ol_error *error) OL_NODISCARD;

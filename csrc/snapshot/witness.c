@@ -2,9 +2,9 @@
  *
  * A batch is identified by its CRC and by its base and last offset, leader epoch and producer.  A
  * cleaner does not change the offsets, the epoch and the producer, but it may drop some records of
- * the batch, set a delete horizon, or drop the whole batch.  If it has done one of these to the
- * last witness, the newest positions of the state must be in the log, because no cleaning up to S
- * removes those.
+ * the batch, set a delete horizon, or drop the whole batch.  If a cleaner has done one of these to
+ * the last witness, the newest positions of the state must still be in the log, because a clean of
+ * the log below S keeps them.
  */
 #include <string.h>
 
@@ -123,7 +123,7 @@ static int check_batch(proof *work, const ol_batch *batch, ol_error *error) {
         is_known && can_differ &&
         (batch->record_count < next_witness(work)->record_count || ol_batch_has_horizon(batch));
     if (!is_whole && !is_cleaned) {
-        return ol_fail(error, OL_INVALID, "the log has another batch at offset %lld",
+        return ol_fail(error, OL_INVALID, "the log has a different batch at offset %lld",
                        (long long)batch->base_offset);
     }
     work->index++;
@@ -147,7 +147,7 @@ static int check_batches(proof *work, ol_log *log, ol_error *error) {
     }
     if (status == OL_END) status = OL_OK;
     if (status == OL_OK && walk.passed_over > 0) {
-        status = ol_fail(error, OL_INVALID, "the log before its offset cannot be read");
+        status = ol_fail(error, OL_INVALID, "the log below the snapshot's offset cannot be read");
     }
     ol_batch_walk_close(&walk);
     return status != OL_OK ? status : pass_missing(work, snapshot->offset, error);
@@ -236,7 +236,7 @@ static int find_rows(const proof *work, const ol_snapshot_source *source, ol_err
     }
     if (status != OL_OK || found.count > 0 || work->is_last_there) return status;
     /* Without positions a load has little to do anyway. */
-    return ol_fail(error, OL_INVALID, "nothing in the log proves that the snapshot belongs to it");
+    return ol_fail(error, OL_INVALID, "nothing proves that the snapshot belongs to this log");
 }
 
 int ol_snapshot_prove(const ol_snapshot *snapshot, const ol_snapshot_source *source,

@@ -1,4 +1,5 @@
-/* Checks the header first, then the records if they are not compressed, or need keys. */
+/* Checks the header first, and then the records.  Compressed records are checked only if they must
+ * have keys. */
 #include "topic/produced_batch.h"
 
 #include <inttypes.h>

@@ -54,8 +54,8 @@ int ol_produced_batch_check(ol_slice bytes, const ol_produce_rules *rules,
 
 /* Sets `indexes` to the indexes of the refused records of a batch, at most `capacity` of them, and
  * returns their number.  The caller calls it only for a refused batch whose refused_record is not
- * -1.  If such a batch is not compressed, its record count was checked against its size.  A
- * compressed batch may claim any record count. */
+ * -1.  The record count of a compressed batch was not checked against the size of the batch, so it
+ * may be any number. */
 size_t ol_produced_batch_refused(const ol_produced_batch *produced, const ol_produce_rules *rules,
                                  int32_t *indexes, size_t capacity);
 

@@ -1,5 +1,5 @@
-/* Keeps an array of producers, and a map from their ids to it.  Producers that the log has
- * forgotten are removed when the array is full. */
+/* Keeps an array of producers, and a map from a producer id to an index in the array.  When the
+ * array is full, producers that the log has forgotten are removed. */
 #include "topic/recent_batches.h"
 
 #include <inttypes.h>

@@ -48,9 +48,13 @@ void ol_recent_batches_free(ol_recent_batches *recent);
  * its entry, which is valid until the set is next changed.  If the batch may be appended,
  * *duplicate is NULL, and the memory for ol_recent_batches_add is reserved.  In both cases the
  * result is OL_OK.  The call fails with OL_CORRUPT, and sets produced->refusal and error->reason,
- * if the producer epoch is older than the last one, if the sequence numbers do not continue those
- * of the last batch, or if those of a new epoch do not begin with 0.  It can also fail with
- * OL_NO_MEMORY. */
+ * if one of these is so:
+ *
+ *   - the producer epoch is older than the producer's last one;
+ *   - the sequence numbers do not continue those of the producer's last batch;
+ *   - the producer epoch is new, and its sequence numbers do not begin with 0.
+ *
+ * The call can also fail with OL_NO_MEMORY. */
 int ol_recent_batches_check(ol_recent_batches *recent, const ol_log *log,
                             ol_produced_batch *produced, const ol_recent_batch **duplicate,
                             ol_error *error) OL_NODISCARD;

@@ -46,8 +46,8 @@ typedef struct ol_appended {
     int64_t base_offset;
     /* the offset after the batch; the batch is on disk once the log is flushed up to this offset */
     int64_t next_offset;
-    /* the time in all records if the topic replaces timestamps; for a duplicate, its greatest
-     * timestamp; otherwise -1 */
+    /* for a duplicate: the greatest timestamp of the batch in the log; otherwise: the time that
+     * replaced the timestamps of the records, or -1 if the topic keeps the timestamps */
     int64_t log_append_time;
     bool is_duplicate;          /* the batch was already in the log */
     ol_produced_batch produced; /* with the refusal; points into the bytes */
@@ -64,8 +64,8 @@ int ol_topic_log_produce(ol_topic_log *topic, ol_slice bytes, const ol_produce_r
  * open. */
 int64_t ol_topic_log_first_unstable(ol_topic_log *topic);
 /* Returns the greatest producer id that was ever in the log, or -1 if there was none.  Ids above
- * OL_GIVEN_PRODUCER_ID_MAX are ignored, because a broker did not give them out: clients chose them,
- * and the ids that are given out next must not continue from them. */
+ * OL_GIVEN_PRODUCER_ID_MAX are ignored: clients chose them, and the ids that a broker gives out
+ * next must not continue from them. */
 int64_t ol_topic_log_highest_producer_id(ol_topic_log *topic);
 
 /* The facts about the log that a cleaner needs.  All of them belong to the same moment. */
@@ -85,12 +85,12 @@ void ol_topic_log_options(ol_topic_log *topic, ol_log_options *options);
 /* The rules that decide which part of its log a topic keeps (docs/format/topics.md §17.6). */
 typedef struct ol_retention_rules {
     int64_t now_ms;
-    /* a segment is removed if its newest record is more than this many ms old; -1: none is */
+    /* a segment is removed if its newest record is more than this many ms old; -1: no limit */
     int64_t retention_ms;
     /* the oldest segment is removed as long as the other segments together have at least this many
-     * bytes; -1: no segment is */
+     * bytes; -1: no limit */
     int64_t retention_bytes;
-    /* nothing at or above this offset, up to which consumers may read, is removed */
+    /* consumers may read up to this offset; nothing at or above it is removed */
     int64_t below;
 } ol_retention_rules;
 
@@ -119,8 +119,9 @@ typedef struct ol_timed_record {
 int ol_topic_log_find_time(ol_log *log, const ol_decompressor *decompressor, int64_t from_time,
                            int64_t until, ol_timed_record *found, ol_error *error) OL_NODISCARD;
 
-/* Finds the record with the greatest timestamp below `until`.  If several records have that
- * timestamp, finds the first of them.  In all other respects it is like ol_topic_log_find_time. */
+/* Finds the record with the greatest timestamp among the records below the offset `until`.  If
+ * several records have that timestamp, finds the first of them.  In all other respects the call is
+ * like ol_topic_log_find_time. */
 int ol_topic_log_find_newest(ol_log *log, const ol_decompressor *decompressor, int64_t until,
                              ol_timed_record *found, ol_error *error) OL_NODISCARD;
 

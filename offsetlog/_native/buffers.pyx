@@ -41,7 +41,7 @@ cdef tuple NUMBER_DOMAINS = (
 
 
 #: The refusal of a commit that names a position and no offset.
-OFFSET_MISSING = "the offset is missing: pass the next one that the group will read, an int or an OffsetAndMetadata"
+OFFSET_MISSING = "the offset is missing: pass the next offset that the group will read, as an int or an OffsetAndMetadata"
 # Thirty years, in seconds, which is longer than any intended timeout.
 cdef double TIMEOUT_MAX = 1e9
 

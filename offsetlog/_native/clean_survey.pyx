@@ -63,10 +63,10 @@ def survey(Partition partition not None, *, int64_t now_ms, bint closes_active, 
     Args:
         partition: a loaded partition; its log may be read-only.
         now_ms: the time, in milliseconds since 1970.
-        closes_active: whether the clean would close the active segment first.  It is not closed while a transaction is
-            open.
+        closes_active: whether the clean would close the active segment first.  While a transaction is open, the active
+            segment is not closed.
         end_max, holds, delete_retention_ms, map_bytes: as in `cleaner.clean`.  The survey makes one pass.
-        control: the object that can stop the survey; if it has, the report's `stopped` is true.
+        control: the object that can stop the survey; if it stopped the survey, the report's `stopped` is true.
 
     Returns:
         (report, shares): the report of the run as a dictionary, and a CleanShare for each group.  The fields

@@ -113,7 +113,7 @@ cdef int _raise_floor(void *context, int64_t floor, ol_error *error) noexcept wi
         return OL_OK
     except BaseException as failure:
         self.failure = failure
-        return ol_fail(error, OL_IO, "the floor of history could not be recorded")
+        return ol_fail(error, OL_IO, "the floor, where readable history begins, could not be recorded")
 
 
 @cython.final
@@ -333,20 +333,20 @@ cdef int _replay(void *context, const ol_batch *batch, ol_error *error) noexcept
 
 def replay_cleaned(Partition partition not None, Replay into not None, *, int64_t now_ms, int64_t end_max=INT64_MAX,
                    int64_t delete_retention_ms=86_400_000, size_t map_bytes=64 << 20, CleanControl control=None):
-    """Applies to an empty replay the records that a clean of all segments, even the active one, would keep.
+    """Computes the records that a clean of all segments would keep, and applies them to an empty replay.
 
-    Changes no file.
+    The clean would include the active segment.  The call changes no file.
 
     Args:
         partition: a loaded partition; its log may be read-only.
-        into: the replay that receives the kept records below the log offset `told_end` of the report.  A clean
-            changes no record at or above that log offset.
+        into: the replay that receives the kept records.  It receives only records below the log offset that the report
+            has as `told_end`; a clean changes no record at or above that log offset.
         now_ms: the time, in milliseconds since 1970.
         end_max: records at or above this log offset are not applied.
         delete_retention_ms, map_bytes: as in `clean`.  The call makes only one pass, which ends where the keys no
             longer fit in memory.
-        control: the object that can stop the call.  If it has, the report's `stopped` is true, and the replay must not
-            be used.
+        control: the object that can stop the call.  If it has stopped the call, the report's `stopped` is true, and the
+            replay must not be used.
 
     Returns:
         The report as a dictionary.

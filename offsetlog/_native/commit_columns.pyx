@@ -605,7 +605,7 @@ cdef object write_all(StoreCore core, producer owner, _Order order, object admit
     except Exception as failure:
         if owner.id < 0:
             rows = sum([(<_Share>each).rows for each in shares])
-            failure.add_note(f"{rows} of {order.columns.rows} rows were written before; each of their groups is complete")
+            failure.add_note(f"{rows} of {order.columns.rows} rows were written; no group was written in part")
         raise
     for share in shares:
         waits.append((share.number, share.result.end_offset, share.result.term))

@@ -91,8 +91,8 @@ cdef class Completion:
     def add_done_callback(self, callback):
         """Calls the callback with this object as soon as the result is set, or at once if it is set already.
 
-        The thread that sets the result makes the call, and holds no lock while it does.  The callback must not wait.
-        Its exceptions are logged.
+        If the result is not set yet, the thread that sets it will call the callback, and hold no lock meanwhile.  The
+        callback must not wait.  Its exceptions are logged.
         """
         cdef list fresh = []
         if not self.finished:

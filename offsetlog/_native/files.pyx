@@ -101,7 +101,7 @@ cdef class FileSystem:
         """Writes bytes at a position, which must be the file's end, and flushes them.
 
         After a crash, the file has all of the bytes, a part of them, or none, and pages of 4 KiB within that part can
-        be zeros.  After a StorageError too, the bytes may be in the file.
+        be zeros.  After a StorageError, the bytes may also be in the file.
         """
         cdef bytes name = os.fsencode(path)
         cdef const char *text = name

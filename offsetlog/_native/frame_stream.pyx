@@ -64,10 +64,10 @@ cdef class FrameStream:
     Args:
         front: the Front, which answers some of the requests before `handle` gets them; None if there is no Front.
         loop: the event loop.
-        time: returns the time that groups use, in seconds.
+        time: a function that returns the time that groups use, in seconds.
         request_bytes_max: the largest frame, in bytes.
-        requests_in_flight_max: the largest number of requests without an answer.  When it is reached, further requests
-            are read only after some of these are answered.
+        requests_in_flight_max: the largest number of requests without an answer.  At this number, further requests are
+            read only after some of these requests are answered.
     """
 
     cdef public object transport            # None: the connection has ended
@@ -120,7 +120,7 @@ cdef class FrameStream:
             self.is_receiving = False
 
     def go_on(self):
-        """Handles the frames that are complete, unless a `hold` is in effect."""
+        """Handles the complete frames, unless the connection is held (see `hold`)."""
         self.take_received()
 
     cdef int take_received(self) except -1:
@@ -274,7 +274,7 @@ cdef class FrameStream:
         return 0
 
     def begin_turn(self):
-        """Handles the frames that the last turn left over, unless the connection is held for another reason."""
+        """Handles the frames that the last turn left over, unless there is another reason to hold the connection."""
         self.held &= ~NEXT_TURN_C
         self.go_on()
         self.resume_if_free()
@@ -286,7 +286,7 @@ cdef class FrameStream:
         return 0
 
     def release(self, int reason):
-        """Removes this reason to hold the connection.  If no other reason is left, reading continues."""
+        """Removes a reason to hold the connection.  If no other reason is left, reading continues."""
         self.held &= ~reason
         if self.held or self.transport is None:
             return
@@ -298,14 +298,14 @@ cdef class FrameStream:
     # ------------------------------------------------------------------------------------------------ answers
 
     def answered(self, Place place not None, bytes frame not None):
-        """Sets the answer to the request at a place, b"" for no answer.  It is sent after all earlier answers."""
+        """Sets the answer to the request at a place; b"" for no answer.  The answer is sent after all earlier ones."""
         place.answer = frame
         # The request is dropped now, although its answer may still wait for earlier ones.
         place.exchange = None
         self.settled(len(frame))
 
     def settled(self, Py_ssize_t size):
-        """Records that the request at a place has its answer; `size` is the size of the answer in bytes."""
+        """Records that a request now has its answer; `size` is the size of the answer in bytes."""
         self.count_unsent(size)
         if not self.is_taking:
             self.send()

@@ -53,8 +53,8 @@ from offsetlog._native.store_core cimport TRY_ITEMS_MAX
 from offsetlog._native.messages import decode_request
 from offsetlog.errors import LimitError, OffsetLogError
 
-#: How many members, and groups without members, can commit without a call of their coordinator.  Others are served too, but
-#: more slowly.
+#: How many members, and groups without members, the front can serve without a call of their coordinator.  Others are served
+#: too, but more slowly.
 ADMISSIONS_MAX = 1 << 20
 # Versions of OffsetCommit that give a retention time.
 cdef enum:
@@ -184,7 +184,7 @@ cdef class Front:
     def revoke(self, group):
         """Ends the admission of a group's members.
 
-        Returns (member id, time in s) for each member that sent requests since `admit`.
+        Returns (member id, time of its last request in s) for each member that sent requests since `admit`.
         """
         cdef ol_slice name
         cdef list heard = []
@@ -215,7 +215,7 @@ cdef class Front:
         ol_commit_counts_add(&self.front.admissions.counts, name)
 
     def commit_counts(self, size_t part):
-        """Returns the number of the part after `part` (0 after the last one), and the (group, commits) pairs of `part`.
+        """Returns the number of the next part (0 after the last one), and a list of the (group, commits) in `part`.
 
         The counts are divided into parts of a few hundred groups, so that requests can be answered between two calls.
         The first part is 0.  A commit is counted when it is written.  Up to 65,536 groups are counted.  If two parts

@@ -85,7 +85,8 @@ cdef int durability_of(object value, int default) except -1:
 
 
 cdef object stopped_before():
-    return NotCoordinatorError("the manager was stopped before the write was known to be durable; it may still take effect")
+    return NotCoordinatorError(
+        "the manager was stopped before the write was known to be durable; the write may still take effect")
 
 
 # Runs before a commit is checked, so any unexpected object raises TypeError.
@@ -619,7 +620,7 @@ cdef class ManagerCore:
             end_offset, term, count = used.delete_group(group, only_empty=True)
         except GenerationError as failure:
             refused = GroupNotEmptyError(
-                f"group {group!r} has members and can be deleted only without them", group=group, actual=failure.actual
+                f"group {group!r} has members; it can be deleted once it has none", group=group, actual=failure.actual
             )
             refused.rests_on = failure.rests_on
             self.check_lease(number)
@@ -666,7 +667,7 @@ cdef class ManagerCore:
         self.moved = listener
 
     def attend(self, int32_t number):
-        """From now on, `settle` is called whenever W of the partition moves."""
+        """Makes every later move of W of the partition call `settle`."""
         self.attended[number] = 1
 
     def disregard(self, int32_t number):

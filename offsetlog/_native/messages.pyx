@@ -76,8 +76,8 @@ Api = namedtuple(
     "Api", "key name first_version last_version advertised_from flexible_from request response"
 )
 
-#: One field of a class, from its table.  last_version is None if the newest version has the field, tag None if it is not
-#: tagged, nullable_from None if it is never null; of_class is the class of a struct, or of an array's elements.
+#: One field of a class.  last_version is None if the newest version has the field.  tag is None if the field is not
+#: tagged.  nullable_from is None if the field is never null.  of_class is the class of a struct or of array elements.
 Field = namedtuple(
     "Field", "name kind element first_version last_version nullable_from tag default of_class"
 )

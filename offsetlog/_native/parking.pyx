@@ -68,7 +68,7 @@ cdef class Parking:
     """The writes to one partition that wait for the same event.  Any thread may use the object.
 
     Args:
-        replicated: whether the writes wait for W; if not, they wait for the disk.
+        replicated: whether the writes wait until they are replicated; if not, they wait for the disk.
         now: returns the time in seconds.
         call_later: a function that arranges a call of another function after a number of seconds.  It returns a timer,
             which can be cancelled.
@@ -92,7 +92,7 @@ cdef class Parking:
         write.deadline = INFINITY if timeout_ms < 0 else <double>self.now() + timeout_ms / 1000.0
         if self.closed:
             write.fail(NotCoordinatorError(
-                "the manager was stopped before the write was known to be durable; it may still take effect"))
+                "the manager was stopped before the write was known to be durable; the write may still take effect"))
             return 0
         self.insert(write)
         if write.deadline < self.armed:
@@ -117,7 +117,7 @@ cdef class Parking:
         return True
 
     def wants_flush(self):
-        """Returns whether the caller must order a flush.  After the call, a flush is considered ordered."""
+        """Returns True unless a flush is ordered already.  The caller must then order one; it counts as ordered."""
         return self.order_flush()
 
     def begin_flush(self):
@@ -261,8 +261,8 @@ cdef str late_text(PendingWrite write):
     if write.refusal is not None:
         return f"the call depends on {record}, which was not replicated within {seconds}; the call wrote nothing"
     if write.count == 0:
-        return f"{record} was in flight and not answered within {seconds}; the call wrote nothing"
-    return f"{record} was not answered within {seconds}; it stays, and may still take effect"
+        return f"the call waited for {record}, which was not durable within {seconds}; the call wrote nothing"
+    return f"{record} was not durable within {seconds}; it stays in the log, and may still take effect"
 
 
 cdef object own_failure(failure):

@@ -300,7 +300,7 @@ cdef class Partition:
 
     @property
     def retired(self):
-        """Whether the partition was retired, so that every call raises the refusal."""
+        """Whether `retire` was called, so that every call raises the error that was passed to `retire`."""
         return self.refusal is not None
 
     def abandon(self):
@@ -443,7 +443,7 @@ cdef class Partition:
         return 0
 
     def wait(self, int64_t end_offset, *, uint64_t term=OL_TERM_NOW, bint replicated=False, timeout=None):
-        """Waits at most `timeout` seconds until all records below a log offset are on disk; with `replicated`, below W.
+        """Waits up to `timeout` s until all records below an offset are on disk; with `replicated`, until W is there.
 
         `term` is the term of the commit.  Without a term, the call waits for the records that are below the log offset
         now.  Raises CommitTimeoutError, PartitionFailedError, NotCoordinatorError, InvalidArgumentError.  If a flush
@@ -555,7 +555,7 @@ cdef class Partition:
         return count
 
     def memory(self):
-        """Returns the allocated bytes of the state's components; `free` and `string_bytes` are parts of others."""
+        """Returns the allocated bytes by component of the state; other components contain `free` and `string_bytes`."""
         cdef const ol_state *state
         cdef ol_table_memory table
         cdef ol_error error

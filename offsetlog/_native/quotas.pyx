@@ -33,8 +33,8 @@ from hashlib import sha256
 from offsetlog.errors import ArgumentTypeError, ConfigError, InvalidArgumentError
 
 cdef enum:
-    INSPECTED_MAX = 16      # buckets that a new name inspects for a place
-    NAME_SIZE_MAX = 256     # characters of a name that is kept as it is
+    INSPECTED_MAX = 16      # the most buckets that are inspected to find a place for a new name
+    NAME_SIZE_MAX = 256     # characters; a longer name is shortened
 
 # A caller's clock returns at most 146 years, and a wait is at most 73 years, so that no sum of them overflows.
 cdef int64_t CLOCK_NS_MAX = <int64_t>1 << 62
@@ -150,7 +150,7 @@ cdef class Bucket:
 cdef class Buckets:
     """The buckets of groups, or of clients.
 
-    The GIL protects them, because no change runs Python code or a garbage collection.
+    The GIL protects the buckets: while they are changed, no Python code and no garbage collection runs.
     """
 
     def __init__(self):
@@ -340,17 +340,17 @@ cdef inline int64_t longest_wait_ns(Bucket of_group, Bucket of_client, int64_t n
 @cython.no_gc_clear     # a charge during a garbage collection finds the buckets
 @cython.final
 cdef class Quotas:
-    """Decides by the limits of a commit's group and client whether the commit is admitted now or how long it must wait.
+    """Decides whether a commit is admitted now, or how long it must wait.  The limits of its group and client count.
 
     The docstring of the module states the rules.  Threads share a Quotas without a lock.  The GIL protects it, because
-    a charge runs no Python code, except a `clock` that the caller passed; that is called before any balance is read.
+    a charge runs no Python code but the `clock` of the caller.  The clock is called before any balance is read.
 
     Args:
-        group_commits_per_second: the limit of each group that `set_group` has given none of its own.  For this argument
-            and the next three, None means no limit.
-        group_bytes_per_second: the limit of each group in bytes.
-        client_commits_per_second: the limit of each client that `set_client` has given none of its own.
-        client_bytes_per_second: the limit of each client in bytes.
+        group_commits_per_second: the limit of each group for which `set_group` set no limits.  For this argument and
+            the next three, None means no limit.
+        group_bytes_per_second: the limit of each such group in bytes.
+        client_commits_per_second: the limit of each client for which `set_client` set no limits.
+        client_bytes_per_second: the limit of each such client in bytes.
         burst_seconds: the time in which an unused bucket fills from zero.  A full bucket holds the rate times this
             time.
         max_entities: how many groups that have no limits of their own can have a bucket at a time; the same number
@@ -392,7 +392,7 @@ cdef class Quotas:
         self.clock = clock
 
     cpdef double charge(self, object group, object client, int64_t count, int64_t nbytes) except -1.0:
-        """Charges a commit to its group and its client, if neither is in debt.
+        """Charges a commit to its group and its client, if neither has a bucket below zero.
 
         Args:
             group: the group; None for no group.
@@ -466,8 +466,8 @@ cdef class Quotas:
     def set_group(self, name, commits_per_second, bytes_per_second):
         """Sets the limits of one group; None means no limit.
 
-        A full bucket stays full.  Any other bucket keeps its debt or its tokens, but not more than a full bucket holds
-        under the new limits.
+        A full bucket stays full.  Any other bucket keeps its tokens, but not more than a full bucket holds under the
+        new limits.  A bucket below zero stays below zero.
 
         Raises:
             ConfigError: a rate is not finite and above 0.
@@ -492,7 +492,7 @@ cdef class Quotas:
     def usage(self):
         """Returns the present tokens of every bucket as (kind, name, commits, bytes).
 
-        A number without a limit is infinite.
+        A number without a limit is infinite.  A number below zero is a debt.
 
         The kind is "group" or "client".  A name that has no row is not in debt.  A name longer than 256 characters is
         shortened.

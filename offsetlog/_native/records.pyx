@@ -228,7 +228,7 @@ cdef dict _decode_struct(const ol_schema *schema, int16_t version, ol_slice body
 
 cdef int16_t _leading_number(ol_slice bytes, object what) except? -1:
     if bytes.size < 2:
-        raise CorruptionError(f"the {what} has {bytes.size} bytes; its version needs 2")
+        raise CorruptionError(f"the {what} is truncated: it has {bytes.size} bytes, but its version alone needs 2")
     return <int16_t>(bytes.data[0] << 8 | bytes.data[1])
 
 
@@ -494,7 +494,8 @@ cdef class SegmentReader:
         The fields of a batch are position, base_offset, last_offset, batch_size, magic, codec, crc, leader_epoch,
         producer_id, producer_epoch, base_sequence, transactional, control, delete_horizon and timestamp_type.  The
         fields of a record are log_offset, timestamp, headers (their names), kind, key and value.  The kind is "marker",
-        "unknown", "undecodable" or one of KINDS.  With `transactions`, TRANSACTION_KIND takes the place of KINDS.
+        "unknown", "undecodable" or one of KINDS.  If the reader was made with `transactions`, TRANSACTION_KIND takes
+        the place of KINDS.
 
         Raises:
             CorruptionError: the batch at `position` cannot be read.  The reader stays at this batch; `skip` moves it to

@@ -514,7 +514,7 @@ cdef class Replay:
             ol_file_scan_close(&scan)
 
     def join(self, Replay later not None):
-        """Applies the result of `later`, a replay with `run` of a later part of the same log, for the same share.
+        """Adds the result of `later`, which replayed a later part of the same log for the same share, with run=True.
 
         This replay then has the state after the batches of both replays, but no longer knows the producers' state.
         `later` is not changed.  No other thread may change either replay during the call.  The account no longer counts
@@ -554,7 +554,7 @@ cdef class Replay:
 
     cdef int require_producers(self) except -1:
         if self.is_joined:
-            raise InternalError("the producers' state is not known after a run was joined to the replay")
+            raise InternalError("the replay does not know the producers' state, because `join` added a run to it")
         return 0
 
     def producers_now(self):
@@ -605,8 +605,8 @@ cdef class Replay:
     def transactions(self):
         """Returns the open transactions, sorted by their first log offset.
 
-        Each is (producer id, epoch, first log offset, time of the first pending commit in ms or -1, number of pending
-        positions, sorted names of the groups as bytes).  After a tombstone has deleted a position, it is no longer
+        Each transaction is (producer id, epoch, first log offset, time of the first pending commit in ms or -1, number
+        of pending positions, sorted names of the groups as bytes).  A position that a tombstone has deleted is not
         pending.
         """
         cdef const ol_producer *each

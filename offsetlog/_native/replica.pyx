@@ -125,8 +125,7 @@ cdef class Replica:
         """Appends complete batches from the leader of the epoch; returns the log end offset.
 
         Raises:
-            CorruptionError: the bytes are not batches or do not continue the log, or have a later epoch than the
-                leader.
+            CorruptionError: the bytes are not batches, do not continue the log, or have a later epoch than the leader.
         """
         cdef Partition partition = self.partition
         cdef ol_error error
@@ -141,7 +140,7 @@ cdef class Replica:
             partition.leave()
 
     def advance(self, int32_t epoch, int64_t offset):
-        """Moves W forward to min(offset, log end), and applies the records below it; returns W.
+        """Moves the high watermark W forward to min(offset, log end), and applies the records below W; returns W.
 
         W is never moved back.
         """

@@ -115,7 +115,7 @@ cdef class RowEncoder:
         cdef size_t size
         cdef uint8_t *memory
         if start < 0 or count < 1 or count > 0x7fffffff or start > self.rows - count:
-            raise InvalidArgumentError(f"rows {start} to {start + count} do not exist: there are {self.rows}")
+            raise InvalidArgumentError(f"rows [{start}, {start + count}) do not exist: there are {self.rows} rows")
         base = delete_horizon if delete_horizon >= 0 else self.timestamps[start]
         size = self.size_of(start, count, base)
         if size > BATCH_SIZE_MAX:

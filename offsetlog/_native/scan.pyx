@@ -119,7 +119,7 @@ def skim(path, *, FileSystem file_system=None, int64_t position=0, int64_t limit
         next_offset: the lowest log offset at which a batch from `position` on can begin; a batch that begins below it
             is damage.  If it is -1, the lowest log offset is unknown, and every base offset is accepted.
         segment_base: a log offset, 0 if it is unknown; a batch that begins below it is damage.
-        segment_limit: a log offset; a batch that reaches it is damage.
+        segment_limit: a log offset; a batch with an offset at or above it is damage.
 
     Returns:
         A Skim with these fields:
@@ -322,13 +322,13 @@ def outcomes_of(segments, *, int64_t first=0, int64_t until=NEVER, int64_t horiz
     """Determines how the transactions that have records in [first, until) ended.
 
     Args:
-        segments: a list of (path, position, limit), in order; a limit of -1 means the end of the file.  The walk reads
+        segments: a list of (path, position, limit), in order; a limit of -1 means the end of the file.  The call reads
             from `first` to `until`, and continues until all transactions found there have ended or the files end.  Like
-            a load, it skips unreadable bytes.
+            a load, the call skips unreadable bytes.
         first: the log offset where the range begins.
         until: the log offset where the range ends.
-        horizon: a log offset; the walk ends before the first batch at or above it, so transactions that end later count
-            as open.
+        horizon: a log offset; the call stops before the first batch at or above it, so transactions that end later
+            count as open.
         file_system: the file system of the paths.
         decompressor: the decompressor for compressed markers.
 
@@ -421,17 +421,18 @@ cdef class SegmentScan:
             limit: the byte position where the scan ends; -1 for the present end of the file.
             first: a log offset; records below it are skipped.
             until: a log offset; records at or above it are skipped.
-            group: returns only records of this group.
-            topic: returns only commits of this topic.
-            partition: returns only commits of this partition of the topic.
-            bucket: the number of the share to read; the other shares are skipped.
-            buckets: the number of shares into which the positions are divided; with `by_group`, the groups are divided.
-            by_group: whether all records of a group are in one share.
+            group: only records of this group are returned; None for all groups.
+            topic: only commits of this topic are returned; None for all topics.
+            partition: only commits of this partition of the topic are returned; -1 for all.
+            bucket: the number of the share of positions to read; see `buckets`.
+            buckets: the positions are divided into this number of shares, and only the share `bucket` is read.
+            by_group: whether groups, not positions, are divided, so that all records of a group are in one share.
             next_offset: the log offset after the batch before `position`; a batch that begins below it is damage.
             count_from: a log offset; `present` counts the records from there on.
             outcomes: the Outcomes of the transactions; `needs_outcomes` says when they must be set.
             segment_base: a log offset, 0 if it is unknown; a batch that begins below it is damage.
-            segment_limit: the base offset of the next segment, 0 if it is unknown; a batch that reaches it is damage.
+            segment_limit: the base offset of the next segment, 0 if it is unknown; a batch with an offset at or above
+                it is damage.
 
         Raises:
             MissingFileError, StorageError: the file cannot be opened.
@@ -583,7 +584,7 @@ cdef class SegmentScan:
         return used == self.scan.position
 
     def skip(self):
-        """Continues after the record that could not be decoded, or the damaged batch, at which `read` failed.
+        """Continues after the point at which `read` failed: a record that could not be decoded, or a damaged batch.
 
         Returns False if nothing more can be read, because no complete batch follows below the limit; otherwise True.
         """

@@ -145,7 +145,7 @@ cdef class Snapshot:
         # A copy has everything outside the table only as bytes of its file.
         self.need()
         if ol_snapshot_is_copied(self.handle):
-            raise InternalError("a copied snapshot can only be sealed and published; open its file to use it")
+            raise InternalError("a copied snapshot can only be sealed and published; for anything else, open its file")
         return 0
 
     def facts(self):
@@ -247,7 +247,7 @@ cdef class Snapshot:
             partition.leave()
 
     def load(self, Partition partition not None):
-        """Loads the partition from this snapshot, which cannot be used again.
+        """Loads the partition from this snapshot.  The snapshot cannot be used afterwards.
 
         Returns:
             None, or the reason why the snapshot was not used; in that case the whole state was loaded from the log.
@@ -296,7 +296,7 @@ cdef class Snapshot:
         ]
 
     def directory(self, list positions not None):
-        """Returns the bytes of the list of sections in a snapshot file.
+        """Returns the list of the sections, encoded as in a snapshot file.
 
         `positions` has the position of each section in the file.
         """
@@ -310,10 +310,10 @@ cdef class Snapshot:
         return content
 
     def publish(self, Partition partition not None, temporary):
-        """Makes a file that has been written and flushed the snapshot of the partition.
+        """Makes a file the snapshot of the partition.  The file must have been written and flushed.
 
         Returns False, and does not use the file, if the log was truncated or the leadership ended after the snapshot
-        was begun.  Also returns False if the log is not flushed up to the snapshot's log offset.
+        was begun, or if the log is not flushed up to the snapshot's log offset.
         """
         cdef bytes name = os.fsencode(temporary)
         cdef const char *text = name
@@ -440,7 +440,7 @@ def remove(Partition partition not None):
 
 
 def file_offset(Partition partition not None):
-    """Returns the log offset of the latest snapshot that the partition was loaded from or has written, or -1."""
+    """Returns the log offset of the latest snapshot that the partition has loaded or written; -1 if there is none."""
     partition.enter()
     try:
         return ol_partition_snapshot_offset(partition.handle)

@@ -70,7 +70,10 @@ def status_name(int status):
 def provoke(
     int status, str reason, str path="", int64_t position=-1, int64_t offset=-1, int64_t item=-1, int errno=0
 ):
-    """For tests of this module: fails like a C call without the GIL.  Returns the status if it is not a failure."""
+    """For tests of this module: raises the error of a C call that fails with `status` while it does not hold the GIL.
+
+    Returns the status if it is not a failure.
+    """
     cdef ol_error error
     cdef bytes reason_bytes = reason.encode("utf-8", "surrogatepass")
     cdef bytes path_bytes = path.encode("utf-8", "surrogateescape")

@@ -282,7 +282,7 @@ cdef class StoreCore:
         return self.partitions[number]
 
     def attached(self, bint wait=True):
-        """Waits until all partitions are loaded (wait=False: takes the loaded ones); returns those that are not retired."""
+        """Returns all partitions that are not retired, once they are loaded; with wait=False, only those loaded now."""
         if self.closed:
             self.refuse_closed()
         for number in self.owner.loading(wait):
@@ -541,7 +541,7 @@ cdef class StoreCore:
         return self.partitions[number]
 
     def wait_durable(self, int32_t number, int64_t end_offset, uint64_t term, durability):
-        """Waits until the records of a term below a log offset have a durability; None means the store's durability."""
+        """Waits until a term's records below a log offset have the durability; if it is None, the store's durability."""
         self.wait(number, end_offset, term, <durability_kind>durability_of(durability, self.durability))
 
     def wait_durable_all(self, waits, durability):

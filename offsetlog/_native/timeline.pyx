@@ -228,10 +228,10 @@ def last_segment_base(Partition partition not None):
 
 
 def cutoff(Partition partition not None, int64_t timestamp_ms):
-    """Returns the log offset at the end of the longest prefix of the log without a batch later than `timestamp_ms`.
+    """Returns the log offset below which no batch has a timestamp later than `timestamp_ms`.
 
-    If the partition was loaded, the prefix ends at the latest at the end of the applied records; if not, at the log
-    end.  Any thread may call this function, even while the log is written and cleaned.  Raises StorageError,
+    It is the greatest such log offset up to the log end, or, if the partition was loaded, up to the end of the applied
+    records.  Any thread may call this function, even while the log is written and cleaned.  Raises StorageError,
     CapacityError.
     """
     cdef ol_positions positions
@@ -264,9 +264,10 @@ def open_since(Partition partition not None, int64_t offset):
 
 
 def ended_by(Partition partition not None, int64_t offset, int64_t until):
-    """Returns the log offset after the last marker below `until` that ends a transaction that was open at `offset`.
+    """Finds the last marker below `until` that ends a transaction that was open at `offset`.
 
-    Returns `offset` if no transaction was open at `offset`, or if no such transaction ends below `until`.
+    Returns the log offset after that marker.  Returns `offset` if no transaction was open at `offset`, or if no such
+    transaction ends below `until`.
     """
     cdef ol_error error
     cdef int64_t end = offset
@@ -485,7 +486,7 @@ cdef class Pasts:
         cdef ol_error error
         cdef int status
         if self.count != 2:
-            raise InternalError("there is only one state; changes need two")
+            raise InternalError("changes() compares two states, but there is only one")
         changes.report, changes.context = _note_change, <void *>found
         with nogil:
             status = ol_state_at_compare(&self.pasts[0].state, &self.pasts[1].state, &changes, &error)
@@ -523,7 +524,7 @@ cdef bint _is_there(const ol_state *state, bytes group, bytes topic, int32_t num
 
 
 def tombstones(Partition partition not None, group, int64_t until, int64_t since_ms):
-    """Returns the tombstones of deleted positions below the log offset `until`, in order, and the Facts.
+    """Returns the tombstones of deleted positions below the log offset `until`, in order, and the Facts of that part.
 
     Only positions that are deleted at `until`, and that have a tombstone no older than `since_ms`, are included.  Each
     tombstone is (group, topic, partition, log offset, timestamp, the log offset after the missing records before it,

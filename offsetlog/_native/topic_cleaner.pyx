@@ -100,7 +100,7 @@ def segments_of(TopicLog log not None):
 
 
 def segment_times(TopicLog log not None, int64_t base_offset):
-    """Returns the time of a segment's first batch and its largest time, in ms since 1970; -1 if it has none.
+    """Returns the time of a segment's first batch, and the segment's largest time, in ms since 1970; -1 for none.
 
     Raises:
         OffsetOutOfRangeError: the log has no such segment.

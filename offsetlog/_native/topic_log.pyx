@@ -145,13 +145,13 @@ cdef class TopicLog:
         Args:
             directory: the partition's directory.
             fs: the file system to use.
-            decompressor: the decompressor, which queries by time and the keys of compressed batches need.
+            decompressor: the decompressor for queries by time, and for the keys of compressed batches.
             settings: TopicLogSettings.
             topic_id: the 16 bytes of the topic's id.
             leader_epoch: the leader epoch in which this process leads; if the log has a later epoch, that one is used.
             clean: whether the log directory was stopped cleanly.
-            recovery_point, log_start_offset: the entries of this partition in the checkpoint files, -1 if they have
-                none.
+            recovery_point, log_start_offset: the entries of this partition in the checkpoint files; -1 if an entry is
+                missing.
 
         Raises:
             StorageError: the directory cannot be read or written.

@@ -127,7 +127,7 @@ def command(
     ] = False,
     durability: Annotated[
         Durability,
-        typer.Option(help="The commit survives a loss of power (disk), or the end of the process (process)."),
+        typer.Option(help="disk: the commit survives a loss of power; process: only the end of the process."),
     ] = Durability.DISK,
     form: OutputFormat = Format.TEXT,
 ) -> int:

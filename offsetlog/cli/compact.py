@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 HELP = """Drop superseded records from a log: only the last record of each key stays.
 
 PATH can be the directory of a stopped broker. The command takes the lock of PATH. Offsets, groups and open transactions
-do not change. When a pass finds that a tombstone is the only record of its key, the tombstone stays for another
---delete-retention. A damaged segment is reported and left as it is. The command can be interrupted at any time; the
-next run continues.
+do not change. After the first pass that finds no other record of its key, a tombstone stays for --delete-retention. A
+damaged segment is reported and left as it is. The command can be interrupted at any time; the next run continues.
 
 The superseded records are the history. The command drops the history, as an open store does, unless --min-history keeps
 it. If an earlier cleaning kept the history of some groups and this command would drop it, the command asks first or,

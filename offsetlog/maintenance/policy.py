@@ -311,7 +311,7 @@ def _why_not(log: LogFacts, plan: Plan, config: MaintenanceConfig) -> str:
     if log.limit < log.end and plan.uncleanable <= _holding(log, log.limit):
         return f"history is kept from {log.limit} on"
     if plan.cleanable_bytes == 0:
-        return "the dirty part is too young, or in the active segment, which is never cleaned"
+        return "the dirty part is too young, or in the active segment"
     if plan.cleanable_bytes < config.min_cleanable_bytes:
         return f"only {plan.cleanable_bytes} bytes can be cleaned"
     return f"{plan.ratio:.0%} of the log is dirty"

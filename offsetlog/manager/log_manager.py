@@ -250,7 +250,7 @@ class LogManager:
 
     def _end_waits(self) -> None:
         failure = NotCoordinatorError(
-            "the manager was stopped before the write was known to be durable; it may still take effect"
+            "the manager was stopped before the write was known to be durable; the write may still take effect"
         )
         for parking in (*self._for_watermark, *self._for_disk):
             parking.close(failure)

@@ -159,7 +159,7 @@ def test_a_timeout_answers_and_leaves_nothing_parked(replicated, executor):
     assert parked(replicated) == 0
     assert not executor.waiting_timers
     for each in writes:
-        with pytest.raises(CommitTimeoutError, match=r"was not answered within 2 s; it stays"):
+        with pytest.raises(CommitTimeoutError, match=r"was not durable within 2 s; it stays"):
             each.result(0)
     assert len({id(failure(each)) for each in writes}) == 1000
     replicated.advance(0, 1, 2000)

@@ -233,7 +233,7 @@ def test_a_failure_is_a_traceback_and_the_next_task_is_read(log: Path, connectio
     connection.sendall(request(schema, Task(())))
     (text,) = answers(connection, descriptor, schema)
     advice = "offsetlog's jar and its Python package must have the same version"
-    assert text.splitlines()[-1] == f"ValueError: the task has no options: {advice}"
+    assert text.splitlines()[-1] == f"ValueError: the task came without options; {advice}"
     connection.sendall(request(schema, task))
     assert sum(len(rows) for rows in answers(connection, descriptor, schema)) == 3000
 

@@ -303,7 +303,7 @@ def test_another_log_of_the_same_length(path, tmp_path, caplog):
     (path / "offsetlog.properties").write_bytes((other / "offsetlog.properties").read_bytes())
     forget_witnesses(path)
     with open_store(path, partitions=1) as store:
-        assert "the log has another batch at" in discarded(store)[0]
+        assert "the log has a different batch at" in discarded(store)[0]
         assert store.fetch_one("g", "t", 3).offset == 1
 
 
@@ -630,7 +630,7 @@ def test_a_snapshot_of_another_log_partition_is_of_no_use(path, caplog):
     shutil.copyfile(path / f"{TOPIC}-0" / NAME, path / f"{TOPIC}-1" / NAME)
     with caplog.at_level(logging.WARNING, "offsetlog.snapshot"), open_store(path) as store:
         assert digests(store) == expected
-    assert "it belongs to log partition 0" in caplog.text
+    assert "the snapshot belongs to log partition 0" in caplog.text
 
 
 @pytest.mark.parametrize("failure", [ImportError("the interpreter ends"), MemoryError(), RuntimeError("of Arrow")])

@@ -145,7 +145,10 @@ def command(
     times = None if at is None else [round(parse_time(each).timestamp() * 1000) for each in at]
     step_ms = None if every is None else parse_duration(every)
     if (times is not None or step_ms is not None) and ends is None:
-        raise ConfigError("--at and --every need --ends: a cluster and its logs show only the present ends")
+        raise ConfigError(
+            "--at and --every ask about past times, so they need --ends: a cluster and its logs show only the present "
+            "log ends"
+        )
     with checked_on_driver(master):
         check_paths(path, output_directory, overwrite, *(logs or []))
     with spark_for("lag", master, driver_memory, settings, output_directory) as spark:

@@ -155,7 +155,7 @@ def _batches(request: bytes) -> Iterator[Any]:
     columns, task, filters = _parsed(request)
     read = task.read
     if read is None:
-        raise ValueError(f"the task has no options: {_SAME_VERSION}")
+        raise ValueError(f"the task came without options; {_SAME_VERSION}")
     for name, text in filters:
         is_number = name in _NUMBERS
         read = with_values(read, name, tuple(int(each) for each in text.split(",")) if is_number else (text,))

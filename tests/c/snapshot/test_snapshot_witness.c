@@ -109,8 +109,8 @@ static void check_foreign(const char *group, int records) {
     ol_partition *partition = begin_anew(&options, &file);
     for (int i = 0; i < records; i++) commit_one(partition, group, "t", i, 1000 + i);
     close_partition(partition);
-    check_refused(&file, &options, -1, "the log has another batch at");
-    check_refused(&file, &options, 30, "the log has another batch at");
+    check_refused(&file, &options, -1, "the log has a different batch at");
+    check_refused(&file, &options, 30, "the log has a different batch at");
     unlink(file.path);
     free_container(&file);
     remove_fixture();
@@ -190,7 +190,7 @@ OL_TEST(what_cleaning_left_of_the_last_batches_is_enough) {
     check_refused(&file, &options, 20, NULL);
     keep_batches(&options, 9, 11, true);
     check_refused(&file, &options, 20, NULL);
-    check_refused(&file, &options, -1, "the log has another batch at offset 19");
+    check_refused(&file, &options, -1, "the log has a different batch at offset 19");
     keep_batches(&options, 0, 1, false);
     check_refused(&file, &options, 20, NULL);
     keep_batches(&options, 0, 0, false);
@@ -200,7 +200,7 @@ OL_TEST(what_cleaning_left_of_the_last_batches_is_enough) {
 }
 
 OL_TEST(a_log_that_was_written_again_is_known_by_its_last_batch) {
-    check_replaced(50, "the log has another batch at");
+    check_replaced(50, "the log has a different batch at");
     check_replaced(20, "above the log end");
     check_replaced(35, NULL);
 }
