@@ -122,6 +122,14 @@ class Layout:
         """Returns the lines of a row."""
         return self._padded(lambda column: column.show(row.get(column.name)), row)
 
+    def hides_difference(self, row: Row) -> bool:
+        """Whether a row of a change differs before and after it, but only in fields that are not shown."""
+        if "offset_before" not in row:    # not a change of a position
+            return False
+        after = {name: f"{name.removesuffix('_before')}_after" for name in row if name.endswith("_before")}
+        differing = {name for name in after if row[name] != row.get(after[name])}
+        return bool(differing) and all(name in self.hidden for name in differing)
+
     def _padded(self, cell: Callable[[Column], str], row: Row | None = None) -> list[str]:
         lines: list[str] = []
         below: list[Column] = []

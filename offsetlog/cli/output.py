@@ -190,10 +190,21 @@ class Output:
         for line in layout.heading():
             self._print_styled(line, "bold")
         self._write(layout.rule("\u2500" if self._is_unicode else "-"))
-        count = self._each(rows, lambda row: self._write("\n".join(layout.lines(row))))
+        unseen = 0
+
+        def show(row: Row) -> None:
+            nonlocal unseen
+            unseen += layout.hides_difference(row)
+            self._write("\n".join(layout.lines(row)))
+
+        count = self._each(rows, show)
         if layout.hidden:
             note = f"not shown: {', '.join(layout.hidden)} (--wide or --format json shows all)"
             for line in wrap(note.split(" "), self.console.width):
+                self._print_styled(line, "dim")
+        if unseen:
+            subject = "1 row differs" if unseen == 1 else f"{unseen:,} rows differ"
+            for line in wrap(f"{subject} only in fields that are not shown".split(" "), self.console.width):
                 self._print_styled(line, "dim")
         return count
 

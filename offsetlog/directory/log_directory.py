@@ -200,7 +200,7 @@ class LogDirectory:
             return
         more = "" if len(names) == 1 else f" and {len(names) - 1} more"
         raise InvalidArgumentError(
-            f"the directory holds other files ({names[0]!r}{more}) and no log; name an empty or a new directory, or "
+            f"the directory contains files ({names[0]!r}{more}) but no log; choose an empty or a new directory, or "
             'use create="anywhere" to create the log here anyway',
             path=self.path,
         )
@@ -233,7 +233,8 @@ class LogDirectory:
         """
         if not self.holds_log():
             reason = "there is no log in this directory" if self.exists() else "there is no such directory"
-            raise MissingFileError(f'{reason}, and create="never" does not create one', path=self.path)
+            advice = 'check the path; to create the log, pass create="new" once'
+            raise MissingFileError(f'{reason}, and create="never" forbids creating a log; {advice}', path=self.path)
 
     def _is_sign(self, name: str) -> bool:
         if name in _SIGNS or name.startswith(listing.OWN_FILES):
@@ -347,7 +348,7 @@ class LogDirectory:
             ) from None
         if version != FORMAT:
             raise UnsupportedVersionError(
-                f"the file has format {version}; this version reads only {FORMAT}", path=path
+                f"the file has format {version}; this version reads only format {FORMAT}", path=path
             )
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise CorruptionError(f"partitions must be from 1 to {PARTITIONS_MAX}, not {partitions}", path=path)

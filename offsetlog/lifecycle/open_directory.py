@@ -185,9 +185,10 @@ def open_writable(
     """
     if create != "anywhere":
         directory.check_is_none_of_its_parts()
-        directory.check_is_related()
     if create == "never":
         directory.check_holds_log()
+    if create != "anywhere":
+        directory.check_is_related()
     directory.create()
     directory.lock(lock_seconds, lock_timeout, stop)
     numbers = directory.partition_numbers()

@@ -195,7 +195,7 @@ class DirectoryCheck:
             for check in others if topic_id != usual else []:
                 check.place.problem(
                     "topic id",
-                    f"{format_uuid(topic_id)} here, {format_uuid(usual)} in the other partitions",
+                    f"the topic id is {format_uuid(topic_id)} in this partition, but {format_uuid(usual)} in others",
                     check.files.directory or "",
                 )
 
@@ -213,22 +213,44 @@ class DirectoryCheck:
             if given is not None and given != properties.partitions:
                 self.place.problem(
                     "partitions",
-                    f"partitions={given} was given, but the directory has {properties.partitions}",
+                    f"partitions={given} was given, but the directory has {properties.partitions} partitions",
                     self.directory.path,
                 )
             return properties.partitions
         if given is not None:
             return given
         if numbers == list(range(len(numbers))):
-            self.doubt = ", as many as are in this directory; if the topic has more, give their number (--partitions)"
+            self.doubt = " (as many as this directory has; if the topic has more, give their number with --partitions)"
             return len(numbers)
         self.place.note(
             "partitions",
-            "it was not checked that each group is in its partition, because some partitions are missing and the "
-            "number of partitions is not recorded; give the number of partitions (--partitions)",
+            "cannot check whether each group is in the right partition: some partitions are missing, and the number "
+            "of partitions is not recorded; give the number with --partitions",
             self.directory.path,
         )
         return None
+
+    def check_partition_count(self, count: int, misplaced: int, groups: int) -> None:
+        """Reports that the number of partitions itself is probably wrong, if it is wrong for a quarter of the groups.
+
+        If the number is twice the right one, half of the groups are misplaced; a wrong group here and there is an
+        exception that has its own finding.
+
+        Args:
+            count: the number of partitions.
+            misplaced: the number of groups that are not in the log partition where this number puts them.
+            groups: the number of groups.
+        """
+        if misplaced < 2 or 4 * misplaced < groups:
+            return
+        is_recorded = self.fs.exists(self.directory.path / PROPERTIES)
+        remedy = f"correct it in {PROPERTIES}" if is_recorded else "give the right number with --partitions"
+        self.place.problem(
+            "partitions",
+            f"{misplaced} of {groups} groups are not in the log partition where {count} partitions put them, so "
+            f"{count} is probably not the number of partitions of the topic; {remedy}",
+            self.directory.path,
+        )
 
 
 def verify(
@@ -272,7 +294,7 @@ def verify(
     numbers = [each.number for each in files if each.number is not None]
     count = directory.partition_count(partitions, numbers) if is_log_directory else partitions
     control = control if control is not None else Control()
-    checks = []
+    checks, groups, misplaced = [], 0, 0
     for each in files:
         around = Around() if each.directory is None else directory.around(each.number)
         check = check_partition(each, around, fs, add, progress or (lambda _: None), control)
@@ -281,7 +303,8 @@ def verify(
         found.ways += check.ways.ways
         if count is not None and each.number is not None and count > 0:
             place = each.directory or each.segments[0]
-            check_places(check.place, check.replay, each.number, count, place, directory.doubt)
+            here = check_places(check.place, check.replay, each.number, count, place, directory.doubt)
+            groups, misplaced = groups + here[0], misplaced + here[1]
     if is_log_directory:
         directory.check_witnesses(numbers)
         ends = {each.files.number: LogEnd(each.end, each.tail is not None) for each in checks}
@@ -289,5 +312,7 @@ def verify(
             {number: end for number, end in ends.items() if number is not None},
             {each.log_partition for each in found.findings if each.kind in MISSING_KINDS},
         )
+        if count is not None:
+            directory.check_partition_count(count, misplaced, groups)
         directory.check_topic_ids(checks)
     return found

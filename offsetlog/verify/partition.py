@@ -207,7 +207,8 @@ class PartitionCheck:
         if base < self.replay.next_offset:
             self.place.problem(
                 "segment",
-                f"it starts at {base}, but the segment before it has records up to {self.replay.next_offset - 1}",
+                f"it starts at log offset {base}, but the previous segment has records up to log offset "
+                f"{self.replay.next_offset - 1}",
                 path,
                 None,
                 base,
@@ -237,7 +238,11 @@ class PartitionCheck:
         if len(batches) and batches["base_offset"][0] < base:
             first = int(batches["base_offset"][0])
             self.place.problem(
-                "segment", f"its first batch has offset {first}, below the one in its name", path, 0, first
+                "segment",
+                f"its first batch begins at log offset {first}, which is below the offset in the file name",
+                path,
+                0,
+                first,
             )
         next_offset = max(self.replay.next_offset, base)
         # Bytes after the complete batches do not prevent a check of the batches before them.
@@ -283,7 +288,7 @@ class PartitionCheck:
         if zeros and not self.around.is_clean and is_rolled_space(self.replay.next_offset, after):
             self.place.note(
                 "unfinished tail",
-                f"{size - position} zeros after the last batch: space that an unfinished roll has not given back",
+                f"{size - position} zeros after the last batch: preallocated space of a roll that has not finished",
                 path,
                 position,
                 self.replay.next_offset,
@@ -313,8 +318,8 @@ class PartitionCheck:
             ):
                 self.place.problem(
                     "segment",
-                    f"its last batch ends at {segment.batches['last_offset'][-1]}, but the next segment begins at "
-                    f"{later.base_offset}",
+                    f"its last batch ends at log offset {segment.batches['last_offset'][-1]}, but the next segment "
+                    f"begins at log offset {later.base_offset}",
                     segment.path,
                 )
 
@@ -327,7 +332,8 @@ class PartitionCheck:
         if self.around.is_clean:
             self.place.problem(
                 "unfinished tail",
-                f"{what} after the last batch, although {CLEAN_MARKER} exists; a broker would append after these bytes",
+                f"{what} after the last batch. Because {CLEAN_MARKER} exists, a broker would append after these bytes "
+                "instead of removing them",
                 tail.path,
                 tail.position,
                 tail.log_offset,
@@ -335,7 +341,8 @@ class PartitionCheck:
         elif tail.log_offset < self.around.recovery_point:
             self.place.problem(
                 "batch",
-                f"{what}, below the recovery point {self.around.recovery_point}: these bytes were on disk",
+                f"{what} after the last batch, below the recovery point {self.around.recovery_point}. Below this "
+                "point, the log was flushed, so this is damage and not an unfinished write",
                 tail.path,
                 tail.position,
                 tail.log_offset,
@@ -343,7 +350,8 @@ class PartitionCheck:
         elif not tail.zeros:
             self.place.note(
                 "unfinished tail",
-                f"{what}, as a crash leaves; the next open for writing truncates the file before them",
+                f"{what} after the last batch, as a crash or an unfinished write leaves; the next open for writing "
+                "copies these bytes to a file `broken-...` and removes them",
                 tail.path,
                 tail.position,
                 tail.log_offset,
@@ -631,7 +639,7 @@ def check_partition(
         if is_two:
             kept[:] = [check.as_of_two_times(each) for each in kept]
         if not is_whole:
-            reason = "the log was cleaned while it was read, so the states of the ways could not be compared"
+            reason = "the states could not be compared, because the log was cleaned while it was read"
             check.place.note("digest", reason, files.directory or files.segments[0])
         for finding in kept:
             report(finding)
@@ -640,18 +648,25 @@ def check_partition(
     raise AssertionError("the loop returns or raises")
 
 
-def check_places(place: Place, replay: Replay, number: int, count: int, path: Path, doubt: str = "") -> None:
+def check_places(place: Place, replay: Replay, number: int, count: int, path: Path, doubt: str = "") -> tuple[int, int]:
     """Reports groups that belong in another partition, because a broker does not serve them from this one.
 
     Each report ends with `doubt`, the reason why the count may be wrong.
+
+    Returns:
+        The number of groups, and how many of them were reported.
     """
-    for name in sorted({*replay.groups(), *replay.pending_groups()}):
+    names = {*replay.groups(), *replay.pending_groups()}
+    misplaced = 0
+    for name in sorted(names):
         right = partition_for(name, count)
         if right != number:
+            misplaced += 1
             place.problem(
                 "wrong partition",
-                f"group {decode_text(name)!r} belongs in {TOPIC}-{right} of {count} partitions{doubt}",
+                f"group {decode_text(name)!r} belongs in {TOPIC}-{right} of a topic with {count} partitions{doubt}",
                 path,
                 None,
                 min((position[-1] for position in replay.positions(name)), default=None),
             )
+    return len(names), misplaced

@@ -104,7 +104,7 @@ def test_history_since_a_time(data, capsys):
     assert len(rows(capsys, "history", data, "billing", "--since", "-1h")) == len(found)
     code, out, err = call(capsys, "history", data, "billing", "orders:0", "--since", "now")
     assert (code, out) == (1, "")
-    assert err == "offsetlog: the log holds no record of orders:0 of group billing since now\n"
+    assert err == "offsetlog: the log holds no record of orders:0 for group billing since now\n"
     assert call(capsys, "history", data, "nobody", "--since", "-1h")[0] == 1
     assert "not a time" in call(capsys, "history", data, "billing", "--since", "offset:3")[2]
 
@@ -112,7 +112,7 @@ def test_history_since_a_time(data, capsys):
 def test_history_of_nothing(data, capsys):
     code, out, err = call(capsys, "history", data, "billing", "orders", 9)
     assert (code, out) == (1, "")
-    assert err == "offsetlog: the log holds no record of orders:9 of group billing\n"
+    assert err == "offsetlog: the log holds no record of orders:9 for group billing\n"
     assert rows(capsys, "history", data, "nobody", "orders", 0, code=1) == []
     assert call(capsys, "history", data.parent / "nowhere", "billing", "orders", 0)[0] == 2
 
@@ -131,7 +131,7 @@ def test_history_of_a_group_and_of_a_topic(data, capsys):
         assert [row for row in found if (row["topic"], row["partition"]) == (topic, partition)] == named
     assert rows(capsys, "history", data, "billing", "orders") == [row for row in found if row["topic"] == "orders"]
     code, _, err = call(capsys, "history", data, "billing", "letters")
-    assert (code, err) == (1, "offsetlog: the log holds no record of topic letters of group billing\n")
+    assert (code, err) == (1, "offsetlog: the log holds no record of topic letters for group billing\n")
 
 
 def test_a_partition_that_is_taken_for_a_topic_is_explained(data, capsys):
@@ -148,7 +148,7 @@ def test_a_topic_may_contain_a_colon(data, capsys):
         store.commit("billing", {TopicPartition("s3:bucket", 1): 5})
     assert [row["offset"] for row in rows(capsys, "history", data, "billing", "s3:bucket", 1)] == [5]
     code, _, err = call(capsys, "history", data, "billing", "orders:0", 1)
-    assert (code, err.count("give TOPIC PARTITION or TOPIC:PARTITION, not both")) == (1, 1)
+    assert (code, err.count("give the partition once: TOPIC PARTITION or TOPIC:PARTITION")) == (1, 1)
 
 
 def test_history_on_a_terminal(data):
@@ -156,6 +156,16 @@ def test_history_on_a_terminal(data):
     assert code == 0
     assert "effective_at" in shown
     assert "aborted" in shown
+
+
+def test_a_change_that_only_hidden_fields_show_is_counted(data):
+    with offsetlog.open(data, durability="process") as store:
+        last = store.commit("billing", {ORDERS[0]: 50, ORDERS[2]: 10}).log_offset
+    moment = f"offset:{last - 1}"
+    # The offset of orders:0 stays 50, but its leader epoch and metadata are gone.
+    for columns, counted in ((60, True), (250, False)):
+        code, shown = on_terminal("diff", data, moment, "--group", "billing", columns=columns)
+        assert (code, "1 row differs only in fields that are not shown" in shown) == (0, counted), shown
 
 
 @pytest.fixture
@@ -185,7 +195,7 @@ def test_what_was_cleaned_is_said(cleaned, capsys):
     ):
         code, out, err = call(capsys, *arguments)
         assert (code, out) == (1, "")
-        assert "commits before log offset 502 of log partition 0 were cleaned since then; the oldest time" in err
+        assert "commits before log offset 502 of log partition 0 were cleaned away; the oldest time" in err
     assert rows(capsys, "fetch", cleaned, "billing", "--at", "offset:502")[0]["offset"] == 499
     code, out, err = call(capsys, "undelete", cleaned, "billing", "--yes")
     assert (code, out) == (1, "nothing came back\n")
@@ -254,7 +264,7 @@ def test_a_restore_prints_how_to_undo_it(data, capsys, selection):
     done, undo = out.splitlines()[-2:]
     assert done.startswith("restored group billing to log offset 2: ")
     named = "the same topics" if selection else "the group"
-    assert undo == f"to undo it, restore {named} with --at offset:8"
+    assert undo == f"to undo these changes, restore {named} with --at offset:8"
     assert offsets(data) != before
     # Later commits to other positions stay if only the same ones are restored.
     with offsetlog.open(data) as store:
@@ -267,7 +277,7 @@ def test_the_undo_of_a_restored_group_that_was_deleted_names_force(data, capsys)
     assert call(capsys, "delete", data, "billing", "--yes")[0] == 0
     out = call(capsys, "restore", data, "billing", "--at", "offset:2", "--yes")[1]
     undo = out.splitlines()[-1]
-    assert undo.endswith(" (and --force if that deletes all its offsets)")
+    assert undo.endswith(" (add --force if the group then has no offsets)")
     moment = undo.partition("--at ")[2].partition(" ")[0]
     assert call(capsys, "restore", data, "billing", "--at", moment, "--yes")[0] == 1
     assert call(capsys, "restore", data, "billing", "--at", moment, "--yes", "--force")[0] == 0
@@ -325,7 +335,7 @@ def test_undelete_lists_and_brings_back(data, capsys):
     assert (code, err) == (0, "")
     assert out.splitlines()[-2:] == [
         "committed 1 offset of billing again",
-        "to undo it, restore the group with --at offset:8 (and --force if that deletes all its offsets)",
+        "to undo these changes, restore the group with --at offset:8 (add --force if the group then has no offsets)",
     ]
     assert offsets(data) == {0: 50, 1: 7, 2: 9}
     assert call(capsys, "undelete", data, "billing") == (0, "nothing came back\n", "")
@@ -583,7 +593,7 @@ def test_rewinds_of_kafkas_directory_need_no_number_of_partitions(capsys):
 
 def test_moments_in_the_wrong_order_are_named(data, capsys):
     code, _, err = call(capsys, "diff", data, "offset:4", "offset:2", "--group", "billing")
-    remark = "offset:4 is later than offset:2: the columns with `before` show the later state"
+    remark = "offset:4 is later than offset:2: the columns `*_before` show the later state"
     assert (code, err) == (0, f"offsetlog: {remark}\n")
     assert call(capsys, "diff", data, "now", "-0s", "--group", "billing")[2].count("later") == 2
     assert call(capsys, "diff", data, "offset:2", "offset:4", "--group", "billing")[2] == ""
@@ -598,5 +608,5 @@ def test_verify_of_some_partitions_asks_for_their_number(tmp_path, capsys):
     shutil.copytree(DATA / "groups" / "log", tmp_path / "part", ignore=shutil.ignore_patterns("*-[567]"))
     code, out, _ = call(capsys, "verify", tmp_path / "part")
     assert code == 1
-    assert "of 5 partitions, as many as are in this directory; if the topic has more, give their number" in out
+    assert "of a topic with 5 partitions (as many as this directory has; if the topic has more, give their" in out
     assert call(capsys, "verify", tmp_path / "part", "--partitions", 8)[0] == 0

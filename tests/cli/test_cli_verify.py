@@ -245,7 +245,13 @@ def test_topic_ids_that_differ_are_found(log):
 
 
 def test_groups_in_the_wrong_partition_are_found(log):
-    assert {each.kind for each in verify(log, partitions=9).problems} == {"wrong partition"}
+    for count in (9, 16):
+        *groups, last = verify(log, partitions=count).problems
+        assert {each.kind for each in groups} == {"wrong partition"}
+        assert last.kind == "partitions"
+        assert f"so {count} is probably not the number of partitions of the topic" in last.reason
+        assert f"{len(groups)} of " in last.reason
+        assert last.reason.endswith("give the right number with --partitions")
     shutil.rmtree(log / "__consumer_offsets-2")
     found = verify(log)
     assert "partitions" in {each.kind for each in found.findings}

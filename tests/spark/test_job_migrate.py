@@ -127,7 +127,7 @@ def test_what_cannot_be_read_is_said(spark, zookeeper, tmp_path):
             migrate.run(spark, rows, tmp_path / "data", dry_run=True)
         return caught.value
 
-    assert "ZooKeeper has no node /consumers below the root" in str(tried(zookeeper, ""))
+    assert "has no node /consumers; check the root path" in str(tried(zookeeper, ""))
     assert "not a list of hosts" in str(tried("zk1:port", ""))
     client = KazooClient(hosts=f"{zookeeper}/kafka", timeout=30)
     client.start(timeout=60)
@@ -238,8 +238,8 @@ def test_the_command_asks_before_it_moves_back(spark, rewinding, capsys, monkeyp
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err == (
-        f"offsetlog: nothing was done: there is no terminal to ask on; this would {deed} (billing orders:0 10 -> 4, "
-        "billing orders:1 10 -> 5); add --yes to do it, or --dry-run to only show it\n"
+        f"offsetlog: nothing was done: there is no terminal to ask on; the command would {deed} (billing orders:0 10 "
+        "-> 4, billing orders:1 10 -> 5); add --yes to do it, or --dry-run to only show it\n"
     )
     questions = []
 
@@ -348,7 +348,7 @@ def test_a_table_with_odd_names_and_headings(spark, tmp_path):
     assert [(each["line"], each["group"]) for each in done.examples] == [(4, "d")]
     with offsetlog.open(tmp_path / "data") as store:
         assert store.groups() == ['a "b", c\\']
-    for heading in ("a,b,c", "group,group,topic,partition,offset", ""):
+    for heading in ("a,b,c", "group,topic,partition", "path", "group,group,topic,partition,offset", ""):
         table.write_text(f"{heading}\nt,a,x,0,5\n")
         with pytest.raises(InvalidArgumentError, match="the heading"):
             migrate.from_dump(spark, table)

@@ -25,7 +25,7 @@ def test_an_unrelated_folder_is_refused_and_left_as_it_is(path, names, lock):
         (path / name).write_bytes(b"x")
     before = sorted(path.rglob("*"))
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    with pytest.raises(errors.InvalidArgumentError, match=rf"holds other files \('.*'{more}\).*create=\"anywhere\""):
+    with pytest.raises(errors.InvalidArgumentError, match=rf"contains files \('.*'{more}\).*create=\"anywhere\""):
         offsetlog.open(path)
     assert sorted(path.rglob("*")) == before
     with offsetlog.open(path, create="anywhere") as store:
@@ -90,10 +90,10 @@ def test_never_makes_no_log(path, names):
         (path / name).mkdir(parents=True) if name.endswith("/") else (path.mkdir(), (path / name).touch())
     before = sorted(path.rglob("*"))
     reason = "there is no log in this directory" if path.exists() else "there is no such directory"
-    with pytest.raises(errors.MissingFileError, match=f'{reason}, and create="never" does not create one'):
+    with pytest.raises(errors.MissingFileError, match=f'{reason}, and create="never" forbids creating a log'):
         offsetlog.open(path, create="never")
     assert sorted(path.rglob("*")) == before
-    with pytest.raises(errors.InvalidArgumentError, match="holds other files"):
+    with pytest.raises(errors.MissingFileError, match="there is no log in this directory"):
         offsetlog.open(Path(__file__).parent, create="never")
 
 

@@ -34,6 +34,8 @@ from offsetlog.zookeeper.consumer_offsets import CONSUMERS
 
 #: The columns that a dump may have: names, or a node's path and value as ZooKeeper's own tools print them.
 DUMP_NAMES = ("group", "topic", "partition", "offset", "path", "value", "moment")
+#: A heading has at least all columns of one of these.
+_HEADINGS = (("group", "topic", "partition", "offset"), ("path", "value"))
 
 #: A function that is called before positions are moved back.  It gets the number of rows by action, as in
 #: `Migration.committed`, and rows that move back: group, topic, partition, current and offset.  If it raises, the
@@ -151,10 +153,11 @@ def _of_csv(lines: DataFrame, path: str) -> DataFrame:
     heading = [] if first is None else next(csv.reader([first.text.removeprefix("\ufeff")]), [])
     names = [name.strip().lower() for name in heading]
     wanted = [name for name in DUMP_NAMES if name in names]
-    if not wanted or any(names.count(name) > 1 for name in wanted):
+    is_complete = any(set(needed) <= set(wanted) for needed in _HEADINGS)
+    if not is_complete or any(names.count(name) > 1 for name in wanted):
         raise InvalidArgumentError(
-            f"the heading {','.join(heading)!r} must name each of group, topic, partition and offset once, or each of "
-            "path and value",
+            f"the heading {','.join(heading)!r} must have the columns group, topic, partition and offset, or the "
+            "columns path and value, each once",
             path=path,
         )
     schema = ", ".join(f"field{number} string" for number in range(len(names)))
