@@ -72,6 +72,7 @@ $(VENV)/.made: requirements-dev.lock
 	@$(PYTHON) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' || { \
 	    echo "offsetlog: $(PYTHON) has no headers (Python.h); on Debian: apt install python3-dev" >&2; exit 1; }
 	@command -v $(CC) >/dev/null || { echo "offsetlog: there is no C compiler; on Debian: apt install gcc" >&2; exit 1; }
+	@echo "offsetlog: installing the Python packages of requirements-dev.lock into $(VENV)"
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@$(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.lock
 	@touch $@
@@ -80,6 +81,7 @@ $(VENV)/.made: requirements-dev.lock
 # the working directory would be taken for the package, and type checkers do not see it at all.
 # PySpark finds the data source by the name of a top-level package, which lies deeper here.
 $(VENV)/.installed: $(VENV)/.made pyproject.toml Makefile
+	@echo "offsetlog: building, which takes some minutes"
 	@$(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 	@echo $(CURDIR)/offsetlog/spark/discovery > $$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark_offsetlog.pth
 	@touch $@

@@ -76,7 +76,7 @@ NOT_RUN = {
 
 #: Indented blocks: how many a page has, and why they do not run. A new block is fenced. Commands in them are looked up.
 INDENTED = {
-    "docs/how-to/offsets-were-reset.md": (6, "for a broker; tests/kafka/test_commands_at_server.py follows them"),
+    "docs/how-to/offsets-were-reset.md": (7, "for a broker; tests/kafka/test_copied_back.py and others follow them"),
     "README.md": (5, "commands of make, of a reader's Kafka, and the list of ours"),
     "CONTRIBUTING.md": (1, "commands of make, which tests run under"),
     "docs/format/conventions.md": (1, "a layout of bytes"),
