@@ -30,7 +30,7 @@ def future_error(name: str, timestamp_ms: int) -> InvalidArgumentError:
     """
     return InvalidArgumentError(
         f"{name}={_text(timestamp_ms)} lies in the future: this machine's clock says {_text(wall_ms())} UTC, and the "
-        "log has no record with so late a time"
+        "log has no record from that time or later"
     )
 
 

@@ -150,7 +150,7 @@ def _check_group(name: str) -> None:
         raise ConfigError(f"min_history: {name!r} cannot be the name of a group: UTF-8 cannot encode it") from None
     if len(encoded) > GROUP_BYTES_MAX:
         raise ConfigError(
-            f"min_history: a group name may have at most {GROUP_BYTES_MAX} bytes; this one has {len(encoded)}"
+            f"min_history: a group's name has {len(encoded)} bytes of UTF-8; the limit is {GROUP_BYTES_MAX}"
         )
 
 

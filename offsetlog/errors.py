@@ -190,11 +190,11 @@ class PartitionCountError(ConfigError):
     def __init__(self, message: str = "", *, asked: int | None = None, actual: int | None = None, **place: Any) -> None:
         if not message and asked is None and actual is None:
             message = (
-                "a Kafka directory does not record its number of partitions: pass partitions=, the broker's "
-                "offsets.topic.num.partitions (50 by default). kafka-topics.sh --describe --topic __consumer_offsets "
-                "prints this number as PartitionCount"
+                "a Kafka directory does not record its number of partitions: pass partitions=N, where N is the "
+                "broker's offsets.topic.num.partitions (50 by default). kafka-topics.sh --describe --topic "
+                "__consumer_offsets prints N as PartitionCount"
             )
-        super().__init__(message or f"partitions={asked} was given, but the directory has {actual}", **place)
+        super().__init__(message or f"partitions={asked} was given, but the directory has {actual} partitions", **place)
         self.asked = asked
         self.actual = actual
 

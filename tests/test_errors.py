@@ -177,4 +177,4 @@ def test_a_partition_count_tells_both_numbers():
     assert "pass partitions=" in errors.PartitionCountError().message
     error = errors.PartitionCountError(asked=10, actual=50, path="/a")
     assert (error.asked, error.actual) == (10, 50)
-    assert str(error) == "partitions=10 was given, but the directory has 50 (/a)"
+    assert str(error) == "partitions=10 was given, but the directory has 50 partitions (/a)"

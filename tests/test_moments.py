@@ -181,7 +181,7 @@ def test_calls_of_a_store_take_text(store):
         (lambda store: store.undelete("g", at="now"), "at='now' is not in the past"),
         (lambda store: store.diff("soon"), "a='soon' is not a moment"),
         (lambda store: store.diff("1h ago", "soon"), "b='soon' is not a moment"),
-        (lambda store: store.diff("offset:1"), "a=1 is a log offset, but each log partition has its own"),
+        (lambda store: store.diff("offset:1"), "a=1 is a log offset, and each log partition has its own log offsets"),
         (lambda store: store.deletions(since="offset:1"), "since='offset:1' is not a time"),
         (lambda store: store.restore("g", "1M ago"), "24h or 7d; 1m is a minute, and a month is 30d"),
         (lambda store: store.undelete("g", since="x ago"), "since='x ago': 'x' is not a duration; write it as 500ms"),

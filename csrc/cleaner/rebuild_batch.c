@@ -96,7 +96,7 @@ static int put_record(rebuild *state, const ol_record *record, ol_clean_output *
     size_t key = record->key.size, value = record->value.size;
     if (OL_UNLIKELY(key + value + headers > INT32_MAX / 2)) {
         return ol_fail(error, OL_TOO_LARGE,
-                       "a record of %zu bytes is too large to be written again",
+                       "a record of %zu bytes is too large for a rebuilt batch",
                        key + value + headers);
     }
     size_t size = ol_record_size(timestamp_delta, offset_delta, size_or_null(record->key),
@@ -216,7 +216,7 @@ static int put_message(const ol_batch *wrapper, const ol_record *record, ol_clea
     size_t body = (size_t)ol_message_least_length(magic) + record->key.size + record->value.size;
     if (body > INT32_MAX / 2) {
         return ol_fail(error, OL_TOO_LARGE,
-                       "a message of %zu bytes is too large to be written again", body);
+                       "a message of %zu bytes is too large for a rebuilt batch", body);
     }
     int status = make_room(output, body + OL_BATCH_LOG_OVERHEAD, error);
     if (status != OL_OK) return status;

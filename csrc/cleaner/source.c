@@ -189,7 +189,7 @@ static OL_NOINLINE int refuse_offsets(const ol_clean_source *source, const ol_ba
                                       ol_error *error) {
     ol_fail(error, OL_CORRUPT,
             "the offsets %" PRId64 " to %" PRId64
-            " of the batch are not above those before it, or not of this segment",
+            " of the batch are not above those of the batch before, or outside the segment",
             batch->base_offset, batch->last_offset);
     return ol_clean_source_blame(source, batch, error);
 }

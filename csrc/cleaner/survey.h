@@ -59,12 +59,12 @@ void ol_clean_survey_free(ol_clean_survey *survey);
  * If a transaction is open, `closes_active` has no effect.  The survey treats all of the log as
  * dirty, and ignores the options `sink`, `raise_floor` and `first_dirty`.
  *
- * The report is that of a run with a sink.  The caller must discard the survey if `complete` is
- * false in the report (the keys did not fit map_bytes), or if `stopped` or `truncated` is true.  A
- * survey skips damage, as a load does, and reports the damaged segment as quarantined.  Returns
- * OL_CHANGED if pass B found other bytes than pass A, because another process replaced or truncated
- * the file; the caller may load the partition again and repeat the survey.  Otherwise fails as
- * ol_cleaner_run does. */
+ * The report has the fields that a run with a sink reports.  The caller must discard the survey if
+ * `complete` is false in the report (the keys did not fit map_bytes), or if `stopped` or
+ * `truncated` is true.  A survey skips damage, as a load does, and reports the damaged segment as
+ * quarantined.  Returns OL_CHANGED if pass B found other bytes than pass A, because another
+ * process replaced or truncated the file; the caller may load the partition again and repeat the
+ * survey.  Otherwise fails as ol_cleaner_run does. */
 int ol_cleaner_survey(ol_partition *partition, const ol_clean_options *options, bool closes_active,
                       ol_clean_survey *survey, ol_clean_report *report, ol_error *error)
     OL_NODISCARD;

@@ -16,7 +16,7 @@ static int add_marker(ol_transaction_outcomes *outcomes, int64_t producer_id, in
         size_t capacity = outcomes->capacity > 0 ? 2 * outcomes->capacity : 64;
         ol_outcome_marker *moved = realloc(outcomes->markers, capacity * sizeof *moved);
         if (moved == NULL) {
-            return ol_fail(error, OL_NO_MEMORY, "no memory for %zu ends of transactions", capacity);
+            return ol_fail(error, OL_NO_MEMORY, "no memory for %zu transaction markers", capacity);
         }
         outcomes->markers = moved;
         outcomes->capacity = capacity;

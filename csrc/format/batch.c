@@ -28,8 +28,8 @@ static OL_NOINLINE int parse_rest(const uint8_t *data, size_t size, ol_batch *ba
     if (size < OL_BATCH_LOG_OVERHEAD) return torn(batch, 0, size, error);
     int32_t length = ol_load_i32(data + OL_BATCH_AT_LENGTH);
     if (length < OL_BATCH_MINIMUM_LENGTH) {
-        return refuse(error, OL_CORRUPT, OL_BATCH_AT_LENGTH, "the length of a batch is below 14",
-                      length);
+        return refuse(error, OL_CORRUPT, OL_BATCH_AT_LENGTH,
+                      "the length of a batch is below 14 bytes", length);
     }
     size_t total = (size_t)length + OL_BATCH_LOG_OVERHEAD;
     if (size < OL_BATCH_MAGIC_END) return torn(batch, total, size, error);
@@ -45,14 +45,14 @@ static OL_NOINLINE int parse_rest(const uint8_t *data, size_t size, ol_batch *ba
     if (magic < 2) {
         if (length < ol_message_least_length(magic)) {
             return refuse(error, OL_CORRUPT, OL_BATCH_AT_LENGTH,
-                          "the length of a message is below that of an empty one", length);
+                          "the length is too small even for an empty message", length);
         }
         if (size < total) return torn(batch, total, size, error);
         return ol_message_parse(data, total, batch, error);
     }
     if (total < OL_BATCH_OVERHEAD) {
         return refuse(error, OL_CORRUPT, OL_BATCH_AT_LENGTH,
-                      "the length of a batch is below that of an empty one", length);
+                      "the length is too small even for an empty batch", length);
     }
     return torn(batch, total, size, error);
 }
@@ -76,7 +76,7 @@ static OL_NOINLINE int refuse_fields(const ol_batch *batch, int32_t delta, ol_er
                       codec);
     }
     return refuse(error, OL_CORRUPT, OL_BATCH_AT_RECORD_COUNT,
-                  "the record count is negative or above the number of offsets",
+                  "the record count is negative, or above the number of offsets in the batch",
                   batch->record_count);
 }
 

@@ -128,8 +128,8 @@ static int find_base(ol_records *records, ol_error *error) {
     }
     if (last < 0) return refuse_inner(records, error, "there is no message", -1);
     if (last > records->batch.last_offset) {
-        return refuse_inner(records, error, "an offset is above that of the compressed message",
-                            last);
+        return refuse_inner(records, error,
+                            "an inner offset is above the compressed message's offset", last);
     }
     records->base = records->batch.magic == 1 ? records->batch.last_offset - last : 0;
     return OL_OK;

@@ -193,7 +193,7 @@ int ol_records_next(ol_records *records, ol_record *record, ol_error *error) {
     if (OL_UNLIKELY(offset_delta < 0 || offset_delta > batch->last_offset - records->base ||
                     records->base + offset_delta <= records->previous_offset)) {
         return refuse(records, start, error,
-                      "the offset of a record is not above the one before, or is outside the batch",
+                      "a record's offset is outside the batch, or not above the previous record's",
                       offset_delta);
     }
     p = read_slice(p, end, &record->key);

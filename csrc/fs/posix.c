@@ -367,7 +367,7 @@ static int check_pages(ol_file *file, size_t from, size_t to, ol_error *error) {
     int status = posix_size(file, &size, error);
     if (status == OL_OK) status = posix_read(file, (int64_t)from, &byte, 1, &got, error);
     if (status != OL_OK || size >= (int64_t)to) return status;
-    (void)ol_fail(error, OL_IO, "the file is %lld bytes long, but was extended to %zu",
+    (void)ol_fail(error, OL_IO, "the file is %lld bytes long, but was extended to %zu bytes",
                   (long long)size, to);
     return ol_error_at(error, file->path, size);
 }
@@ -540,7 +540,7 @@ static int report_holder(int descriptor, ol_error *error) {
         return ol_fail(error, OL_LOCKED, "the lock is held by process %ld", (long)held.l_pid);
     }
     return ol_fail(error, OL_LOCKED,
-                   "the lock is held by another process, or by another store in this one");
+                   "the lock is held by another process, or by another store in this process");
 }
 
 /* A lock of an open file description conflicts with every other open of the file, also in this

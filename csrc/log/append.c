@@ -55,7 +55,7 @@ static int check_batch_size(const ol_log *log, int64_t base_offset, size_t size,
     if ((int64_t)size <= room) return OL_OK;
     return ol_fail(error, OL_TOO_LARGE,
                    "a batch of %zu bytes does not fit a segment of %lld bytes, in which %lld bytes "
-                   "are reserved for the ends of open transactions",
+                   "are reserved for the markers of open transactions",
                    size, (long long)log->config.segment_bytes, (long long)ol_log_kept_bytes(log));
 }
 

@@ -34,7 +34,7 @@ int ol_batch_refuse_offsets(const ol_batch_bounds *bounds, const ol_batch *batch
                        base_offset, (long long)bounds->next_offset);
     case OL_OFFSETS_OUT_OF_RANGE:
         return ol_fail(error, OL_CORRUPT,
-                       "last offset %lld does not fit in the segment of base offset %lld",
+                       "last offset %lld is too high for a segment with base offset %lld",
                        last_offset, (long long)bounds->segment_base);
     }
     return OL_OK;
@@ -46,7 +46,8 @@ int ol_batch_check_follows(const ol_batch *batch, int64_t next_offset, ol_error 
         return ol_batch_refuse_offsets(&bounds, batch, OL_OFFSETS_GO_BACK, error);
     }
     if (OL_UNLIKELY(batch->last_offset == INT64_MAX)) {
-        return ol_fail(error, OL_CORRUPT, "last offset %lld leaves no offset for the next batch",
+        return ol_fail(error, OL_CORRUPT,
+                       "last offset %lld is the largest possible: no batch can follow",
                        (long long)batch->last_offset);
     }
     return OL_OK;

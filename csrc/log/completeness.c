@@ -53,10 +53,10 @@ static void report_doubt(ol_opening *opening, ol_doubt_cause cause, int64_t from
     static const char *const reasons[OL_DOUBT_CAUSES] = {
         [OL_DOUBT_MANIFEST] = "the manifest is missing or damaged: nothing shows that all of the "
                               "log is there",
-        [OL_DOUBT_SIDECAR] = "the sidecar is missing or damaged: nothing shows that the last "
-                             "batches are there",
-        [OL_DOUBT_GAP] = "offsets are missing in the part that another program wrote: this is "
-                         "normal in a follower of a cleaned log; in a leader it is a loss",
+        [OL_DOUBT_SIDECAR] = "the record of the last flush is missing or damaged: nothing shows "
+                             "that the last batches are there",
+        [OL_DOUBT_GAP] = "offsets are missing in the part that another program wrote: a follower "
+                         "of a cleaned log may lack them, but a leader has lost them",
         [OL_DOUBT_END] = "the log ends below the recovery point that another program wrote",
     };
     static const char *const files[OL_DOUBT_CAUSES] = {OL_MANIFEST_FILE, OL_FLUSH_SIDECAR_FILE, "",
@@ -253,7 +253,7 @@ static int judge_others(ol_opening *opening, ol_error *error) {
 static void refuse_log_start(ol_opening *opening, const char *reason) {
     int64_t first = opening->found_count == 0 ? 0 : opening->found[0].base_offset;
     describe(add_loss(opening, false, first, first), opening->log->directory,
-             "log-start-offset-checkpoint says %" PRId64 ", which was not used: %s",
+             "the log start offset %" PRId64 " in log-start-offset-checkpoint was not used: %s",
              opening->log_start, reason);
     opening->log_start = 0;
     opening->report->log_start_refused = true;
@@ -274,7 +274,7 @@ static void judge_checkpoints(ol_opening *opening) {
 void ol_completeness_judge_start(ol_opening *opening) {
     /* A broker that deleted everything below this start flushed up to there. */
     if (opening->recovery_point >= opening->log_start || opening->found_count == 0) return;
-    refuse_log_start(opening, "the log and its recovery point end below it");
+    refuse_log_start(opening, "the log and its recovery point end below that offset");
 }
 
 /* Returns whether a segment must exist as the manifest lists it.  A broker's cleaner changes what
@@ -448,7 +448,7 @@ static int check_note(ol_opening *opening, int64_t base_offset, int64_t next_bas
     if (status == OL_OK) status = opening->log->fs->exists(opening->log->fs, path, &exists, error);
     if (status != OL_OK) return status;
     /* A writer began the segment while the directory was being listed. */
-    if (exists) return ol_fail(error, OL_NO_SUCH_FILE, "a segment was begun during the listing");
+    if (exists) return ol_fail(error, OL_NO_SUCH_FILE, "a segment was created during the open");
     describe(add_loss(opening, true, from, next_base), path, "the segment is missing; it was "
              "closed at %" PRId64 ": the log offsets %" PRId64 " to %" PRId64 " are missing",
              next_base, from, next_base - 1);
@@ -537,7 +537,7 @@ static void check_reach(ol_opening *opening) {
         bool is_true = is_ours || (has_epoch_of_sidecar(opening) &&
                                    opening->recovery_point > opening->end);
         stretch(is_true ? &proven : &doubtful, opening->sidecar.bound.offset,
-                "the flushed bound in the sidecar");
+                "the record of the last flush, " OL_FLUSH_SIDECAR_FILE ",");
     }
     int64_t recovery_point = options->accept_loss ? options->recovery_point
                                                   : opening->recovery_point;

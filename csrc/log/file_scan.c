@@ -88,7 +88,8 @@ static int batch_at(ol_file_scan *scan, int64_t position, ol_batch *batch, ol_er
     if (status != OL_OK) return status;
     if (got == 0) {
         return position < scan->limit
-                   ? ol_fail(error, OL_TORN, "the file ends before byte %lld, but the log has %lld",
+                   ? ol_fail(error, OL_TORN,
+                             "the file ends before byte %lld, but its segment has %lld bytes",
                              (long long)position, (long long)scan->limit)
                    : OL_END;
     }
@@ -98,7 +99,8 @@ static int batch_at(ol_file_scan *scan, int64_t position, ol_batch *batch, ol_er
         status = fetch(scan, position, needed, &data, &got, error);
         if (status != OL_OK) return status;
         if (got < needed) {
-            return ol_fail(error, OL_TORN, "the file is %lld bytes long, but the log has %lld",
+            return ol_fail(error, OL_TORN,
+                           "the file is %lld bytes long, but its segment has %lld bytes",
                            (long long)position + (long long)got, (long long)scan->limit);
         }
         status = ol_batch_parse(data, got, batch, error);

@@ -129,7 +129,8 @@ int ol_log_untaken_path(const ol_log *log, const char *name, char path[OL_PATH_M
         if (status == OL_OK) status = log->fs->exists(log->fs, path, &taken, error);
         if (status != OL_OK || !taken) return status;
     }
-    return ol_fail(error, OL_LIMIT, "too many copies of %s in the directory", name);
+    return ol_fail(error, OL_LIMIT,
+                   "too many numbered copies of %s in the directory; move some away", name);
 }
 
 void ol_log_set_failed(ol_log *log) { atomic_store(&log->shared.failed, true); }
@@ -137,10 +138,11 @@ void ol_log_set_failed(ol_log *log) { atomic_store(&log->shared.failed, true); }
 int ol_log_check_writable(const ol_log *log, ol_error *error) {
     int status = OL_OK;
     if (!log->writable) {
-        status = ol_fail(error, OL_READ_ONLY, "the log was opened for reading only, or is corrupt");
+        status = ol_fail(error, OL_READ_ONLY,
+                         "the log accepts no writes: it is corrupt, or open for reading only");
     } else if (atomic_load(&log->shared.failed)) {
         status = ol_fail(error, OL_FAILED,
-                         "after an earlier failure the state of the log is unknown; open it again");
+                         "an earlier failure left the log in an unknown state; open the log again");
     }
     if (status != OL_OK) status = ol_error_at(error, log->directory, -1);
     return status;

@@ -173,9 +173,9 @@ struct ol_log {
          * segment below `position` are on disk.  `position` is 0 if this is not known, as after a
          * truncation. */
         ol_flush_sidecar_bound last;
-        int64_t settled_base;           /* It is certain that the sidecar on disk names the segment
-                                           with this base offset, or a later one. -1: it is not
-                                           certain for any. */
+        int64_t settled_base;           /* The base offset of a segment: the sidecar on disk
+                                           certainly names this segment or a later segment.  -1 if
+                                           it may name any segment. */
     } flush;
 
     /* The zeros after the active segment's last batch, the spares, and the choice of the active

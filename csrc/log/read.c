@@ -68,7 +68,7 @@ int ol_log_read(ol_log *log, int64_t offset, int64_t end, uint8_t *buffer, size_
     *size = 0;
     if (capacity < OL_BATCH_OVERHEAD) {
         return ol_fail(error, OL_INVALID,
-                       "the buffer has %zu bytes, which is less than the smallest batch has",
+                       "the buffer has %zu bytes, fewer than the smallest possible batch",
                        capacity);
     }
     int status = check_range(log, offset, error);

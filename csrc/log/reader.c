@@ -249,11 +249,11 @@ static int find_place(ol_log_reader *reader, ol_error *error) {
     ol_log *log = reader->log;
     if (atomic_load(&log->shared.half_cut)) {
         return ol_fail(error, OL_FAILED,
-                       "a truncation failed; open the log again to learn what is left");
+                       "a truncation failed, so the log end is unknown; open the log again");
     }
     if (log->writable && reader->offset > ol_log_end(log)) {
         return ol_fail(error, OL_OUT_OF_RANGE,
-                       "the log was truncated to %lld while it was read at %lld",
+                       "the log was truncated to offset %lld while it was read at offset %lld",
                        (long long)ol_log_end(log), (long long)reader->offset);
     }
     ol_segment *segment = ol_log_find_segment(log, reader->offset);
@@ -411,7 +411,7 @@ static int check_first(ol_log_reader *reader, int64_t available, int64_t end, ol
     if (!has_first_batch(reader) || next_offset_at(reader->buffer) <= end) return OL_OK;
     int status = find_second_end(reader, available, &second_end, error);
     if (status != OL_OK || second_end < 0 || second_end > end) return status;
-    return fail_at(reader, reader->position, "the offsets of the batch reach above the log end",
+    return fail_at(reader, reader->position, "the batch has offsets at or above the log end offset",
                    error);
 }
 
@@ -424,7 +424,7 @@ static int refuse_bytes(ol_log_reader *reader, int64_t size, ol_error *error) {
     if (file_size >= size) {
         return fail_at(reader, reader->position, "the bytes are not a record batch", error);
     }
-    status = ol_fail(error, OL_IO, "the file is %lld bytes long, but the log has %lld",
+    status = ol_fail(error, OL_IO, "the file is %lld bytes long, but its segment has %lld bytes",
                      (long long)file_size, (long long)size);
     return blame(reader, status, error);
 }
@@ -610,7 +610,7 @@ int ol_log_reader_retry(ol_log_reader *reader, int64_t position, ol_log_piece *p
     int64_t piece_end = reader->buffer_position + (int64_t)reader->buffered;
     if (position < reader->buffer_position || position >= piece_end) {
         return ol_fail(error, OL_INVALID,
-                       "byte %lld of the segment is not in the piece that was read last",
+                       "the reader's last read did not include byte %lld of the segment",
                        (long long)position);
     }
     int status = fill(reader, position, (size_t)(piece_end - position), error);

@@ -401,8 +401,8 @@ static void report_corruption(ol_opening *opening, const bad_place *bad, int64_t
         return;
     }
     snprintf(report->corruption.reason + length, sizeof report->corruption.reason - length,
-             " (log offset %lld has changed since it was flushed to disk: all below %lld was "
-             "flushed)",
+             " (the bytes at log offset %lld have changed since they were flushed to disk: all "
+             "below %lld was flushed)",
              (long long)bad->at.offset, (long long)bound);
 }
 

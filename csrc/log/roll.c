@@ -259,7 +259,8 @@ static int note_path(const ol_log *log, int64_t next_base, char path[OL_PATH_MAX
     char name[128];
     if (ol_log_rolled_name(name, sizeof name, log->tail.active->base_offset, log->tail.size,
                            next_base) != OL_OK) {
-        return ol_fail(error, OL_INVALID, "the name of a roll's note is too long");
+        return ol_fail(error, OL_INVALID,
+                       "the name of the file that records the segment's end is too long");
     }
     return ol_log_path(log, name, path, error);
 }
@@ -427,7 +428,8 @@ int ol_log_reserve_space(ol_log *log, int64_t size, size_t batch_size_max, ol_er
     int64_t batch_max = (int64_t)batch_size_max;
     if (status == OL_OK && (size < 0 || batch_size_max == 0 || batch_max > segment_room)) {
         status = ol_fail(error, OL_INVALID,
-                         "space can only be reserved for batches that fit a segment");
+                         "space cannot be reserved: its size is negative, or the largest batch is "
+                         "empty or does not fit a segment");
     }
     /* Otherwise a roll between two batches could meet a full disk. */
     if (status == OL_OK && size <= segment_room &&

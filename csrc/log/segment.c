@@ -110,7 +110,7 @@ int ol_segment_open_file(ol_segment *segment, ol_file **file, bool *shared, ol_e
     *shared = segment->file != NULL;
     if (!*shared && atomic_load(&segment->detached)) {
         (void)ol_fail(error, OL_NO_SUCH_FILE,
-                      "the segment was replaced or cut away while it was read");
+                      "the segment was replaced or removed while it was read");
         status = ol_error_at(error, segment->path, -1);
     } else if (!*shared) {
         /* Under the lock: until the segment is detached the name is that of its file. */
@@ -195,9 +195,9 @@ int ol_segment_check_length(ol_segment *segment, int64_t length, ol_error *error
     int64_t size = 0;
     int status = segment->fs->size(segment->file, &size, error);
     if (status != OL_OK || size >= length) return status;
-    const char *said = length > atomic_load(&segment->size) ? "was extended to" : "the log has";
-    (void)ol_fail(error, OL_IO, "the file is %lld bytes long, but %s %lld", (long long)size, said,
-                  (long long)length);
+    const char *said = length > atomic_load(&segment->size) ? "was extended to" : "its segment has";
+    (void)ol_fail(error, OL_IO, "the file is %lld bytes long, but %s %lld bytes", (long long)size,
+                  said, (long long)length);
     return ol_error_at(error, segment->path, size);
 }
 
@@ -250,7 +250,8 @@ static int take_back(ol_segment *segment, int64_t position, ol_error *error) {
     }
     if (status == OL_OK || status == OL_CRASHED) return error->status;
     (void)ol_fail(error, OL_FAILED,
-                  "half a batch cannot be removed from the file: %.200s", ignored.reason);
+                  "the batch of a failed write cannot be removed from the file: %.200s",
+                  ignored.reason);
     return ol_error_at(error, segment->path, position);
 }
 

@@ -14,9 +14,9 @@
  * then memory in which a batch is built before it is written (is_written).
  *
  * Open files.  A process has at most a few thousand descriptors, and a log may have more segments.
- * A segment therefore keeps its file open only in two cases: while it is written to, and if it
- * leaves the log while it has users, because its file then loses its name.  Otherwise each reader
- * opens the file by its name.
+ * A segment therefore keeps its file open only in two cases.  One is that batches are appended to
+ * it.  The other is that it has left the log, but still has users: its file then has no name any
+ * more.  In all other cases each reader opens the file by its name.
  *
  * Sizes.  `size` is the true size, which is that of the whole batches.  The active file is longer:
  * it is extended with zeros up to `extended`.  Its pages up to `populated`, which is not above

@@ -173,7 +173,7 @@ int ol_log_collect_aborted(ol_log *log, int64_t from, int64_t up_to,
         status =
             atomic_load(&log->shared.half_cut)
                 ? ol_fail(error, OL_FAILED,
-                          "a truncation failed; open the log again to learn what is left")
+                          "a truncation failed, so the log end is unknown; open the log again")
                 : gather_all(log, from, up_to, &list, error);
     } while (status == OL_WOULD_BLOCK);
     for (size_t i = 0; i < list.count && status == OL_OK; i++) {

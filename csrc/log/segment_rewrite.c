@@ -196,7 +196,8 @@ int ol_segment_rewrite_swap(ol_segment_rewrite *cleaned, const int64_t *bases, s
     int status = OL_OK;
     if (count == 0 || bases[0] != cleaned->segment->base_offset) {
         status = ol_fail(error, OL_INVALID,
-                         "a cleaned segment must begin at the base of the first that it replaces");
+                         "a cleaned segment must replace at least one segment, and begin at the "
+                         "base offset of the first");
     }
     if (status == OL_OK) status = finish_files(cleaned, error);
     if (status != OL_OK) {

@@ -89,7 +89,8 @@ static int find_replaced(swap *s, ol_error *error) {
         }
     }
     if (!closed) {
-        status = ol_fail(error, OL_INVALID, "the segments are not adjacent, or not closed");
+        status = ol_fail(error, OL_INVALID,
+                         "the segments are not adjacent, or one of them is not closed");
     }
     if (status == OL_OK) s->next_base = log->list.segments[s->index + s->count]->base_offset;
     pthread_mutex_unlock(&log->list.lock);

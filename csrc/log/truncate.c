@@ -417,7 +417,7 @@ static int check_restart(const ol_log *log, int64_t offset, ol_error *error) {
     bool is_empty = log->list.count == 1 && log->tail.size == 0;
     if (!is_empty || offset < log->tail.next_offset) {
         return ol_fail(error, OL_INVALID,
-                       "only an empty log can begin again, and only at or above its end %lld",
+                       "only an empty log can begin at another offset, which must be %lld or above",
                        (long long)log->tail.next_offset);
     }
     return OL_OK;

@@ -73,7 +73,7 @@ int ol_log_view_open(ol_log *log, ol_log_view **view, ol_error *error) {
         status =
             atomic_load(&log->shared.half_cut)
                 ? ol_fail(error, OL_FAILED,
-                          "a truncation failed; open the log again to learn what is left")
+                          "a truncation failed, so the log end is unknown; open the log again")
                 : take(created, error);
     } while (status == OL_WOULD_BLOCK && sched_yield() == 0);
     if (status != OL_OK) {

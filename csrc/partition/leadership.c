@@ -23,8 +23,8 @@ int ol_partition_check_epoch(const ol_partition *partition, int32_t leader_epoch
                                    "leader epoch %d is older than %d", leader_epoch, known);
     }
     return ol_partition_refuse(partition, OL_UNKNOWN_LEADER_EPOCH, error,
-                               "leader epoch %d is newer than %d, the newest that this replica "
-                               "was given",
+                               "leader epoch %d is newer than %d, the newest leader epoch that "
+                               "this replica knows",
                                leader_epoch, known);
 }
 

@@ -226,7 +226,8 @@ static int check_tail(loader *load, ol_error *error) {
     if (load->limit < end) end = load->limit;
     if (next_offset(load) >= end) return OL_OK;
     ol_error why;
-    (void)ol_fail(&why, OL_INVALID, "the log has nothing from offset %lld to %lld",
+    (void)ol_fail(&why, OL_INVALID,
+                  "the log has no batch from offset %lld up to offset %lld",
                   (long long)next_offset(load), (long long)end);
     why.offset = next_offset(load);
     int status = begin_again(load, &why, error);
@@ -367,7 +368,7 @@ int ol_partition_load_from(ol_partition *partition, ol_snapshot *snapshot, ol_er
     bool is_above = partition->options.replicated && facts.offset > partition->watermark;
     if (is_above) {
         (void)ol_fail(&above, OL_INVALID,
-                      "the snapshot's log offset is %lld, above the watermark %lld",
+                      "the snapshot's log offset %lld is above the high watermark %lld",
                       (long long)facts.offset, (long long)partition->watermark);
     }
     int status = load_state(partition, is_above ? NULL : snapshot, error);

@@ -150,8 +150,9 @@ void ol_partition_report(ol_partition *partition, const ol_error *error, int64_t
  * snapshot.lock. */
 int ol_partition_drop_snapshot(ol_partition *partition, ol_error *error) OL_NODISCARD;
 
-/* Returns whether a batch is applied as soon as it is written, because W is the log end.  The
- * caller holds writer. */
+/* Returns whether W always is the log end, so that a batch is applied as soon as it is written.
+ * This is so in a partition without replicas and on a leader that is alone.  The caller holds
+ * writer. */
 static inline bool ol_partition_applies_at_once(const ol_partition *partition) {
     return !partition->options.replicated || partition->leadership.alone;
 }
@@ -205,8 +206,8 @@ int ol_partition_check_epoch(const ol_partition *partition, int32_t leader_epoch
 /* Makes the leader active if everything below the log end at its election has been applied. */
 int ol_partition_activate(ol_partition *partition, ol_error *error);
 
-/* partition/replication.c.  Moves W to `offset`, or to the log end if that is lower or if the
- * leader is alone.  W never moves back.  The caller holds writer. */
+/* partition/replication.c.  Moves W to `offset`, but never beyond the log end and never back.  On a
+ * leader that is alone, W moves to the log end, whatever `offset` is.  The caller holds writer. */
 int ol_partition_move_watermark(ol_partition *partition, int64_t offset, ol_error *error);
 
 /* Called before a batch is written.  Makes sure that the log knows the epoch of the batch.  In a

@@ -78,7 +78,8 @@ static int check_follower(const ol_partition *partition, int32_t leader_epoch, o
     if (status == OL_OK) status = ol_partition_check_epoch(partition, leader_epoch, error);
     if (status != OL_OK || !partition->leadership.leads) return status;
     return ol_partition_refuse(partition, OL_FENCED_LEADER_EPOCH, error,
-                               "this replica leads in epoch %d, but the call is for a follower",
+                               "this replica leads in epoch %d, but only a follower accepts this "
+                               "call",
                                leader_epoch);
 }
 
@@ -90,7 +91,7 @@ static int check_batch_epochs(const uint8_t *data, size_t size, int32_t leader_e
         int status = ol_batch_parse(data + position, size - position, &batch, error);
         if (status == OL_OK && batch.leader_epoch > leader_epoch) {
             status = ol_fail(error, OL_CORRUPT,
-                             "a batch of leader epoch %d came from the leader of epoch %d",
+                             "a batch has leader epoch %d, newer than %d, the epoch of its sender",
                              batch.leader_epoch, leader_epoch);
             error->offset = batch.base_offset;
         }
@@ -206,8 +207,8 @@ int ol_partition_restart_at(ol_partition *partition, int32_t leader_epoch, int64
     int status = check_follower(partition, leader_epoch, error);
     if (status == OL_OK && offset < ol_log_end(partition->log)) {
         status = ol_partition_refuse(partition, OL_INVALID, error,
-                                     "the log ends at %lld and cannot begin again at %lld, which "
-                                     "is lower",
+                                     "the log end offset is %lld, so the emptied log cannot begin "
+                                     "at %lld, which is lower",
                                      (long long)ol_log_end(partition->log), (long long)offset);
     }
     if (status == OL_OK) status = check_cut(partition, leader_epoch, error);

@@ -50,8 +50,8 @@ int ol_partition_snapshot_borrow(ol_partition *partition, ol_snapshot **snapshot
         ol_partition_role(partition) != OL_ROLE_ACTIVE || partition->problems.count > 0 ||
         positions.flushed != positions.written || positions.applied != positions.written) {
         return ol_fail(error, OL_INVALID,
-                       "only an undamaged, flushed partition without replicas can have its last "
-                       "snapshot written without a copy");
+                       "the last snapshot can be written without a copy only if the partition is "
+                       "active, undamaged, flushed, and not replicated");
     }
     int64_t max_timestamp = partition->clock.newest;
     ol_snapshot_source source = source_of(partition);
@@ -96,7 +96,7 @@ static int measure(ol_partition *partition, ol_table *target, ol_table_copy *cop
     pthread_mutex_unlock(&partition->table);
     if (status == OL_OK && size > AT_ONCE_SIZE_MAX) {
         status = ol_fail(error, OL_LIMIT,
-                         "%zu bytes would be copied at once, which delays commits for too long",
+                         "the copy of %zu bytes in one step would delay commits for too long",
                           size);
     }
     return status;
@@ -121,7 +121,7 @@ static int check_left(const ol_partition *partition, const ol_table_copy *copy, 
     size_t size = ol_table_copy_left(copy) + size_of_rest(partition);
     if (size <= LAST_SIZE_MAX) return OL_OK;
     return ol_fail(error, OL_LIMIT,
-                   "%zu bytes were added or changed while the state was copied, which is too many",
+                   "the state changed by %zu bytes while it was copied, too many for the last step",
                    size);
 }
 
@@ -212,8 +212,8 @@ int ol_partition_snapshot_publish(ol_partition *partition, const ol_snapshot *sn
     if (partition->term != ol_snapshot_term(snapshot) ||
         ol_log_flushed(partition->log) < facts.offset || partition->watermark < facts.offset) {
         status = ol_fail(error, OL_WOULD_BLOCK,
-                         "the log was truncated while its snapshot was taken, or is not flushed or "
-                         "replicated up to the snapshot's log offset");
+                         "the log was truncated while the snapshot was taken, or the snapshot's "
+                         "log offset is not yet flushed and replicated");
     } else {
         status = fs->rename(fs, temporary, path, error);
     }

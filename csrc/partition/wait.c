@@ -46,7 +46,7 @@ static int check_reached(const ol_partition *partition, int64_t end_offset, uint
     }
     if (ol_log_end(partition->log) < end_offset) {
         return ol_partition_refuse(partition, OL_NOT_COORDINATOR, error,
-                                   "the log ends before the records that were waited for");
+                                   "the log ends below the log offset for which the call waits");
     }
     if (what == OL_WAIT_WATERMARK && partition->role == OL_ROLE_FOLLOWER) {
         return ol_partition_refuse(partition, OL_NOT_COORDINATOR, error,

@@ -73,7 +73,7 @@ static int check_rules(const ol_retention_rule *rules, size_t count, int64_t def
                        "the retention %lld ms must not be negative", (long long)default_ms);
     }
     if (count > INT32_MAX) {
-        return ol_fail(error, OL_INVALID, "%zu rules are more than the limit of %d", count,
+        return ol_fail(error, OL_INVALID, "there are %zu rules; the limit is %d", count,
                        INT32_MAX);
     }
     for (size_t i = 0; i < count; i++) {

@@ -263,14 +263,15 @@ int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *erro
     const uint8_t *p = bytes.data;
     if (bytes.size < FACTS_FIXED_SIZE || take_u64(&p) != FACTS_MAGIC) {
         return ol_fail(error, OL_CORRUPT,
-                       "the snapshot's facts section does not begin with its magic number");
+                       "section 'facts' of the snapshot does not begin with its magic number");
     }
     uint32_t version = take_u32(&p);
     if (version != OL_SNAPSHOT_VERSION) {
         return ol_fail(error, OL_UNSUPPORTED, "version %u of the snapshot is not known", version);
     }
     if (take_u64(&p) != ol_table_layout()) {
-        return ol_fail(error, OL_UNSUPPORTED, "the snapshot's table has another layout");
+        return ol_fail(error, OL_UNSUPPORTED,
+                       "this version cannot read the layout of the snapshot's table");
     }
     snapshot->offset = take_i64(&p);
     snapshot->log_start = take_i64(&p);
@@ -288,7 +289,7 @@ int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *erro
                                              (uint64_t)epoch_count * EPOCH_SIZE +
                                              (uint64_t)own_count * OWN_SIZE +
                                              snapshot->mark.producers_size) {
-        return ol_fail(error, OL_CORRUPT, "the snapshot's facts section has a wrong size");
+        return ol_fail(error, OL_CORRUPT, "section 'facts' of the snapshot has a wrong size");
     }
     if (!is_mark_possible(snapshot) || snapshot->offset < 0 || snapshot->log_start < 0 ||
         snapshot->log_start > snapshot->offset ||
@@ -296,7 +297,7 @@ int ol_snapshot_take_facts(ol_snapshot *snapshot, ol_slice bytes, ol_error *erro
         snapshot->state.value_version_max > OL_OFFSET_VALUE_VERSION_MAX ||
         own_count > OL_SNAPSHOT_OWN_MAX || witness_count > OL_SNAPSHOT_WITNESSES ||
         !take_witnesses(snapshot, &p, witness_count)) {
-        return ol_fail(error, OL_CORRUPT, "the snapshot's facts section has impossible values");
+        return ol_fail(error, OL_CORRUPT, "section 'facts' of the snapshot has impossible values");
     }
     int status = take_lists(snapshot, p, epoch_count, own_count, error);
     const uint8_t *producers = bytes.data + bytes.size - snapshot->mark.producers_size;
@@ -321,7 +322,7 @@ static ol_pending_entry take_entry(const uint8_t **p) {
 
 int ol_snapshot_take_held(ol_slice bytes, ol_reservation **held, size_t *count, ol_error *error) {
     if (bytes.size % PENDING_SIZE != 0) {
-        return ol_fail(error, OL_CORRUPT, "the snapshot's pending section has a wrong size");
+        return ol_fail(error, OL_CORRUPT, "section 'pending' of the snapshot has a wrong size");
     }
     size_t entries = bytes.size / PENDING_SIZE;
     *count = 0;

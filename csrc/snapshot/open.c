@@ -89,7 +89,7 @@ static int check_extent(const opening *open, int index, ol_error *error) {
     bool fits = section->position >= 0 && section->position <= open->file_size &&
                 section->size <= (uint64_t)(open->file_size - section->position);
     return fits ? OL_OK
-                : ol_fail(error, OL_CORRUPT, "the section %s is not where the file says",
+                : ol_fail(error, OL_CORRUPT, "section '%s' is not inside the file",
                           ol_snapshot_section_name(index));
 }
 
@@ -100,7 +100,8 @@ static int read_directory(opening *open, ol_error *error) {
     uint32_t footer_size =
         (uint32_t)end[0] | (uint32_t)end[1] << 8 | (uint32_t)end[2] << 16 | (uint32_t)end[3] << 24;
     if (memcmp(end + 4, ARROW_MAGIC, 6) != 0) {
-        return ol_fail(error, OL_CORRUPT, "the file does not end as an Arrow file does");
+        return ol_fail(error, OL_CORRUPT,
+                       "the file does not end with the magic number of an Arrow file");
     }
     status =
         read_at(open,
@@ -109,7 +110,7 @@ static int read_directory(opening *open, ol_error *error) {
     if (status != OL_OK) return status;
     if (ol_load_u64(bytes + MAGIC_AT) != DIRECTORY_MAGIC ||
         ol_load_u64(bytes + CRC_AT) != ol_crc32c(bytes, CRC_AT)) {
-        return ol_fail(error, OL_CORRUPT, "the file has no directory of its sections");
+        return ol_fail(error, OL_CORRUPT, "the list of the file's sections is missing or damaged");
     }
     if (ol_load_u32(bytes) != OL_SNAPSHOT_VERSION ||
         ol_load_u32(bytes + 4) != OL_SNAPSHOT_SECTIONS) {
@@ -162,7 +163,7 @@ static int read_sections(opening *open, unsigned threads, ol_error *error) {
     for (int i = 0; i < OL_SNAPSHOT_SECTIONS && status == OL_OK; i++) {
         const ol_snapshot_section *section = &open->sections[i];
         if (section->crc != open->crcs[i]) {
-            status = ol_fail(error, OL_CORRUPT, "the checksum of the section %s is wrong",
+            status = ol_fail(error, OL_CORRUPT, "the checksum of section '%s' is wrong",
                              section->name);
         }
     }
@@ -178,7 +179,7 @@ static int take_state(opening *open, unsigned threads, ol_error *error) {
     ol_reservation *held = NULL;
     size_t held_count = 0;
     if (open->sections[OL_SNAPSHOT_NUMBERS].size != OL_TABLE_NUMBERS_SIZE) {
-        return ol_fail(error, OL_CORRUPT, "the snapshot's numbers section has a wrong size");
+        return ol_fail(error, OL_CORRUPT, "section 'numbers' of the snapshot has a wrong size");
     }
     int status = ol_snapshot_take_held(blob(open, OL_SNAPSHOT_PENDING), &held, &held_count, error);
     if (status == OL_OK) {
@@ -223,7 +224,7 @@ static int read_facts(opening *open, ol_error *error) {
         status = ol_snapshot_checksum(facts, 1, error);
     }
     if (status == OL_OK && facts[OL_SNAPSHOT_FACTS].crc != open->crcs[OL_SNAPSHOT_FACTS]) {
-        status = ol_fail(error, OL_CORRUPT, "the checksum of the section facts is wrong");
+        status = ol_fail(error, OL_CORRUPT, "the checksum of section 'facts' is wrong");
     }
     if (status != OL_OK) return status;
     return ol_snapshot_take_facts(open->snapshot, blob(open, OL_SNAPSHOT_FACTS), error);

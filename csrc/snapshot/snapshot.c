@@ -94,10 +94,10 @@ int ol_snapshot_begin(const ol_snapshot_source *source, ol_snapshot **snapshot, 
 
 const char *ol_snapshot_gap(const ol_batch *batch, int64_t next_offset) {
     if (batch->base_offset != next_offset) {
-        return "a batch does not begin where the one before it ended";
+        return "a batch does not begin where the previous batch ended";
     }
     if (batch->magic != 2) {
-        return "a batch of an old format does not show whether records are missing";
+        return "a batch has an old format (magic 0 or 1), which hides missing records";
     }
     if (ol_batch_has_horizon(batch)) return "a batch was cleaned";
     if (batch->record_count != batch->last_offset - batch->base_offset + 1) {
@@ -343,7 +343,7 @@ int ol_snapshot_check(const ol_snapshot *snapshot, const ol_snapshot_source *sou
                        (int)snapshot->number);
     }
     if (ol_log_start(log) != snapshot->log_start) {
-        return ol_fail(error, OL_INVALID, "the log started at %lld and now starts at %lld",
+        return ol_fail(error, OL_INVALID, "the log start offset has changed from %lld to %lld",
                        (long long)snapshot->log_start, (long long)ol_log_start(log));
     }
     if (snapshot->offset > ol_log_end(log)) {
@@ -353,7 +353,8 @@ int ol_snapshot_check(const ol_snapshot *snapshot, const ol_snapshot_source *sou
     }
     if (snapshot->offset < cleaned_to) {
         return ol_fail(error, OL_INVALID,
-                       "the snapshot's log offset is %lld, but the log was cleaned up to %lld",
+                       "the snapshot's log offset is %lld, but the log was cleaned below log "
+                       "offset %lld",
                        offset, (long long)cleaned_to);
     }
     if (!are_epochs_equal(snapshot, log, &no_memory)) {

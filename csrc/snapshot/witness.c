@@ -222,8 +222,8 @@ static int find_row(const ol_table_row *row, const ol_snapshot_source *source, o
     if (status != OL_OK && status != OL_END) return status;
     return found ? OL_OK
                  : ol_fail(error, OL_INVALID,
-                           "the snapshot has a position from log offset %lld, but the log has no "
-                           "such commit there",
+                           "the snapshot contains a position that was committed at log offset "
+                           "%lld, but the log does not contain that commit",
                            (long long)offset);
 }
 

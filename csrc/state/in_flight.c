@@ -53,7 +53,7 @@ int ol_in_flight_reserve(ol_in_flight *in_flight, size_t count, ol_error *error)
     size_t capacity = wanted + wanted / 2 + 64;
     ol_held *held = realloc(in_flight->held, capacity * sizeof *held);
     if (held == NULL) {
-        return ol_fail(error, OL_NO_MEMORY, "no memory for %zu reservations in flight", capacity);
+        return ol_fail(error, OL_NO_MEMORY, "no memory for %zu reserved positions", capacity);
     }
     in_flight->held = held;
     in_flight->held_capacity = capacity;
@@ -156,7 +156,7 @@ static int record_pending_of(ol_in_flight *in_flight, const ol_state *state,
         if (row.value.log_offset < ended) continue;
         uint8_t *copy = own_row(&row);
         if (copy == NULL) {
-            return ol_fail(error, OL_NO_MEMORY, "no memory for a pending value in flight");
+            return ol_fail(error, OL_NO_MEMORY, "no memory to commit a pending value");
         }
         int status = record_committed(in_flight, state, &row, error);
         free(copy);

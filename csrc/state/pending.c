@@ -379,7 +379,7 @@ int ol_pending_restore(ol_pending *pending, const ol_pending_entry *given, ol_er
                                                       given->reservation.partition)) != 0;
     if (goes_back || repeats) {
         return ol_fail(error, OL_CORRUPT,
-                       "the pending values of producer %lld are not in their order",
+                       "the pending values of producer %lld are out of order or repeated",
                        (long long)given->producer_id);
     }
     const pending_entry entry = {

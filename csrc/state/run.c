@@ -26,7 +26,7 @@ struct ol_run_effects {
 
 static int create_effects(ol_run_effects **made, ol_error *error) {
     ol_run_effects *effects = calloc(1, sizeof *effects);
-    if (effects == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory for a run of a log");
+    if (effects == NULL) return ol_fail(error, OL_NO_MEMORY, "no memory to load a part of a log");
     int status = ol_table_create(&effects->removed, error);
     if (status == OL_OK) status = ol_group_records_create(&effects->removed_records, error);
     if (status != OL_OK) {
@@ -100,7 +100,7 @@ int ol_run_record_end(ol_run_effects *effects, int64_t producer_id, ol_control t
         size_t capacity = effects->capacity > 0 ? 2 * effects->capacity : 64;
         run_marker *moved = realloc(effects->markers, capacity * sizeof *moved);
         if (moved == NULL) {
-            return ol_fail(error, OL_NO_MEMORY, "no memory for %zu ends of transactions", capacity);
+            return ol_fail(error, OL_NO_MEMORY, "no memory for %zu transaction markers", capacity);
         }
         effects->markers = moved;
         effects->capacity = capacity;

@@ -67,8 +67,8 @@ static int add_free_entry(ol_cell_extras *cell_extras, ol_error *error) {
     size_t count = cell_extras->entries.used / sizeof(ol_cell_extras_entry);
     if (count >= (size_t)1 << ENTRY_BITS) {
         return ol_fail(error, OL_LIMIT,
-                       "the table cannot hold more positions with an expire timestamp, a topic id "
-                       "of their own or an open transaction");
+                       "the table cannot hold more positions with an expire timestamp, an open "
+                       "transaction, or a topic id that differs from their topic's");
     }
     bool first = count == 0;
     int status = ol_arena_extend(&cell_extras->entries,

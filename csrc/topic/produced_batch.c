@@ -148,7 +148,7 @@ static int check_count(check *work) {
     size_t count_max = (batch->size - OL_BATCH_OVERHEAD) / RECORD_BYTES_MIN;
     if ((size_t)batch->record_count > count_max) {
         return refuse(work, OL_PRODUCE_INVALID_RECORD, -1,
-                      "the batch claims %d records, but its %zu bytes hold at most %zu",
+                      "the batch claims %d records, but its %zu bytes can hold at most %zu records",
                       batch->record_count, batch->size, count_max);
     }
     return OL_OK;

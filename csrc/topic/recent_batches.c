@@ -107,7 +107,8 @@ static int check_sequence(const ol_recent_producer *producer, ol_produced_batch 
     if (producer->epoch < 0) return OL_OK;      /* the log has forgotten it, or never knew it */
     if (batch->producer_epoch < producer->epoch) {
         produced->refusal = OL_PRODUCE_INVALID_PRODUCER_EPOCH;
-        return ol_fail(error, OL_CORRUPT, "producer %" PRId64 " is in epoch %d, but sent epoch %d",
+        return ol_fail(error, OL_CORRUPT,
+                       "producer %" PRId64 " is in epoch %d, but its batch has epoch %d",
                        batch->producer_id, producer->epoch, batch->producer_epoch);
     }
     bool is_new_epoch = batch->producer_epoch != producer->epoch || producer->count == 0;

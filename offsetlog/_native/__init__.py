@@ -12,5 +12,5 @@ import sys
 # Only PYTHON_GIL=0 and -X gil=0 make this 0, and only a free-threaded CPython accepts them.
 if getattr(sys.flags, "gil", None) == 0:
     raise ImportError(
-        "offsetlog needs the GIL, and PYTHON_GIL=0 or -X gil=0 keeps it off: remove this setting (docs/packages.md)"
+        "offsetlog needs the GIL: remove PYTHON_GIL=0 or -X gil=0, which keeps the GIL off (docs/packages.md)"
     )

@@ -97,7 +97,7 @@ cdef int _open(ol_fs *fs, const char *path, ol_open_mode mode, ol_file **file, o
     cdef _OpenFile opened
     name = os.fsdecode(path)
     if mode != OL_OPEN_READ:
-        return ol_fail(error, OL_READ_ONLY, "cannot write: pyarrow file systems are only read")
+        return ol_fail(error, OL_READ_ONLY, "cannot write: offsetlog only reads from pyarrow file systems")
     try:
         opened = _OpenFile.__new__(_OpenFile)
         opened.file = (<object>(<arrow_port *>fs).files).open_input_file(name)
@@ -167,7 +167,7 @@ cdef int _exists(ol_fs *fs, const char *path, c_bool *exists, ol_error *error) n
 
 
 cdef int _refuse(ol_error *error) noexcept nogil:
-    return ol_fail(error, OL_READ_ONLY, "cannot write: pyarrow file systems are only read")
+    return ol_fail(error, OL_READ_ONLY, "cannot write: offsetlog only reads from pyarrow file systems")
 
 
 cdef int _write(ol_file *file, int64_t position, const void *data, size_t size, ol_error *error) noexcept nogil:

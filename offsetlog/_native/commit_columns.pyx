@@ -605,7 +605,9 @@ cdef object write_all(StoreCore core, producer owner, _Order order, object admit
     except Exception as failure:
         if owner.id < 0:
             rows = sum([(<_Share>each).rows for each in shares])
-            failure.add_note(f"{rows} of {order.columns.rows} rows were written; no group was written in part")
+            failure.add_note(
+                f"{rows} of {order.columns.rows} rows were written; each group was written completely or not at all"
+            )
         raise
     for share in shares:
         waits.append((share.number, share.result.end_offset, share.result.term))

@@ -281,7 +281,10 @@ cdef dict own_expected(object expected, object offsets):
     cdef dict own = own_dictionary(expected)
     for key in own:
         if key not in offsets:
-            raise InvalidArgumentError(f"{shown_key(*key)}: expected= names this partition, but the call does not commit it", item=key)
+            raise InvalidArgumentError(
+                f"{shown_key(*key)}: expected= names this partition, but the call commits no offset of this partition",
+                item=key,
+            )
     return own
 
 

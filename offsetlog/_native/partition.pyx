@@ -219,7 +219,7 @@ cdef class Partition:
             raise copy(self.refusal)
         if self.closing or self.handle == NULL:
             if self.forked:
-                raise ClosedError("this process is a child of the one that opened the store; open the store again here")
+                raise ClosedError("the store was opened before this process was forked; open the store again here")
             raise ClosedError("the partition is closed")
         self.in_flight += 1
         return 0

@@ -206,7 +206,7 @@ cdef class StoreCore:
 
     cdef int refuse_closed(self) except -1:
         if self.forked:
-            raise ClosedError("this process is a child of the one that opened the store; open the store again here")
+            raise ClosedError("the store was opened before this process was forked; open the store again here")
         raise ClosedError("the store is closed")
 
     cdef int check_count_known(self) except -1:

@@ -24,8 +24,8 @@ from offsetlog.types import OpenTransaction
 
 HELP = f"""Abort an open transaction: drop its pending offsets. Committed offsets stay.
 
-Use it for a transaction that a program left open when it ended. If a broker's coordinator is going to end the
-transaction, let the coordinator do it. {ASKS}
+Use it for a transaction that an ended program left open. If a broker's coordinator is going to end the transaction,
+leave the transaction to the coordinator. {ASKS}
 If a group in the transaction has members, one of them may still be writing the transaction, so the command needs
 --force.
 
@@ -80,7 +80,7 @@ def _effect(store: offsetlog.OffsetStore, producer_id: int, pending: list[OpenTr
     groups = count_text(len({row["group"] for row in rows}), "group")
     partitions = count_text(len(pending), "log partition")
     heard = aged_text(max(each.last_timestamp for each in pending))
-    deed = f"abort {_what(producer_id, pending)} of {groups} in {partitions}, last written to {heard}"
+    deed = f"abort {_what(producer_id, pending)} of {groups} in {partitions}, last write at {heard}"
     return Effect(deed, columns("abort --dry-run"), rows, _name, in_use=tuple(in_use))
 
 

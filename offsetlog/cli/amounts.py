@@ -33,11 +33,11 @@ def parse_times(texts: list[str], what: str, parse: Callable[[str], Time]) -> tu
         if not equals:
             everybodys.append(value)
         elif group in groups:
-            raise InvalidArgumentError(f"{group!r} has two {what}; give one")
+            raise InvalidArgumentError(f"{group!r} has two {what}; give only one")
         else:
             groups[group] = value
     if len(everybodys) > 1:
-        raise InvalidArgumentError(f"there are two {what} for all groups; give one")
+        raise InvalidArgumentError(f"there are two {what} for all groups; give only one")
     return everybodys[0] if everybodys else None, groups
 
 

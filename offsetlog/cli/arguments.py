@@ -37,7 +37,7 @@ OnlyGroup = Annotated[
     str | None,
     typer.Option(
         "--group",
-        help="Show only this group. If the name begins with a dash, write --group=-x.",
+        help="Show only this group. For a name that begins with a dash, such as -x, give --group=-x.",
         autocompletion=propose_groups,
     ),
 ]
@@ -57,8 +57,8 @@ OutputFormat = Annotated[
     Format,
     typer.Option(
         "--format",
-        help="The format of the rows. On a terminal, text prints a table; elsewhere it prints TSV. For programs, tsv "
-        "and csv print a heading and times in UTC, and json prints one object per line with times in ms. Only the "
-        "table omits fields.",
+        help="The format of the rows. 'text' is a table on a terminal, and TSV elsewhere. For programs, 'tsv' and "
+        "'csv' have a heading, and times in UTC; 'json' has one object per line, and times in ms. Only the table omits "
+        "fields.",
     ),
 ]

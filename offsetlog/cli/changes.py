@@ -104,5 +104,5 @@ def undo_text(changes: list[Change], undo_at: int, *, whole_group: bool) -> str:
     """Returns how to undo these changes of one group: which restore does it, and whether that needs --force."""
     named = "the group" if whole_group else "the same topics"
     # An undo that only deletes may delete all offsets of the group, and without --force such a restore is refused.
-    forced = " (and --force if that deletes all its offsets)" if all(each.before is None for each in changes) else ""
-    return f"to undo it, restore {named} with --at offset:{undo_at}{forced}"
+    forced = " (add --force if the group then has no offsets)" if all(each.before is None for each in changes) else ""
+    return f"to undo these changes, restore {named} with --at offset:{undo_at}{forced}"

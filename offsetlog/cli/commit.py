@@ -66,8 +66,8 @@ def _refuse_going_back(
     reason = facts_of(store, group).in_use if back else None
     if reason is not None:
         raise RefusedError(
-            f"nothing was done: {reason}; this would move {back[0]}{' and others' if len(back) > 1 else ''} back; add "
-            "--force to do it"
+            f"nothing was done: {reason}, and the commit would move offsets back ({back[0]}"
+            f"{' and others' if len(back) > 1 else ''}); to commit anyway, add --force"
         )
 
 
@@ -87,8 +87,8 @@ def _refuse_absent(path: Path, partitions: int | None, group: str) -> None:
     if number not in directory.partition_numbers():
         check = "check --partitions, and " if properties is None else ""
         raise RefusedError(
-            f"nothing was done: log partition {number} of group {name_text(group)} is not in {path}, and a broker has "
-            f"only the partitions that it replicates; {check}add --force to create it"
+            f"nothing was done: {path} has no log partition {number} for group {name_text(group)}, perhaps because "
+            f"this broker does not replicate the log partition; {check}add --force to create the log partition here"
         )
 
 
@@ -110,7 +110,7 @@ def command(
         typer.Option(
             "--expected",
             metavar="TOPIC:PARTITION=OFFSET",
-            help="Commit only if the partition has this committed offset now; `none` means that it has none. "
+            help="Commit only if this is the partition's committed offset now; `none` means no committed offset. "
             "Can be given several times.",
         ),
     ] = None,
@@ -127,7 +127,10 @@ def command(
     ] = False,
     durability: Annotated[
         Durability,
-        typer.Option(help="disk: the commit survives a loss of power; process: only the end of the process."),
+        typer.Option(
+            help="With `disk`, the commit survives a loss of power; with `process`, the commit survives only the end "
+            "of the process."
+        ),
     ] = Durability.DISK,
     form: OutputFormat = Format.TEXT,
 ) -> int:

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 HELP = """Drop superseded records from a log: only the last record of each key stays.
 
 PATH can be the directory of a stopped broker. The command takes the lock of PATH. Offsets, groups and open transactions
-do not change. After the first pass that finds no other record of its key, a tombstone stays for --delete-retention. A
-damaged segment is reported and left as it is. The command can be interrupted at any time; the next run continues.
+do not change. A tombstone stays for --delete-retention after the first pass that finds no other record of the
+tombstone's key. A damaged segment is reported and left as it is. The command can be interrupted at any time; the next
+run continues.
 
 The superseded records are the history. The command drops the history, as an open store does, unless --min-history keeps
 it. If an earlier cleaning kept the history of some groups and this command would drop it, the command asks first or,
@@ -218,7 +219,7 @@ def _lost_past(store: offsetlog.OffsetStore, plans: list[Plan]) -> Effect | None
         return None
     named = ", ".join(groups[:NAMED_MAX]) + (f" and {len(groups) - NAMED_MAX} more" * (len(groups) > NAMED_MAX))
     complain(
-        f"an earlier cleaning kept the history of {named}, and this one would drop it; to keep it, add "
+        f"an earlier cleaning kept the history of {named}, and this command would drop this history; to keep it, add "
         f"--min-history '{groups[0]}=TIME'"
     )
     return Effect(f"drop the history of {named}, so that earlier positions cannot be restored", [], [], str)

@@ -170,7 +170,7 @@ class Consent:
         if reasons:
             or_show = "" if self.dry_run is None else ", or --dry-run to only show it"
             raise RefusedError(
-                f"nothing was done: {'; '.join(reasons)}; this would {effect.sentence}; add "
+                f"nothing was done: {'; '.join(reasons)}; the command would {effect.sentence}; add "
                 f"{' and '.join(options)} to do it{or_show}"
             )
 

@@ -19,7 +19,7 @@ from offsetlog.cli.stores import LockTimeout, PartitionCount
 from offsetlog.cli.text import name_text
 from offsetlog.types import Change, OffsetAndMetadata
 
-HELP = f"""Delete offsets of a group; without topics, delete the whole group with its own records.
+HELP = f"""Delete offsets of a group; without topics, delete the whole group with its group metadata.
 
 {ASKS} If the group has members, the command needs --force, because a
 broker would refuse the deletion. A deletion writes tombstones. The offsets disappear from the log when it is compacted.

@@ -25,8 +25,8 @@ from offsetlog.types import Change
 HELP = f"""Print what changed between two moments, or differs between two directories, by group, topic and partition.
 
 The command only reads the directories. A is the first moment, and B is the second. With --other, the command compares
-the state of PATH at A with the state of the other directory at B. The default of B is now; with --other, so is the
-default of A. A position that was only committed again, with the same offset, leader epoch and metadata, is not printed.
+the state of PATH at A with the state of the other directory at B. B defaults to now. With --other, A also defaults to
+now. A position that was only committed again, with the same offset, leader epoch and metadata, is not printed.
 
 {MOMENTS} A moment that is a log offset needs --group.
 
@@ -99,8 +99,8 @@ def _absent(store: offsetlog.OffsetStore, group: str | None) -> str | None:
     if not absent:
         return None
     return (
-        f"{store.path} lacks {count_text(len(absent), 'log partition')}, the first of them {absent[0]}, because a "
-        "broker has only the partitions that it replicates; positions in these log partitions count as missing"
+        f"{store.path} lacks {count_text(len(absent), 'log partition')} (the first is {absent[0]}), because a broker "
+        "has only the partitions that it replicates; all positions in an absent log partition count as missing"
     )
 
 
@@ -126,7 +126,7 @@ def command(
         if group is None and isinstance(moment, int):
             raise InvalidArgumentError(f"{text} needs --group, since each log partition has its own log offsets")
     if other is None and _is_later(*moments):
-        complain(f"{texts[0]} is later than {texts[1]}: the columns with `before` show the later state")
+        complain(f"{texts[0]} is later than {texts[1]}: the columns `*_before` show the later state")
     with ExitStack() as opened:
         stores = [opened.enter_context(offsetlog.open(path, partitions, read_only=True))]
         if other is not None:

@@ -25,10 +25,10 @@ kind "empty". Bytes that cannot be read are skipped, and reported on standard er
 
 With --formatter, the command prints the lines that Kafka's console consumer prints with one of its formatters. The
 formatters "offsets" and "groups" are for __consumer_offsets, and "transactions" is for __transaction_state; "old" is
-the formatter "offsets" of Kafka 0.8.2. Records that the formatter does not print are skipped. --kafka names the version
-of Kafka whose lines are printed. From Kafka 3.9 on, each record is one JSON object, on a line of its own; Kafka 3.9
-itself prints no line ends between the objects. On a terminal, control characters are escaped; elsewhere they are
-printed as they are, as Kafka does.
+the formatter "offsets" of Kafka 0.8.2. Records that the formatter does not print are skipped. --kafka names a version
+of Kafka; the lines are then as this version prints them. From Kafka 3.9 on, each record is one JSON object, on a line
+of its own; Kafka 3.9 itself prints no line breaks between the objects. On a terminal, control characters are escaped;
+elsewhere they are printed as they are, as Kafka does.
 
 Exit codes: 0 done, 1 something is damaged or cannot be decoded, 2 could not be read.
 
@@ -104,15 +104,15 @@ def command(
     form: OutputFormat = Format.TEXT,
     formatter: Annotated[
         Formatter | None,
-        typer.Option("--formatter", help="Print the lines of this formatter of Kafka instead of the records."),
+        typer.Option("--formatter", help="Print what this formatter of Kafka prints, instead of the table of records."),
     ] = None,
     kafka: Annotated[
         str | None,
         typer.Option(
             "--kafka",
             metavar="VERSION",
-            help="Print the lines of this Kafka version, from 0.8.2 on. A shorter number, such as 2.8 or 0.10, means "
-            "the last release of that version. The default is the newest version.",
+            help="Print the lines as this version of Kafka does; 0.8.2 is the oldest, and the newest is the default. "
+            "A shorter number, such as 2.8 or 0.10, means the last release of that version.",
         ),
     ] = None,
 ) -> int:
@@ -121,7 +121,7 @@ def command(
     output = Output(form)
     if formatter is not None:
         if form is not Format.TEXT or wide:
-            raise InvalidArgumentError("--formatter prints Kafka's own lines; omit --format and --wide")
+            raise InvalidArgumentError("--formatter prints lines as Kafka does; omit --format and --wide")
         _print_lines(path, reported, Lines(formatter, kafka), output)
     elif kafka is not None:
         raise InvalidArgumentError("--kafka needs --formatter")

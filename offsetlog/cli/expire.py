@@ -25,10 +25,10 @@ from offsetlog.types import ExpiryReport
 
 HELP = f"""Delete the offsets that have expired.
 
-An offset expires when its group has had no members for the retention time. That time is counted from when the group
-became empty or, if that is unknown, from the commit. If the record of an offset has an expiry time, that time counts
-instead. Nothing expires in a group that has members, and no position expires while an open transaction has a value for
-it. A group that has nothing left is deleted, too.
+An offset expires when its group has had no members for the retention time. This time begins when the group becomes
+empty or, if that moment is unknown, at the commit. If the record of an offset has its own expiry time, the offset
+expires at that time instead. No offset expires while its group has members, or while an open transaction has a value
+for its position. A group that has nothing left is deleted, too.
 
 With --dry-run or --within, the command only reads PATH, and lists which offsets expire, when and why. {ASKS}
 A deletion writes tombstones. The offsets disappear from the log when it is compacted.

@@ -337,7 +337,7 @@ class Lines:
             InvalidArgumentError: `kafka` is not a version, has no such formatter, or is given with `old`.
         """
         if formatter is Formatter.OLD and kafka is not None:
-            raise InvalidArgumentError("--formatter old always prints the form of Kafka 0.8.2; omit --kafka")
+            raise InvalidArgumentError("--formatter old always prints as Kafka 0.8.2 does; omit --kafka")
         version = _OLD if formatter is Formatter.OLD else _parse_version(kafka or NEWEST)
         first: Version
         self._kafka = version
@@ -352,7 +352,7 @@ class Lines:
             self._form = _offsets_form(version)
         if version < first:
             raise InvalidArgumentError(
-                f"Kafka {kafka} has no formatter for {formatter}; the first version with one is "
+                f"Kafka {kafka} has no formatter for {formatter}; the first version with this formatter is "
                 f"{'.'.join(map(str, first))}"
             )
 

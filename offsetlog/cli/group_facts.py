@@ -46,7 +46,8 @@ class GroupFacts:
         if self.members:
             return f"group {name_text(self.group)} has {count_text(self.members, 'member')} that may go on committing"
         if not self.is_readable:
-            return f"group {name_text(self.group)} has a record that cannot be read, so its members are unknown"
+            name = name_text(self.group)
+            return f"group {name} has a record that cannot be read, so the members of the group are unknown"
         return None
 
 
@@ -109,7 +110,7 @@ def _may_be_elsewhere(path: Path) -> str:
         return ""
     return (
         f", which has {count_text(len(present), 'log partition')} and lacks at least {len(absent)}: a broker has only "
-        "those that it replicates, and the group may be in a missing one"
+        "the log partitions that it replicates, and the group may be in a log partition that is missing here"
     )
 
 

@@ -60,7 +60,7 @@ def command(
     path: LogPath,
     sort: Annotated[
         Order,
-        typer.Option("--sort", help="Sort the groups by name, or by their last commits, the latest first (changed)."),
+        typer.Option("--sort", help='Sort by name ("name"), or by last commit, with the latest first ("changed").'),
     ] = Order.NAME,
     wide: Wide = False,
     form: OutputFormat = Format.TEXT,

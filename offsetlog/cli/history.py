@@ -35,7 +35,7 @@ not be read.
 \b
 Examples:
   offsetlog history data billing                         all positions of the group
-  offsetlog history data billing --since -2h             a reset forwards shows here, not in rewinds
+  offsetlog history data billing --since -2h             shows a reset to a later offset, unlike rewinds
   offsetlog history data billing orders 0
   offsetlog history data billing orders:0 --format json
   offsetlog history /var/kafka-logs billing orders 0 --partitions 50
@@ -176,9 +176,9 @@ def command(
         complain_unknown(group, path, number)
     elif is_empty:
         is_double = topic is not None and partition is not None and topic.rpartition(":")[2].isdecimal()
-        hint = "; give TOPIC PARTITION or TOPIC:PARTITION, not both" if is_double else ""
+        hint = "; give the partition once: TOPIC PARTITION or TOPIC:PARTITION" if is_double else ""
         younger = "" if since is None else f" since {since}"
-        complain(f"the log holds no record of {asked} of group {name_text(group)}{younger}{hint}")
+        complain(f"the log holds no record of {asked} for group {name_text(group)}{younger}{hint}")
     _report_gaps(histories.values())
     for problem in problems:
         complain(str(problem))

@@ -26,7 +26,7 @@ DATE = "2026-11-27"
 #: (name, meaning) of the environment variables that a user of the commands can set.
 VARIABLES = [("COLUMNS", "The width of the terminal, if the terminal itself does not report it.")]
 FILES = [
-    ("__consumer_offsets-N", "A partition of a log directory: the positions of the groups that belong to it."),
+    ("__consumer_offsets-N", "A log partition. It contains the positions of all groups whose names map to its number."),
     ("offsetlog.properties", "How many partitions a log directory of offsetlog has."),
 ]
 

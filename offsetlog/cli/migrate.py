@@ -44,14 +44,14 @@ offsetlog. The command only reads the source. In the target, each group is writt
 position moves back without --overwrite. If a run was stopped or killed, run the command again: it skips positions that
 the target already has. {ASKS}
 
-The command prints the differences between the source and the target. With --dry-run, these are all differences;
-otherwise they are those that remain after the migration. Each position is written with the present time as its commit
-time. ZooKeeper stores neither metadata nor leader epochs; the report counts the values that were dropped. If a
-ZooKeeper node holds no offset, its path is reported, and the other nodes are migrated. Stop a group's consumers before
-the last run, because positions that they commit later are not migrated.
+With --dry-run, the command prints all differences between the source and the target; otherwise, it prints those that
+remain after the migration. Each position is written with the present time as its commit time. ZooKeeper stores neither
+metadata nor leader epochs; the report counts the values that were dropped. If a ZooKeeper node holds no offset, its
+path is reported, and the other nodes are migrated. Stop a group's consumers before the last run, because positions that
+they commit later are not migrated.
 
-Exit codes: 0 everything was migrated or needed nothing; 1 something was refused, a pattern matched no
-group, or with --permissive something is missing; 2 could not be read or written.
+Exit codes: 0 done; 1 something was refused, a pattern matched no group, or with --permissive something is missing;
+2 the source or the target could not be read or written.
 
 \b
 Examples:
@@ -140,7 +140,7 @@ def _print(output: Output, report: Report) -> None:
         for line in outcome_lines(report.committed, report.kept, dry_run=report.dry_run):
             output.line(line)
         for field, count in report.dropped.items():
-            output.line(f"{count_text(count, 'position')} without {FIELDS[field]}, which the target does not keep")
+            output.line(f"the target keeps no {FIELDS[field]}: dropped from {count_text(count, 'position')}")
         if not (report.committed or report.kept or report.refused):
             output.line("the source has no positions")
         if report.dry_run:
@@ -186,8 +186,8 @@ def command(
         bool,
         typer.Option(
             "--split",
-            help="Write a group that is too large for one ZooKeeper request in several requests; a failure can then "
-            "leave it partly written.",
+            help="Use several ZooKeeper requests for a group that is too large for one; a failure can then leave the "
+            "group partly written.",
         ),
     ] = False,
     dry_run: DryRun = False,
@@ -209,7 +209,7 @@ def command(
         typer.Option(
             "--jute-maxbuffer",
             metavar="SIZE",
-            help="The setting jute.maxbuffer of the ZooKeeper servers. Give it if it is not 1 MiB.",
+            help="The setting jute.maxbuffer of the ZooKeeper servers, if it is not the default of 1 MiB.",
             show_default=False,
         ),
     ] = None,

@@ -85,8 +85,9 @@ def parse_place(text: str) -> Ensemble | Path:
     # A mistyped address must not create a directory of that name and report success.
     if "://" in text or (_ADDRESS.match(text) and not path.exists()):
         raise InvalidArgumentError(
-            f"{text!r} is not a place that holds offsets; give {SCHEME}HOST:PORT,.../ROOT, or the path of a log "
-            "directory" + ("" if "://" in text else f" (./{text} for a directory of that name)")
+            f"{text!r} is not a place that holds offsets; give the path of a log directory, or "
+            f"{SCHEME}HOST:PORT,.../ROOT"
+            + ("" if "://" in text else f"; for a directory named {text!r}, give './{text}'")
         )
     return path
 
@@ -113,7 +114,9 @@ def checked_access(source: Ensemble | Path, target: Ensemble | Path, options: Pl
     if options.acl and not isinstance(target, Ensemble):
         raise InvalidArgumentError(f"--acl is for the nodes of ZooKeeper, but --to is the directory {target}")
     if any(each.scheme == "auth" for each in _acl_of(options.acl)) and options.target_auth is None:
-        raise InvalidArgumentError("--acl auth:: means the credentials of --to-auth-file; give that option, too")
+        raise InvalidArgumentError(
+            "an ACL entry of the scheme auth stands for the credentials in --to-auth-file; give that option, too"
+        )
     return replace(
         options,
         source_credentials=_auth_of(options.source_auth),
@@ -148,7 +151,7 @@ def _check_names(place: Ensemble) -> None:
             return
         except (OSError, UnicodeError) as failure:
             unknown.append(f"{name}: {getattr(failure, 'strerror', None) or failure}")
-    raise ZooKeeperUnavailableError(f"no host of {place} has an address ({'; '.join(unknown)}); check the names")
+    raise ZooKeeperUnavailableError(f"no host of {place} has an address ({'; '.join(unknown)}); check the host names")
 
 
 @contextlib.contextmanager

@@ -59,7 +59,7 @@ def _moment(at: str | None) -> datetime | None:
     if isinstance(moment, int):
         raise InvalidArgumentError(
             f"--at={at!r}: each log partition has its own log offsets, so this command takes only a time; for one "
-            f"group, use offsetlog fetch PATH GROUP --at {at}"
+            f"group, use offsetlog fetch PATH GROUP --at {at} (with --partitions for a broker's directory)"
         )
     return moment
 

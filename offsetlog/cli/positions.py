@@ -70,10 +70,10 @@ def parse_log_partitions(text: str | None) -> list[int] | None:
         numbers = parse_numbers(text)
     except ValueError:
         raise InvalidArgumentError(
-            f"--log-partition {text!r} is not a list of partitions; write it as 3, or 0,3-5 in ascending order"
+            f"--log-partition {text!r} is not an ascending list of partitions such as '3' or '0,3-5'"
         ) from None
     if not numbers:
-        raise InvalidArgumentError("--log-partition names no partition; write it as 3, or 0,3-5")
+        raise InvalidArgumentError("--log-partition names no partition; give a list such as '3' or '0,3-5'")
     return sorted(numbers)
 
 

@@ -22,10 +22,9 @@ def damage_of(store: offsetlog.OffsetStore, numbers: Iterable[int]) -> str | Non
             # A log partition that failed need not have a problem on the disk.
             reason = each.problems[0] if each.problems else f"its state is {each.state}"
             return (
-                f"log partition {each.log_partition} is damaged, and is not written to: {reason}; first look for an "
-                "undamaged replica, or let a running broker commit the offsets "
-                f"(kafka-consumer-groups.sh --reset-offsets); `offsetlog repair {store.path}` lists the damage, and "
-                "with --accept-loss removes it"
+                f"log partition {each.log_partition} accepts no writes: {reason}. First look for an undamaged replica, "
+                "or commit the offsets at a running broker (kafka-consumer-groups.sh --reset-offsets). "
+                f"`offsetlog repair {store.path}` lists the damage; with --accept-loss, the command removes it"
             )
     return None
 

@@ -79,8 +79,8 @@ def _print(output: Output, rows: list[dict[str, Any]], *, wide: bool) -> None:
 def _what_next(rows: list[dict[str, Any]]) -> str:
     if all(row["kind"] == "checkpoint" for row in rows):
         count = count_text(len(rows), "finding")
-        written = "--accept-loss, or the next open for writing, rewrites the checkpoint"
-        return f"{count}, and no commit is missing: {written}"
+        advice = "to rewrite the checkpoint, add --accept-loss or open the directory for writing"
+        return f"{count}, but no commit is missing; {advice}"
     count = count_text(len(rows), "loss", "losses")
     return f"{count}: restore the missing files from a copy, or give up the missing records with --accept-loss"
 
@@ -118,7 +118,7 @@ def command(
     concerned = {row["log_partition"] for row in rows if row["log_partition"] is not None}
     deed = f"give up the missing records in {count_text(len(concerned), 'log partition')} of {path}"
     if not concerned:
-        deed = f"accept the checkpoints of {path} as they are"
+        deed = f"rewrite the checkpoint files, and offsetlog's records of them, in {path}"
     Consent(yes, wide=wide).ask(Effect(deed, columns("repair"), rows, _name))
     try:
         accepted = accept_loss(path, shown=losses, lock_timeout=lock_timeout)
@@ -127,8 +127,8 @@ def command(
     done = {"report": str(accepted.report), "copies": [str(copy) for copy in accepted.copies]}
     output.result(columns("repair --accept-loss"), done)
     output.line(
-        f"accepted {count_text(len(accepted.losses), 'loss', 'losses')}; the report is {accepted.report}, and "
-        f"{count_text(len(accepted.copies), 'copy', 'copies')} were kept"
+        f"accepted {count_text(len(accepted.losses), 'loss', 'losses')} and kept "
+        f"{count_text(len(accepted.copies), 'copy', 'copies')} of changed files; the report is {accepted.report}"
     )
     if any(row["keys"] for row in rows):
         output.line("the report lists the lost positions that a snapshot knew; `offsetlog commit` commits them again")

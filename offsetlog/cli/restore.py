@@ -32,16 +32,16 @@ _CLOCK = re.compile(r"\d\d(?::\d\d?){1,2}", re.ASCII)
 
 HELP = f"""Restore the committed offsets of a group as they were at a moment.
 
-The restore is one new commit, all or nothing. It removes nothing from the log, so another restore can undo it; the last
-line of text says which --at that restore needs. Positions that were not committed at the moment are deleted. {ASKS}
-Stop the group's consumers first, because their next commits overwrite the restored positions. If the group has members,
-or if the restore would delete all offsets of the group, the command needs --force. --dry-run also says why the restore
-would be refused.
+The restore is one new commit, all or nothing. It removes nothing from the log, so another restore can undo it. With
+--format text, the last line shows the value of --at that undoes the restore. Positions that were not committed at the
+moment are deleted. {ASKS} Stop the group's consumers first, because their next commits overwrite the restored
+positions. If the group has members, or if the restore would delete all offsets of the group, the command needs --force.
+--dry-run also says why the restore would be refused.
 
 {MOMENTS}
 
-Exit codes: 0 done, or nothing to do; 1 refused, that state was cleaned away, the log partition is damaged,
-or there is no such group or topic; 2 could not be read.
+Exit codes: 0 done, or nothing to do; 1 refused, the state at the moment was cleaned away, the log partition is
+damaged, or there is no such group or topic; 2 could not be read.
 
 \b
 Examples:
@@ -54,7 +54,7 @@ Examples:
 def _deed(group: str, changes: list[Change], moment: datetime | int) -> str:
     when = aged_moment_text(moment)
     if all(each.after is None for each in changes):
-        when += ", when none of these offsets was committed"
+        when += ", when none of the offsets to delete was committed"
     return f"restore group {name_text(group)} to {when}: {what_text(changes)}"
 
 
@@ -78,7 +78,7 @@ def _hint(
         return ""
     if not selected(before, selection):
         return ""
-    return f" (the last change has exactly this time; to go back before it, use --at {at_ms - 1})"
+    return f" (the last change has exactly this time; to restore the state before that change, use --at {at_ms - 1})"
 
 
 def _plan(

@@ -19,15 +19,15 @@ from offsetlog.moments import parse_time
 HELP = """List every committed offset that is lower than the one before it, oldest first.
 
 Use it to find resets of offsets. It shows which groups went back, in which partitions, and when. The command only reads
-PATH, in one pass over the log. Offsets of open and aborted transactions do not count. If a deletion lies between two
-commits, a lower second offset is still listed. `undelete --list` shows what was deleted.
+PATH, in one pass over the log. Offsets of open and aborted transactions do not count. If a position was deleted and
+committed again, its offset is compared with the one before the deletion. `undelete --list` shows what was deleted.
 
-To restore the state before a reset, run `restore GROUP --at offset:N`, where N is the lowest restore_at of the reset.
---by-group shows the lowest restore_at of each group. Choose --since so that only the reset is listed.
+To restore the state before a reset, run `restore GROUP --at offset:N`, where N is the lowest restore_at in the rows of
+the reset. --by-group shows the lowest restore_at of each group. Choose --since so that only the reset is listed.
 
 Records that were cleaned away are gone. The command reports on standard error where the log is not complete.
 
-Exit codes: 0 done, 1 there is no such group, or damage was found, 2 could not be read.
+Exit codes: 0 done; 1 there is no such group, or damage was found; 2 could not be read.
 
 \b
 Examples:
@@ -81,7 +81,7 @@ def command(
         typer.Option(
             "--since",
             metavar="TIME",
-            help="Print only the commits since this time that moved an offset back.",
+            help="Print only offsets that went back since this time.",
             show_default=False,
         ),
     ] = None,

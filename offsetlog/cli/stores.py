@@ -141,8 +141,8 @@ def _warn_of_owner(path: Path) -> None:
     if owner != os.geteuid():
         name, own = _user_name(owner), _user_name(os.geteuid())
         complain(
-            f"the logs in {path} belong to user {name}, but new files will belong to {own}: a broker of {name} may not "
-            f"be able to open them; run the command as {name} instead (with sudo -u)"
+            f"the logs in {path} belong to user {name}, but new files will belong to {own}, and a broker of {name} may "
+            f"not be able to open the new files; run the command as {name} instead (with sudo -u)"
         )
 
 
@@ -202,7 +202,7 @@ def check_log(path: Path, partitions: int | None, *, create: bool) -> bool:
         raise MissingFileError(what, path=path)
     if partitions is None and path.exists() and any(path.iterdir()):
         raise MissingFileError(
-            "this directory holds other files and no log; --partitions N creates a log in it all the same",
+            "this directory holds files, but no log; to create a log in this directory, give --partitions N",
             path=path,
         )
     return False
@@ -212,8 +212,8 @@ def _tell_recovery(store: offsetlog.OffsetStore) -> None:
     for found in store.recoveries().values():
         if found["torn_bytes"]:
             complain(
-                f"removed an unfinished tail of {found['torn_bytes']} bytes from {found['torn_path']}, byte "
-                f"{found['torn_position']}; a copy is in {found['broken_path']}"
+                f"removed an unfinished tail of {found['torn_bytes']} bytes, from byte {found['torn_position']} of "
+                f"{found['torn_path']} on; a copy is in {found['broken_path']}"
             )
     named = set()
     for problem in store.problems():

@@ -133,8 +133,8 @@ def command(
     if group is None or only_list:
         if moment is not None:
             raise InvalidArgumentError(
-                "--at selects the values to bring back and does not apply to a list; omit it, or give GROUP without "
-                "--list"
+                "--at selects the values to bring back, but this command only lists deletions; omit --at, or give "
+                "GROUP without --list"
             )
         with offsetlog.open(path, partitions, read_only=True) as store:
             found = store.deletions(group, younger)

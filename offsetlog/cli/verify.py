@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 HELP = """Check everything in a log, and print each problem with file and position.
 
 The command checks batches and records, indexes, producer snapshots, leader epochs, checkpoints, and the log partition
-of each group. It builds the state of each log partition in four ways: by a plain replay, by the load that an open
-performs, by a replay of the records that the cleaner would leave, and from the snapshot with the log after it. All of
-these states must have the same digest; if the digests differ, the command names the keys that differ. The command only
-reads PATH, and another program may write to PATH meanwhile. Traces of a crash, such as an unfinished tail, are notes
-and not problems. Open transactions, and a snapshot that an open would discard, are notes as well.
+of each group. It builds the state of each log partition in four ways: by a plain replay, by loading the partition as a
+store does when it opens, by a replay of the records that the cleaner would leave, and from the snapshot with the log
+after it. All of these states must have the same digest; if the digests differ, the command names the keys that differ.
+The command only reads PATH, and another program may write to PATH meanwhile. Traces of a crash, such as an unfinished
+tail, are notes and not problems. Transactions that have not ended are notes as well, and so is a snapshot that cannot
+be used.
 
 Exit codes: 0 sound, 1 problems found, 2 could not be read.
 
@@ -112,7 +113,7 @@ def print_summary(output: Output, found: Verification) -> None:
     positions, group_records, pending = (f"{part:032x}" for part in found.digest)
     verdict = "sound" if found.sound else count_text(problems, "problem")
     if not found.batches and found.sound:
-        verdict = "sound, and there is nothing in it"
+        verdict = "sound and empty"
     output.title(verdict + (f", {count_text(notes, 'note')}" if notes else ""))
     read = [
         count_text(found.partitions, "partition"),

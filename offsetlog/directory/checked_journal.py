@@ -78,7 +78,7 @@ class CheckedJournal:
         line = self._parsed(text, 1)
         if line.get("format") != version:
             raise UnsupportedVersionError(
-                f"the file has format {line.get('format')}; this version reads 1 and {FORMAT}", path=self.path
+                f"the file has format {line.get('format')}; this version reads formats 1 and {FORMAT}", path=self.path
             )
         content = self._checked(line, "content", 1)
         if not isinstance(content, dict):
@@ -141,8 +141,9 @@ class CheckedJournal:
         line = _line({"format": FORMAT, "checksum": _checksum(content), "content": content})
         if len(line) > FILE_BYTES_MAX:
             raise StorageError(
-                f"{self.path}: this change would make the file {len(line)} bytes long, but a start reads at most "
-                f"{FILE_BYTES_MAX} bytes, so nothing was changed; delete topics that are not needed, then try again"
+                f"{self.path}: this change would make the file {len(line)} bytes long, but at its start, the server "
+                f"can read at most {FILE_BYTES_MAX} bytes of the file; nothing was changed; delete topics that are not "
+                "needed, then try again"
             )
         self._size = None
         self._fs.replace_file(self.path, line)

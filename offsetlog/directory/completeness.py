@@ -74,7 +74,8 @@ class BeyondEnd:
     def reason(self) -> str:
         """The problem, in one sentence."""
         cause = _OF_CRASH if self.is_of_crash else ""
-        return f"the checkpoint says {self.offset}, but the log ends at {self.end.offset}{cause}"
+        end = f"the log ends at log offset {self.end.offset}{cause}"
+        return f"the checkpoint says that the log reaches log offset {self.offset}, but {end}"
 
 
 def beyond_ends(
@@ -249,8 +250,8 @@ class Completeness:
         # Only the most certain loss is reported.
         losses: list[CorruptionError] = [
             (PossibleLossError if each.is_of_crash else DataLossError)(
-                f"the log ends at {end.offset}{_OF_CRASH if each.is_of_crash else ''}, but {each.name} says "
-                f"{each.offset}",
+                f"the log ends at log offset {end.offset}{_OF_CRASH if each.is_of_crash else ''}, but {each.name} "
+                f"says that it reaches log offset {each.offset}",
                 path=self.directory.path / each.name,
                 log_partition=number,
                 lost_from=end.offset,

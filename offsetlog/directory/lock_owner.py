@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 #: The advice of a library call that finds the lock taken.
-WAITING_ADVICE = "lock_timeout=30 waits up to 30 seconds for it"
+WAITING_ADVICE = "to wait up to 30 seconds for the lock, pass lock_timeout=30"
 # The longest command line that is shown, in characters.
 _COMMAND_CHARACTERS_MAX = 120
 

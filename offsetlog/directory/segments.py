@@ -50,7 +50,7 @@ def segments_of(directory: Path) -> tuple[Path, ...]:
 
     Raises:
         MissingFileError: the directory does not exist.
-        StorageError: the directory cannot be read, or segments are swapped faster than they can be listed.
+        StorageError: the directory cannot be read, or segments are replaced faster than they can be listed.
     """
     fs = FileSystem()
 
@@ -111,4 +111,4 @@ def settled(
 
 def swapped_too_fast(directory: str | Path) -> StorageError:
     """Returns the error for a directory whose listing keeps changing."""
-    return StorageError("segments are swapped faster than they can be listed; try again", path=directory)
+    return StorageError("segments are replaced faster than they can be listed; try again", path=directory)

@@ -194,7 +194,7 @@ def _keep_aside(partition: Partition, fs: FileSystem) -> None:
         fs.rename(path, untaken(fs, Path(f"{path}.kept")))
     except StorageError as failure:
         LOGGER.warning(
-            "%s: the snapshot, which is evidence of a loss, could not be set aside: %s", partition.path, failure
+            "%s: cannot rename the snapshot to keep it as evidence of a loss: %s", partition.path, failure
         )
 
 
@@ -266,8 +266,8 @@ def write(
     begun = time.monotonic()
     if partition.read_only:
         raise CorruptionError(
-            "no snapshot was written, because the log is damaged or incomplete, which a new snapshot would hide; the "
-            "last snapshot may be the only evidence of the lost records",
+            "no snapshot was written, because the log is damaged or incomplete: a new snapshot would hide the damage, "
+            "and the last snapshot may be the only evidence of the lost records",
             path=partition.path,
         )
     fs = directory.fs

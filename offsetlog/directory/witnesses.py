@@ -99,7 +99,7 @@ class Witnesses:
             self.findings.append(failure)
         else:
             if is_missing and is_known:
-                text = f"the file is missing; {checkpoint_record.NAME} has its contents"
+                text = f"the file is missing; a copy of its contents is in {checkpoint_record.NAME}"
                 self.findings.append(CorruptionError(text, path=self._directory.path / PROPERTIES))
 
     def _read_record(self) -> tuple[CheckpointRecord | None, bool]:
@@ -112,7 +112,7 @@ class Witnesses:
             self.findings.append(failure)
             return None, True
         if record is None and self.existing:
-            self.findings.append(CorruptionError("the record of the checkpoints is missing", path=path))
+            self.findings.append(CorruptionError("offsetlog's record of the checkpoints is missing", path=path))
         return record, record is not None
 
     def _is_changed(self, name: str, record: CheckpointRecord | None) -> bool:

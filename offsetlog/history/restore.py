@@ -231,8 +231,8 @@ class Restorer:
                 done.undo_at = base_offset
                 return done
         raise ConditionError(
-            f"all {TRIES} attempts failed, because group {group!r} committed offsets between the read and the write "
-            "of each attempt; stop the consumers of the group first",
+            f"all {TRIES} attempts failed, because group {group!r} committed offsets during each attempt; "
+            "stop the consumers of the group first",
             group=group,
         )
 
@@ -245,8 +245,8 @@ def _refuse_damaged(past: PartitionPast) -> None:
     if damages:
         raise ReadOnlyError(
             f"log partition {past.partition.number} is read-only because its log is damaged: {damages[0]}; "
-            "`offsetlog repair` lists the damage, and with --accept-loss removes it; first check whether "
-            "another replica or a backup is undamaged",
+            "first look for an undamaged replica or backup; `offsetlog repair` lists the damage, and "
+            "`offsetlog repair --accept-loss` removes the damaged part",
             path=past.partition.path,
         )
 

@@ -112,10 +112,10 @@ class PartitionPast:
         if isinstance(moment, datetime):
             return self._cut_by_time(arguments.checked_time(name, moment), group)
         if moment > self.end:
-            hint = f"; for milliseconds since 1970 pass str({moment}) or a datetime"
+            hint = f"; pass milliseconds since 1970 as str({moment}) or as a datetime"
             raise OffsetOutOfRangeError(
-                f"log partition {self.partition.number} ends at {self.end}: there is no state at log offset {moment} "
-                f"yet{hint if moment >= moments.EPOCH_MS_MIN else ''}",
+                f"log partition {self.partition.number} ends at log offset {self.end}: there is no state at log offset "
+                f"{moment} yet{hint if moment >= moments.EPOCH_MS_MIN else ''}",
                 path=self.partition.path,
                 log_offset=moment,
             )
@@ -243,23 +243,23 @@ class PartitionPast:
 
     def _cleaned_error(self, floor: int, oldest: datetime | None) -> HistoryError:
         number = self.partition.number
-        message = f"commits before log offset {floor} of log partition {number} were cleaned since then"
+        message = f"superseded commits before log offset {floor} of log partition {number} were cleaned away"
         if floor >= self.end:
             message += "; only the present state is known"
         if oldest is not None:
             message += f"; the oldest time that can be asked for is {_text(oldest)}"
         elif floor < self.end:
-            message += "; the records after it have no times, so that only log offsets can be asked for"
+            message += "; the later records have no timestamps, so name a log offset instead of a time"
         if floor < self.end:
-            message += f"; the lowest log offset is offset:{floor}"
+            message += f"; the lowest log offset that can be asked for is offset:{floor}"
         return self._error(message, floor, oldest)
 
     def _untimed_error(self, cut: int, floor: int, oldest: datetime | None) -> HistoryError:
         # A record of magic 0 has no time.  If a record with a time follows, the first one existed by that time.
         message = (
-            f"the records before log offset {cut} of log partition {self.partition.number} have no times (Kafka before "
-            "0.10 wrote none), so it is unknown which of them existed at that time; name a log offset instead, such as "
-            "offset:12345 (`offsetlog history` prints the log offsets)"
+            f"the records before log offset {cut} of log partition {self.partition.number} have no timestamps (Kafka "
+            "wrote timestamps only from 0.10 on), so it is unknown which of these records existed at that time; name a "
+            "log offset instead, such as offset:12345 (`offsetlog history` prints the log offsets)"
         )
         if oldest is not None:
             message += f"; the oldest time that can be asked for is {_text(oldest)}"
@@ -552,8 +552,8 @@ class Timeline:
         for name, moment in (("a", before), ("b", after)):
             if group is None and isinstance(moment, int):
                 raise InvalidArgumentError(
-                    f"{name}={moment} is a log offset, but each log partition has its own offsets: name a group, or "
-                    "pass a time"
+                    f"{name}={moment} is a log offset, and each log partition has its own log offsets: name a group, "
+                    "so that the log partition of the group is meant, or pass a time"
                 )
         pasts = self.of_all(group)
         refuse_future("a", before, *pasts)

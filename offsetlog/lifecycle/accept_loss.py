@@ -190,7 +190,9 @@ def _check_shown(losses: list[OffsetLogError], shown: Sequence[OffsetLogError] |
     for loss in losses:
         if known is not None and describe(loss) not in known:
             raise InvalidArgumentError(
-                f"a loss is not in the given list: {loss.message}; list the losses again", path=loss.path
+                f"a loss is not in the list that was shown: {loss.message}; call find_losses() or `offsetlog repair` "
+                "again",
+                path=loss.path,
             )
 
 

@@ -32,7 +32,7 @@ class TicketWaiter:
         # Checked before locking: in a forked child, the thread that holds the lock may not exist.
         if os.getpid() != self._pid:
             raise ClosedError(
-                "this process is a child of the process that opened the store; open the store again here"
+                "the store was opened before this process was forked; open the store again here"
             )
         # Imported here because commands do not need it and start faster without it; code that awaits has it already.
         import asyncio

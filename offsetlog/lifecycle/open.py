@@ -111,7 +111,7 @@ def _open_writable(given: OpenArguments, directory: LogDirectory) -> Opened:
     except LockedError as failure:
         reading = "to read it nevertheless, open it with read_only=True"
         is_here = is_held_here(directory.path / LOCK)
-        writing = "to write, use that store, from any thread, or close it" if is_here else WAITING_ADVICE
+        writing = "to write, use that store (any thread can) or close that store" if is_here else WAITING_ADVICE
         raise failure.advise(f"{reading}; {writing}") from None
 
 

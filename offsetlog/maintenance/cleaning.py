@@ -369,8 +369,8 @@ class LogCleaner:
             # The cleaning continues without a snapshot, which is only a cache: the next open reads
             # the cleaned log.  The cleaning may even be needed to free disk space for a snapshot.
             LOGGER.warning(
-                "%s: this cleaning makes the last snapshot useless, and a new snapshot could not be "
-                "written; until one is written, an open reads the whole log: %s",
+                "%s: a new snapshot could not be written: %s. This cleaning makes the last snapshot "
+                "useless, so opening the log means reading all of it until a snapshot is written",
                 partition.path,
                 failure,
             )

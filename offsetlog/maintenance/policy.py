@@ -303,13 +303,13 @@ def _why_again(log: LogFacts, plan: Plan, config: MaintenanceConfig) -> str | No
 def _why_not(log: LogFacts, plan: Plan, config: MaintenanceConfig) -> str:
     dirty = log.end > plan.first_dirty
     if not dirty and log.held < log.end:
-        return f"history of some groups is kept from {log.held} on"
+        return f"the history of some groups is kept from log offset {log.held} on"
     if not dirty:
         return "nothing was written since the last cleaning"
     if log.stable < log.end and plan.uncleanable <= _holding(log, log.stable):
-        return f"a transaction is open from offset {log.stable} on"
+        return f"a transaction has been open since log offset {log.stable}"
     if log.limit < log.end and plan.uncleanable <= _holding(log, log.limit):
-        return f"history is kept from {log.limit} on"
+        return f"the history is kept from log offset {log.limit} on"
     if plan.cleanable_bytes == 0:
         return "the dirty part is too young, or in the active segment"
     if plan.cleanable_bytes < config.min_cleanable_bytes:

@@ -161,16 +161,16 @@ class ClockGuard:
             raise ClockError(
                 f"this machine's clock shows {_time_text(now)}, but the newest record is from "
                 f"{_time_text(newest_ms)}: one of the two is wrong. "
-                "Nothing expires until you correct the clock, or confirm it with trust_clock",
+                "Nothing expires until you correct the clock, or confirm its time with trust_clock",
                 now=now,
                 newest=newest_ms,
             )
         if shortest_ms is not None and abs(jump_ms) > max(shortest_ms // 2, JUMP_MS_MIN):
             way = "forward" if jump_ms > 0 else "back"
             raise ClockError(
-                f"this machine's clock shows {_time_text(now)}; since the last check it was set {way} by "
+                f"this machine's clock shows {_time_text(now)}; since the last check the clock was set {way} by "
                 f"{timedelta(milliseconds=abs(jump_ms))}, which is more than half of the shortest retention. "
-                "Nothing expires until you correct the clock, or confirm it with trust_clock",
+                "Nothing expires until you correct the clock, or confirm its time with trust_clock",
                 now=now,
                 newest=newest_ms,
             )

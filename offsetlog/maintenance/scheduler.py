@@ -541,7 +541,7 @@ class Maintenance:
         self.calls.run(work)
         self._record.count(snapshots=sum(report.written for report in reports))
         if failures:
-            failures[0].add_note(f"{len(reports)} other log partitions have a snapshot")
+            failures[0].add_note(f"{len(reports)} other log partitions now have a snapshot")
             raise failures[0]
         if self._stop.is_set():
             raise ClosedError("the store was closed before all snapshots were written")

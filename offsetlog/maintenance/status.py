@@ -295,8 +295,9 @@ class MaintenanceRecord:
             self.count(stuck_told=1)
             LOGGER.warning(
                 "%s: the transaction of producer %d (epoch %d) has been open for %d s, "
-                "since log offset %d; because of it %d bytes cannot be cleaned. "
-                "Its groups: %s. If its producer is gone, end it with abort_transaction(%d)",
+                "since log offset %d, and keeps %d bytes from being cleaned. "
+                "Groups of the transaction: %s. "
+                "If the producer is gone, end the transaction with abort_transaction(%d)",
                 log_name(found.log_partition),
                 found.producer_id,
                 found.producer_epoch,

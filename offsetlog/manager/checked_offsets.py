@@ -162,8 +162,9 @@ def checked_expected(
     for given, value in expected.items():
         key = checked_key(given)
         if key not in committed:
-            text = f"{key} is expected but not committed; expect only positions that the commit writes"
-            raise InvalidArgumentError(text, item=given)
+            text = f"an offset is expected for {key}, which the commit does not write"
+            advice = "expect only positions that the commit writes"
+            raise InvalidArgumentError(f"{text}; {advice}", item=given)
         offset = (
             value if value is None else _checked_number("offset", value, 0, _INT64_MAX, OffsetError)
         )

@@ -190,14 +190,16 @@ class Leaderships:
             )
         if epoch > known:
             raise UnknownLeaderEpochError(
-                f"log partition {number}: leader epoch {epoch} is newer than {known}, the newest that "
-                f"this replica was given"
+                f"log partition {number}: leader epoch {epoch} is newer than {known}, the newest "
+                f"leader epoch that this replica knows"
             )
 
     def check_read(self, number: int, epoch: int, offset: int) -> None:
         """Checks a read from a partition that has no log yet, as the engine checks one from an empty log.
 
-        Raises the errors of `check_epoch` unless the epoch is -1, and OffsetOutOfRangeError if the offset is not 0.
+        Raises:
+            OffsetOutOfRangeError: the offset is not 0.
+            The errors of `check_epoch`, if the epoch is not -1.
         """
         if epoch >= 0:
             self.check_epoch(number, epoch)

@@ -147,7 +147,7 @@ class LogManager:
                 self._owned.abandon()
                 raise
         except LockedError as failure:
-            raise failure.advise("stop that process first: only one may use a directory") from None
+            raise failure.advise("stop that process first: only one process may use a directory") from None
         except BaseException:
             directory.unlock()
             raise

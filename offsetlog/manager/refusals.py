@@ -28,8 +28,8 @@ def older_epoch(
     """
     comparison = "is not above" if must_be_above else "is below"
     return FencedLeaderEpochError(
-        f"log partition {partition}: leader epoch {epoch} {comparison} {known}, the newest one "
-        "that is known; ask the controller for the current one"
+        f"log partition {partition}: leader epoch {epoch} {comparison} {known}, the newest known "
+        "leader epoch; ask the controller for the current leader epoch"
     )
 
 

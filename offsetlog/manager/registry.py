@@ -38,8 +38,9 @@ def available_managers() -> dict[str, str]:
 
 def _only(name: str, entries: list[EntryPoint]) -> EntryPoint:
     if len(entries) > 1:
-        claims = " and ".join(sorted(entry.value for entry in entries))
-        raise ConfigError(f"{STORAGE}={name}: {claims} both claim the name; uninstall one of them")
+        claims = ", ".join(sorted(entry.value for entry in entries))
+        text = f"{STORAGE}={name}: several managers have this name: {claims}"
+        raise ConfigError(f"{text}; uninstall all but one")
     return entries[0]
 
 

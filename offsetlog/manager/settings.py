@@ -114,8 +114,8 @@ class ManagerSettings:
             raise ConfigError(f"the replication factor must be at least 1, not {self.replication_factor}")
         if not 1 <= self.min_insync_replicas <= self.replication_factor:
             raise ConfigError(
-                f"min_insync_replicas must be from 1 to the replication factor, {self.replication_factor}, "
-                f"not {self.min_insync_replicas}"
+                f"min_insync_replicas must be from 1 to {self.replication_factor} (the replication "
+                f"factor), not {self.min_insync_replicas}"
             )
         if not self.commit_timeout > 0:
             raise ConfigError(f"the commit timeout must be above 0 seconds, not {self.commit_timeout}")

@@ -140,8 +140,8 @@ class LogWatch:
     def _take_unread(self, *, arrow: bool) -> list[Any]:
         if arrow and self._unread:
             raise InvalidArgumentError(
-                f"an iteration over this watch still holds {len(self._unread)} changes; "
-                "finish it, or call poll, before poll_arrow"
+                f"an iteration over this watch has not yet returned {len(self._unread)} changes that "
+                "it read; finish the iteration, or call poll, before you call poll_arrow"
             )
         found = [item for item, _, _ in self._unread]
         self._unread.clear()

@@ -168,7 +168,7 @@ class Migration:
             if action in rules.KEPT[1:] or (self.report.dry_run and action in rules.WRITTEN):
                 decision.differences.append(Difference(target.group, *key, now, held.offset, action))
         if decision.changes and target.is_closed:
-            self._refuse_changes(decision, f"the target's positions of the group cannot be read: {target.is_closed}")
+            self._refuse_changes(decision, f"the group's positions in the target cannot be read: {target.is_closed}")
         return decision
 
     def _count_dropped(self, decision: _Decision, held: Held, number: int = 1) -> None:
@@ -211,7 +211,7 @@ class Migration:
             return
         if fate is not Fate.MADE:
             reason = {
-                Fate.CHANGED: f"the group was changed before each of {TRIES} writes; migrate the group again",
+                Fate.CHANGED: f"the group changed before each of {TRIES} attempts to write it; migrate the group again",
                 Fate.UNKNOWN: f"none of {TRIES} writes was answered, but some may have been applied; "
                 "migrate the group again",
             }.get(fate, written.reason)

@@ -83,8 +83,8 @@ class ZooKeeperPlace:
         """
         if self._connection.exists("/") is None:
             raise InvalidArgumentError(
-                f"ZooKeeper has no node for the root of {self._connection.settings.hosts!r}; correct the "
-                "root, or create it with ZooKeeper's own client"
+                f"ZooKeeper has no node for the root in {self._connection.settings.hosts!r}; correct the "
+                "root, or create the node with ZooKeeper's own client"
             )
         if dry_run or self._connection.exists(CONSUMERS) is not None:
             return

@@ -105,7 +105,7 @@ class Fault:
         with self._changed:
             if not self._changed.wait_for(lambda: self._hits >= hits, timeout):
                 raise TimeoutError(
-                    f"{self!r}: fewer than {hits} matching requests within {timeout} s; does the client send them?"
+                    f"{self!r}: fewer than {hits} matching requests came within {timeout} s; does the client send any?"
                 )
 
     def release(self) -> None:
@@ -117,7 +117,7 @@ class Fault:
         if self._hits:
             _log.info("released: %r", self)
         else:
-            _log.warning("released, but it affected no request: %r", self)
+            _log.warning("released a fault that affected no request: %r", self)
 
     def take(self, handler: Handler, exchange: Exchange) -> Handler | None:
         """Returns the handler that replaces `handler` for this request; None if the fault does not affect it."""
@@ -303,8 +303,8 @@ class FaultMenu:
         Raises:
             InvalidArgumentError: the API does not exist.
         """
-        when = "in place of its answer" if after_handling else "before it is handled"
-        reason = f"a fault: {api or 'any request'} closes its connection {when}"
+        when = "instead of the answer" if after_handling else "before the request is handled"
+        reason = f"a fault: the connection of {api or 'any request'} is closed {when}"
 
         def replace(handler: Handler) -> Handler:
             def end(node: NodeState, exchange: Exchange) -> None:

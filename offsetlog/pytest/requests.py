@@ -43,12 +43,12 @@ def checked_code(code: int | str | ErrorCode) -> int:
         named = getattr(error_codes, code, None)
         if not isinstance(named, ErrorCode):
             raise InvalidArgumentError(
-                f"code={code!r} is not the name of an error; give its number in Kafka's protocol"
+                f"code={code!r} is not the name of an error; give the error's number in Kafka's protocol"
             )
         code = named
     number = code.code if isinstance(code, ErrorCode) else code
     if not CODE_MIN <= number <= CODE_MAX or number == 0:
-        raise InvalidArgumentError(f"code={code!r} is not the number of an error")
+        raise InvalidArgumentError(f"code={code!r} is not an error code of Kafka's protocol")
     return number
 
 
@@ -84,7 +84,7 @@ def refuse(exchange: Exchange, code: int) -> None:
     name = APIS[exchange.request.api_key].name
     if name == "Produce" and exchange.request.message.acks == 0:
         # The client waits for no answer: a broker closes the connection so that the producer notices.
-        exchange.end(f"a fault: error {code} of a Produce request that expects no answer")
+        exchange.end(f"a fault: error {code} for a Produce request with acks=0, which gets no answer")
         return
     if name == "JoinGroup":
         member_id = exchange.request.message.member_id

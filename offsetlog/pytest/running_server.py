@@ -289,7 +289,7 @@ class OffsetlogServer:
 
     def _check_runs(self) -> None:
         if self._is_stopped:
-            raise ClosedError(f"the server of {self.path} is stopped; start another one with its path")
+            raise ClosedError(f"the server of {self.path} is stopped; start a new server with the same path")
 
     def _end_loop(self) -> None:
         ended = asyncio.run_coroutine_threadsafe(self._loop.shutdown_default_executor(), self._loop)

@@ -168,7 +168,7 @@ class Follower:
             ValueError: the epoch is older than the one followed.
         """
         if leader_epoch < self._leader_epoch:
-            raise ValueError(f"leader epoch {leader_epoch} is older than {self._leader_epoch}, which is followed")
+            raise ValueError(f"leader epoch {leader_epoch} is older than the followed epoch {self._leader_epoch}")
         if leader_epoch > self._leader_epoch:
             self._leader_epoch = leader_epoch
             self._is_fenced = False

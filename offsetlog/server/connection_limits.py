@@ -166,7 +166,7 @@ class RequestMemory:
                 if request.is_slow(now - 2 * seconds):
                     self._end(request, f"its request waited for memory for more than {2 * seconds:g} s")
             elif request.is_slow(now - seconds):
-                reason = f"its request was incomplete after {seconds:g} s while others waited for memory"
+                reason = f"its request was incomplete after {seconds:g} s while other requests waited for memory"
                 self._end(request, reason)
 
     def _end(self, request: Arriving, reason: str) -> None:
@@ -225,8 +225,8 @@ class OpenConnections:
         if most is None or most >= self.connections_max:
             return
         text = (
-            "accepting at most %d connections instead of max.connections=%d: the limit on open files leaves no more, "
-            "because logs need files, too; to accept more connections, raise ulimit -n"
+            "accepting at most %d connections instead of max.connections=%d: logs and other files need the rest "
+            "of the limit on open files; to accept more connections, raise ulimit -n"
         )
         level = logging.WARNING if most < FEW_CONNECTIONS else logging.INFO
         _log.log(level, text, most, self.connections_max, extra={"connections": most})

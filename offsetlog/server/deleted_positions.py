@@ -62,6 +62,7 @@ class DeletedPositions:
 def _report(failure: OffsetLogError) -> None:
     # The positions expire some day; until then, a new topic of the same name would have them.
     _log.warning(
-        "some positions of deleted topics could not be deleted; new topics with the same names may get them: %s",
+        "some positions of deleted topics remain, and new topics with the same names may get these positions; the "
+        "deletion failed: %s",
         failure,
     )

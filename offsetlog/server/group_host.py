@@ -209,7 +209,7 @@ class GroupHost:
         try:
             self.coordinator.tick(now)
         except ExceptionGroup:
-            _log.exception("some deadlines of groups could not be handled; they will be tried again")
+            _log.exception("some expired deadlines of groups could not be handled; the server will try again")
         finally:
             self._arm()
 

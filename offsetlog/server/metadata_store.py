@@ -259,7 +259,7 @@ def _follow(topics: dict[str, Topic], changes: Sequence[dict[str, Any]]) -> None
         elif "removed" in change:
             topics.pop(change["removed"], None)
         elif "next_producer_id" not in change:
-            raise ValueError(f"a change has no known field, only {sorted(change)}")
+            raise ValueError(f"a change has only unknown fields: {sorted(change)}")
 
 
 def _fields(topic: Topic) -> dict[str, Any]:

@@ -68,8 +68,8 @@ METRICS: dict[str, Kind] = {
     "offsetlog_request_memory_free_bytes": Kind(
         "gauge",
         (),
-        "The unused part of `queued.max.request.bytes`. At 0 and below, requests above 64 KiB wait, "
-        "except the one that began first. Connections with a commit that waits for a flush may wait, too.",
+        "The unused part of `queued.max.request.bytes`. While this is 0 or less, requests above 64 KiB wait, except "
+        "the oldest request; connections with a commit that waits for a flush may wait, too.",
     ),
     "offsetlog_commits": Kind(
         "counter", (), "OffsetCommit requests that committed at least one position."
@@ -87,10 +87,10 @@ METRICS: dict[str, Kind] = {
     "offsetlog_admissions": Kind(
         "gauge",
         (),
-        "Members, and groups without members, whose commits are answered without asking the coordinator.",
+        "Members (and groups without members) whose commits are answered without asking the coordinator.",
     ),
     "offsetlog_group_timers": Kind(
-        "gauge", (), "Deadlines set for members, rebalances and writes."
+        "gauge", (), "Running timers of members, rebalances and writes."
     ),
     "offsetlog_topic_logs_open": Kind(
         "gauge", (), "Open logs of ordinary topics; a log is opened at its first use."
@@ -99,7 +99,9 @@ METRICS: dict[str, Kind] = {
         "gauge", (), "Partitions of ordinary topics that accept no records."
     ),
     "offsetlog_partition_state": Kind(
-        "gauge", ("partition", "state"), "1 for the state in which a partition of the offsets topic is."
+        "gauge",
+        ("partition", "state"),
+        "Always 1; the label `state` holds the state of the partition of the offsets topic.",
     ),
     "offsetlog_partition_loaded_ratio": Kind(
         "gauge", _PARTITION, "Share of the partition's log that is loaded, from 0 to 1."

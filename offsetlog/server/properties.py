@@ -163,7 +163,7 @@ def _value_of_topic(config: str, text: str) -> str | float:
 
 def _meaning_of_topics(config: str) -> str:
     text = TOPIC_CONFIGS[config].documentation
-    return f"the default of topics for `{config}`: {text[0].lower()}{text[1:-1]}"
+    return f"the default of the topic setting `{config}`: {text[0].lower()}{text[1:-1]}"
 
 
 def _of_topics(config: str, field: str, *, smallest: int | None = None) -> Property:
@@ -192,8 +192,8 @@ PROPERTIES: dict[str, Property] = {
     ),
     "node.id": Property("the node's id; used only for a new directory", "0", ("node_id",)),
     "listeners": Property(
-        "the address to listen on; without HOST, all addresses of the machine; an address other "
-        "than loopback needs `--allow-any-host`; with port 0, a free port",
+        "the address to listen on; an empty HOST means all addresses of the machine, and port 0 a free port; an "
+        "address other than loopback needs `--allow-any-host`",
         "PLAINTEXT://127.0.0.1:9092",
         ("listener",),
         form=LISTENER,
@@ -285,9 +285,9 @@ PROPERTIES: dict[str, Property] = {
         1024,
     ),
     "offsets.retention.minutes": Property(
-        "how long positions stay after the last member has left their group; in a group that never had members, after "
-        "their commit; in a group with members, only positions of topics that no member reads expire; "
-        "-1: positions never expire",
+        "how long positions stay after the last member has left the group or, if the group never had members, after "
+        "the commit; while the group has members, only positions of topics that no member reads expire; with -1, "
+        "positions never expire",
         "10080",
         ("manager",),
         -1,
@@ -376,7 +376,7 @@ PROPERTIES: dict[str, Property] = {
         LONG_MAX,
     ),
     "producer.id.expiration.ms": Property(
-        "the state of an idempotent producer is dropped after this time without a batch",
+        "an idempotent producer's state is dropped when the producer has written no batch for this time",
         "86400000",
         ("topic_logs.producer_id_expiration_ms",),
         1,
@@ -437,7 +437,7 @@ def read_properties(path: Path) -> dict[str, Given]:
     for name, given in entries:
         if name in found:
             raise ConfigError(
-                f"{given.place}: {name} is given twice; the first is on line {_line_of(found[name])}"
+                f"{given.place}: {name} is already given on line {_line_of(found[name])}; remove one of the two lines"
             )
         value_of(name, given)
         found[name] = given

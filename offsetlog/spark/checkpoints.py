@@ -219,7 +219,8 @@ def import_checkpoint(
     with opened_target(target) as opened:
         taken, left_out = _chosen(batch, opened.kafka_only)
         if not taken:
-            raise StateError(f"no source has a position that {opened} can take: {left_out}", path=batch.path)
+            reasons = "; ".join(f"source {source}: {why}" for source, why in left_out.items())
+            raise StateError(f"no source has a position that can be committed to {opened}: {reasons}", path=batch.path)
         metadata = position_metadata(None, checkpoint.query_id, batch.batch)
         committed = {key: OffsetAndMetadata(offset, metadata) for key, offset in merged(taken).items()}
         for refused in opened.commit(group, committed).values():
@@ -257,7 +258,7 @@ def _read_batch(directory: _Directory, batch: int, topics: Mapping[str, str]) ->
             f"version {version} of the offset log is unknown; versions 1 and 2 can be read", path=path
         )
     if len(lines) < (3 if version == 1 else 2):
-        raise TornTailError("the offsets end before the first source", path=path)
+        raise TornTailError("the file ends before the line of the first source", path=path)
     if len(lines) - 2 > SOURCES_MAX:
         raise LimitError(f"the file lists {len(lines) - 2} sources; the limit is {SOURCES_MAX}", path=path)
     metadata = _object(lines[1], path) if lines[1].strip() else {}
@@ -383,5 +384,5 @@ class _Directory(NamedTuple):
         except (OSError, pyarrow.ArrowException) as error:
             raise StorageError(f"the file cannot be read: {error}", path=path) from error
         if len(content) > FILE_BYTES_MAX:
-            raise LimitError(f"the file has more than {FILE_BYTES_MAX} bytes, the limit", path=path)
+            raise LimitError(f"the file is larger than the limit of {FILE_BYTES_MAX} bytes", path=path)
         return content

@@ -161,7 +161,9 @@ class PositionCommitter:
                 waiting.entries[key] = (self._number if earlier is None else earlier[0], value)
             if left_out:
                 self._dropped += left_out
-                error = CapacityError(f"{self._waiting} positions wait already; the limit is {self._positions_max}")
+                error = CapacityError(
+                    f"{self._waiting} positions already wait for a commit; the limit is {self._positions_max}"
+                )
                 self._record(group, left_out, error, retried=False)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="offsetlog-spark-commits", daemon=True)

@@ -58,8 +58,8 @@ def read_on_executors(spark: SparkSession, path: str | os.PathLike[str], **optio
     read = replace(asked, default_parallelism=default_parallelism_of(spark))
     if read.pushdown:
         raise ConfigError(
-            "leave out pushdown=true: read_on_executors plans on an executor, where Spark's filters are unknown; to "
-            "read less, give the options group, topic, partition or partitions"
+            "leave out pushdown=true, because the executor that plans the read does not know Spark's filters; to read "
+            "less, give the options group, topic, partition or partitions"
         )
     planning = fn.udf(PlanOnExecutor(read), "binary", useArrow=False)
     (row,) = spark.range(0, 1, 1, 1).select(planning().alias("planned")).collect()

@@ -148,8 +148,8 @@ class OffsetCommitListener(StreamingQueryListener):
         first, longest = back_off_seconds
         if interval_seconds < 0 or refresh_seconds <= 0 or timeout_seconds <= 0 or not 0 < first <= longest:
             raise ConfigError(
-                "interval_seconds must not be negative; refresh_seconds, timeout_seconds and back_off_seconds must be "
-                "positive, and the first pause of back_off_seconds must not exceed the longest one"
+                "interval_seconds must be at least 0. refresh_seconds, timeout_seconds and both values of "
+                "back_off_seconds must be above 0. The first value of back_off_seconds must not exceed the second"
             )
         if positions_max < 1 or failures_max < 1:
             raise ConfigError("positions_max and failures_max must be at least 1")

@@ -57,8 +57,8 @@ class Location:
             local = _LOCAL_FILE.match(text)
             if local is None:
                 raise ConfigError(
-                    f"{text!r}: a file: URI must name an absolute path on this machine, such as file:/data/log; "
-                    "write a directory whose name begins with file: as ./file:..."
+                    f"{text!r}: the URI of a file must name an absolute path on this machine, as 'file:/data/log' "
+                    "does; if the name of the directory itself begins with 'file:', put './' before it"
                 )
             return cls(text, _absolute(text[local.end() :]))
         return cls(text, None if _URI.match(text) else _absolute(text))

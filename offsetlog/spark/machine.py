@@ -35,6 +35,6 @@ def refusal(staging: str) -> str:
     """Returns the error text for a write whose executors cannot see the default staging directory."""
     return (
         f"executors on other machines do not see the driver's default staging directory, {staging}: set "
-        "stagingLocation to a directory that all of them share, or to a URI (s3://, hdfs://). If all of them share the "
-        f"directory of the store, set stagingLocation={staging}"
+        "stagingLocation to a directory that driver and executors share, or to a URI (s3://, hdfs://). If driver "
+        f"and executors share the directory of the store, set stagingLocation={staging}"
     )

@@ -117,7 +117,7 @@ def parse_json(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
-        raise CorruptionError(f"the text is not JSON: {error}: {shortened(text)!r}") from error
+        raise CorruptionError(f"the text {shortened(text)!r} is not JSON: {error}") from error
 
 
 def shortened(text: str, characters: int = 80) -> str:
@@ -246,7 +246,7 @@ def starting_offsets(
         committed = target.fetch(group)
         names = sorted({key.topic for key in committed}) if wanted is None else wanted
         if not names:
-            raise StateError(f"group {group!r} has no positions; name the topics to start with")
+            raise StateError(f"group {group!r} has no positions, so its topics are unknown; list them in `topics`")
         known = target.partitions_of(names) if partitions is None else _known_partitions(partitions, names)
     starts: dict[str, dict[str, int]] = {}
     for topic in names:

@@ -81,12 +81,12 @@ def _columns_of(rows: DataFrame, query: Query) -> tuple[tuple[str, ...], tuple[s
     # A DataFrame of Spark Connect may be of another class.
     if not isinstance(wanted, (DataFrame, type(rows))):
         raise ConfigError(
-            f"query must return a DataFrame, as lambda rows: rows.where(...) does, not {type(wanted).__name__}; call "
-            "count() or collect() on the DataFrame that read_pruned returns"
+            f"query must return a DataFrame, such as rows.where(...), not {type(wanted).__name__}; call count() or "
+            "collect() on the DataFrame that read_pruned returns"
         )
     plan = getattr(wanted, "_jdf", None)
     if plan is None:
-        raise ConfigError("Spark Connect does not show the plan of a query: name the columns in the option columns")
+        raise ConfigError("Spark Connect does not show the plan of a query; list the columns in the option 'columns'")
     execution = plan.queryExecution()
     used = set(_used(execution.optimizedPlan(), rows.columns))
     named = set(_used(execution.analyzed(), rows.columns))

@@ -125,7 +125,7 @@ def register(spark: SparkSession) -> None:
 
 
 def check_planner(python: str) -> None:
-    """Raises ConfigError if the workers' Python does not exist on the driver, where Spark plans with it.
+    """Raises ConfigError if the workers' Python cannot be run on the driver, where Spark plans with it.
 
     Args:
         python: the program in `PYSPARK_PYTHON`.  A name without a slash is searched on the system's path, and is not
@@ -140,5 +140,5 @@ def check_planner(python: str) -> None:
     if not os.path.isabs(python):
         way = f"unpack the workers' archive so that {os.path.abspath(python)} exists, or start in another directory"
     raise ConfigError(
-        f"PYSPARK_PYTHON is {python}, which does not exist on the driver, but Spark plans with it there: {way}"
+        f"PYSPARK_PYTHON is {python}, which is not a program on the driver, where Spark needs it for planning; {way}"
     )

@@ -294,7 +294,7 @@ class KafkaTarget(Target):
         key = item if isinstance(item, TopicPartition) else None
         about = f"{item.topic}:{item.partition}" if isinstance(item, TopicPartition) else item
         if code in _MEMBERS_ONLY:
-            text = f"group {group!r} has active members, and Kafka accepts its positions only from them; stop them"
+            text = f"group {group!r} has active members, and Kafka accepts commits only from them; stop the members"
             return ActiveGroupError(text, code=code, group=group, item=key)
         kind = ClusterUnavailableError if code in _LATER else ClusterError
         where = f" for {about}" if about else ""

@@ -254,7 +254,7 @@ def _describe(partition: PartitionLog, report: Mapping[str, Any]) -> None:
             partition.topic, partition.number, base, damage,
         )
     _log.info(
-        "%s-%d: compacted up to offset %d of %d: %d bytes became %d",
+        "%s-%d: compacted up to offset %d (target: offset %d); %d bytes became %d",
         partition.topic, partition.number, report["end"], report["target"],
         report["bytes_before"], report["bytes_after"],
         extra={"topic": partition.topic, "number": partition.number},

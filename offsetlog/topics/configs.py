@@ -59,7 +59,7 @@ class TopicConfig:
 
     def explained(self) -> str:
         """Returns the setting's purpose, with a note if the server does not act on it."""
-        return self.documentation if self.is_used else f"{self.documentation} It is stored but has no effect yet."
+        return self.documentation if self.is_used else f"{self.documentation} The setting is stored, but not used yet."
 
 
 def _number(
@@ -198,12 +198,12 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
         "log.index.size.max.bytes", at_least=64, kind=Kind.INT,
         used=True,
     ),
-    "segment.jitter.ms": _number(0, "The longest random time by which a segment is rolled early, in ms."),
+    "segment.jitter.ms": _number(0, "Segments are rolled early by a random time of at most this many ms."),
     "segment.ms": _number(
         604_800_000, "The age at which a segment is rolled, in ms.", at_least=1, used=True
     ),
     "unclean.leader.election.enable": _flag(
-        "Whether a replica out of sync may become leader, which loses records.", "unclean.leader.election.enable"
+        "Whether a replica out of sync may become leader, which can lose records.", "unclean.leader.election.enable"
     ),
 }
 

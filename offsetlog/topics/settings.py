@@ -21,8 +21,8 @@ class TopicLogSettings:
             (``segment.ms``).
         index_interval_bytes: bytes between two index entries (``index.interval.bytes``).
         segment_index_bytes: the largest size of an index file (``segment.index.bytes``).
-        producer_id_expiration_ms: the state of an idempotent producer is dropped after this time without a batch
-            (``producer.id.expiration.ms``).
+        producer_id_expiration_ms: an idempotent producer's state is dropped when the producer has written no batch for
+            this time (``producer.id.expiration.ms``).
         cleanup_policy: with ``delete``, old segments are deleted; with ``compact``, superseded
             records are dropped.  The value can be a list of both (``cleanup.policy``).
         retention_ms: a segment is deleted when its newest record is older than this; -1: never

@@ -477,7 +477,7 @@ class TopicLogs:
             pass  # the topic was deleted
         except OffsetLogError as failure:
             place = f"{partition.topic}-{partition.number}"
-            _log.error("%s: the changed settings take effect at the next start, because: %s", place, failure)
+            _log.error("%s: cannot apply the changed settings before the next start: %s", place, failure)
 
     def _open_logs(self) -> list[tuple[tuple[str, int], TopicLog]]:
         found = []

@@ -113,7 +113,7 @@ def replay_cleaned_log(
     )
     control.check()
     if found["quarantined"]:
-        return f"the cleaner leaves damaged segments unchanged: {found['quarantine'][0][1].message}"
+        return f"the cleaner would not rewrite a damaged segment: {found['quarantine'][0][1].message}"
     if found["truncated"]:
         return "the log was truncated meanwhile"
     replay_files(replay, paths, since=found["told_end"], until=end)

@@ -179,7 +179,7 @@ def _check_offset_index(segment: Segment, content: bytes | None) -> None:
         before >= offsets,
         entries,
         OFFSET_ENTRY,
-        "has an offset that is before the batch at byte {position}",
+        "points to the batch at byte {position}, but its offset is below that batch",
     )
 
 
@@ -205,7 +205,7 @@ def _check_time_index(segment: Segment, content: bytes | None) -> None:
         known > entries["timestamp"].astype(np.int64),
         entries,
         TIME_ENTRY,
-        "has an earlier time than a batch at or below its offset",
+        "has an earlier time than a batch that ends at or before the entry's offset",
     )
 
 
@@ -239,7 +239,8 @@ def _check_transaction_index(segment: Segment, content: bytes | None) -> None:
     for number, (_, _, last, _) in enumerate(entries):
         if last >= segment.next_offset:
             raise CorruptionError(
-                f"entry {number} has a marker at {last}, but the segment ends below {segment.next_offset}",
+                f"entry {number} has a marker at log offset {last}, but the segment ends before log offset "
+                f"{segment.next_offset}",
                 position=34 * number,
             )
     known = {(producer, last): first for producer, first, last, _ in entries}
@@ -247,13 +248,13 @@ def _check_transaction_index(segment: Segment, content: bytes | None) -> None:
         begun = known.get((producer, last))
         if begun is None:
             raise CorruptionError(
-                f"the index lacks the transaction of producer {producer} that was aborted at {last}",
+                f"the index lacks the transaction of producer {producer} that was aborted at log offset {last}",
                 log_offset=last,
             )
         if begun > first:
             raise CorruptionError(
-                f"the transaction of producer {producer} that was aborted at {last} begins at {first}; "
-                f"the index has {begun}",
+                f"the transaction of producer {producer} that was aborted at log offset {last} begins at log offset "
+                f"{first}, but at log offset {begun} according to the index",
                 log_offset=last,
             )
 
@@ -305,24 +306,25 @@ def check_snapshot(
             if kept is None:
                 if first_open >= 0:
                     raise CorruptionError(
-                        f"producer {producer} is missing, although it has a transaction open since {first_open}"
+                        f"producer {producer} is missing, although this producer has {_open_text(first_open)}"
                     )
                 continue
             if kept[1] < epoch or kept[2] < last:
                 raise CorruptionError(
-                    f"producer {producer} has epoch {kept[1]} and offset {kept[2]}; "
-                    f"in the log it has epoch {epoch} and offset {last}"
+                    f"for producer {producer}, the snapshot has epoch {kept[1]} and last offset {kept[2]}, "
+                    f"but the log has epoch {epoch} and last offset {last}"
                 )
             if first_open >= 0 and not 0 <= kept[3] <= first_open:
                 raise CorruptionError(
-                    f"producer {producer} has {_open_text(kept[3])}; in the log it has {_open_text(first_open)}"
+                    f"for producer {producer}, the snapshot has {_open_text(kept[3])}, "
+                    f"but the log has {_open_text(first_open)}"
                 )
     except CorruptionError as failure:
         place.stale(is_rebuilt, "producer snapshot", failure, path)
 
 
 def _open_text(first_offset: int) -> str:
-    return "no transaction open" if first_offset < 0 else f"a transaction open since {first_offset}"
+    return "no open transaction" if first_offset < 0 else f"an open transaction from log offset {first_offset}"
 
 
 # ------------------------------------------------------------------- leader epochs, floor, topic id
@@ -342,7 +344,8 @@ def parse_epochs(content: bytes) -> list[tuple[int, int]]:
         entries = [line.split() for line in lines[2:] if line.strip()]
         if int(lines[1]) != len(entries) or any(len(entry) != 2 for entry in entries):
             raise CorruptionError(
-                f"the file must have {lines[1]} entries of an epoch and an offset, but has {len(entries)} lines"
+                f"the file announces {lines[1]} entries and has {len(entries)}; "
+                "each entry must be a line with an epoch and an offset"
             )
         epochs = [(int(epoch), int(start)) for epoch, start in entries]
     except (ValueError, IndexError) as failure:
@@ -350,7 +353,7 @@ def parse_epochs(content: bytes) -> list[tuple[int, int]]:
     for (epoch, start), (later_epoch, later_start) in itertools.pairwise(epochs):
         if later_epoch <= epoch or later_start < start:
             raise CorruptionError(
-                f"epoch {later_epoch} from {later_start} must not come after epoch {epoch} from {start}"
+                f"epoch {later_epoch} (start offset {later_start}) must not follow epoch {epoch} (start offset {start})"
             )
     return epochs
 
@@ -364,7 +367,7 @@ def check_epochs(
         end = max((segment.next_offset for segment in segments), default=0)
         for epoch, start in epochs:
             if start > end:
-                raise CorruptionError(f"epoch {epoch} starts at {start}, but the log ends at {end}")
+                raise CorruptionError(f"epoch {epoch} starts at log offset {start}, but the log ends at {end}")
         batches = (
             np.concatenate([segment.batches for segment in segments])
             if segments
@@ -395,14 +398,14 @@ def _check_epochs_of(
         batch = batches[index]
         raise CorruptionError(
             f"the batch at offset {batch['base_offset']} has epoch {batch['leader_epoch']}, "
-            f"but the checkpoint gives it {stated[index]}",
+            f"but epoch {stated[index]} according to the checkpoint",
             log_offset=int(batch["base_offset"]),
         )
     for batch in batches[is_wrong][:1]:
         place.note(
             "leader epochs",
             f"epoch {batch['leader_epoch']} of the batch at offset {batch['base_offset']} is not in "
-            "the checkpoint; a broker drops such entries if it leads with an older epoch",
+            "the checkpoint; a broker drops an epoch from the checkpoint if the broker leads with an older epoch",
             path,
             log_offset=int(batch["base_offset"]),
         )
@@ -413,8 +416,8 @@ def check_floor(place: Place, fs: FileSystem, directory: Path) -> None:
     if read_floor(fs, directory).is_unknown:
         place.problem(
             "history",
-            "the file cannot be read. Until the log is cleaned again, queries of the past are refused; after that, "
-            "they reach back only to that cleaning",
+            "the file cannot be read, so queries of the past are refused until the log is cleaned again. From then on, "
+            "the history begins at the new cleaning",
             directory / FLOOR_FILE,
         )
 

@@ -46,8 +46,8 @@ def parse_acl(text: str) -> Acl:
     is_known = letters and len(set(letters)) == len(letters) and set(letters) <= set(_BITS)
     if not scheme or not found or not is_known:
         raise InvalidArgumentError(
-            f"{text!r} is not an ACL entry: give SCHEME:IDENTITY:PERMISSIONS, with permissions from cdrwa, such as "
-            "world:anyone:r, digest:USER:HASH:cdrwa or auth::cdrwa"
+            f"{text!r} is not an ACL entry such as world:anyone:r, digest:USER:HASH:cdrwa or auth::cdrwa; give "
+            "SCHEME:IDENTITY:PERMISSIONS, where the permissions are different letters of cdrwa"
         )
     if not identity and scheme != "auth":
         raise InvalidArgumentError(

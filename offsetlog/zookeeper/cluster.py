@@ -369,10 +369,11 @@ class ClusterClient:
 
     def _check_epoch(self, state: PartitionState, epoch: ControllerEpoch, node: str) -> None:
         if state.controller_epoch > epoch.value:
-            text = f"the state has controller epoch {state.controller_epoch}, but this write has only {epoch.value}"
-            raise InvalidArgumentError(text)
+            text = f"controller epoch {state.controller_epoch} of the partition state is newer than {epoch.value}"
+            raise InvalidArgumentError(f"{text}, the controller epoch of this write")
         if state.controller_epoch < epoch.value:
-            text = f"{node}: the state has controller epoch {state.controller_epoch}; the current one is {epoch.value}"
+            text = f"{node}: controller epoch {state.controller_epoch} of the partition state is older than"
+            text = f"{text} {epoch.value}, the current controller epoch"
             raise ControllerMovedError(text, node=node, epoch=epoch.value)
 
     def _guarded(self, writes: list[Operation], epoch: ControllerEpoch) -> None:

@@ -71,7 +71,7 @@ class Endpoint(NamedTuple):
         listener, host, port = parts.groups()
         protocol = protocols.get(listener) if protocols else listener
         if protocol is None:
-            raise InvalidArgumentError(f"the listener {listener!r} has no security protocol in the map of listeners")
+            raise InvalidArgumentError(f"the map of security protocols has no entry for the listener {listener!r}")
         return cls(listener, host, int(port), protocol)
 
     def __str__(self) -> str:
@@ -224,7 +224,8 @@ class TopicRecord:
     def __post_init__(self) -> None:
         check_topic_name(self.topic)
         if self.topic_id is not None and not _UUID.fullmatch(self.topic_id):
-            raise InvalidArgumentError(f"{self.topic_id!r} is not a topic id: 22 characters of URL-safe base64")
+            text = f"{self.topic_id!r} is not a topic id, which has 22 characters of URL-safe base64"
+            raise InvalidArgumentError(text)
         for partition, assignment in self.partitions.items():
             if not 0 <= partition <= PARTITION_MAX:
                 raise InvalidArgumentError(f"{partition} is not a partition number")
@@ -292,7 +293,7 @@ class PartitionState:
         for name in ("leader", "leader_epoch", "controller_epoch", "recovery_state"):
             low = NO_LEADER if name == "leader" else 0
             if not low <= getattr(self, name) <= INT_MAX:
-                raise InvalidArgumentError(f"{name} must be a number from {low} on, not {getattr(self, name)!r}")
+                raise InvalidArgumentError(f"{name} must be from {low} to {INT_MAX}, not {getattr(self, name)!r}")
         for each in self.isr:
             check_broker_id(each)
 
@@ -380,7 +381,8 @@ def cluster_id_in(data: bytes | None) -> str:
     fields = Fields.parse(data, CLUSTER_ID)
     version = fields.values.get("version")
     if version not in ("1", 1) or isinstance(version, bool):
-        raise UnsupportedVersionError("the cluster id has an unsupported version (not 1)", path=CLUSTER_ID)
+        text = "the version of the cluster id is not 1, the only supported version"
+        raise UnsupportedVersionError(text, path=CLUSTER_ID)
     found = fields.text("id")
     if not _UUID.fullmatch(found):
         raise corrupt(f"{found[:60]!r} is not a cluster id, which has 22 characters of URL-safe base64", CLUSTER_ID)

@@ -115,7 +115,7 @@ def _check_host(host: str) -> None:
     except UnicodeError:
         is_possible = False
     if not is_possible:
-        raise ConfigError(f"{host!r} in the list of hosts is not a host name such as zk1:2181")
+        raise ConfigError(f"the list of hosts contains {host!r}, which is not an address such as zk1:2181")
 
 
 class Answer(Generic[T]):
@@ -437,8 +437,9 @@ class ZooKeeperConnection:
         if not self._refusals:
             return None
         schemes = ", ".join(sorted(dict(self.settings.auth)))
-        text = f"ZooKeeper at {self.settings.hosts} refuses the credentials of this connection ({schemes})"
-        return ZooKeeperError(f"{text}; correct them, or configure the servers to accept this scheme", node="/")
+        text = f"ZooKeeper at {self.settings.hosts} refuses the credentials of this connection (scheme: {schemes})"
+        advice = "correct the credentials, or configure the servers to accept this scheme"
+        return ZooKeeperError(f"{text}; {advice}", node="/")
 
     def _open(self) -> Any:
         client = self._client
@@ -583,8 +584,8 @@ class ZooKeeperConnection:
         """Sends a request; its writes are all applied, or none of them.  The errors are those of `multi_async`."""
         if multi.size > self.settings.request_bytes_max:
             raise TooLargeError(
-                f"{len(multi.nodes)} writes make a request of {multi.size} bytes; ZooKeeper accepts at most "
-                f"{self.settings.request_bytes_max} (jute.maxbuffer)"
+                f"the request with {len(multi.nodes)} writes has {multi.size} bytes; ZooKeeper accepts at most "
+                f"{self.settings.request_bytes_max} bytes (jute.maxbuffer)"
             )
         client = self._asked()
         result = client.handler.async_result()
@@ -636,7 +637,7 @@ class ZooKeeperConnection:
                 if code not in (kinds.RolledBackError.code, kinds.RuntimeInconsistency.code):
                     raise failed(kinds.EXCEPTIONS.get(code, kinds.ZookeeperError)(), at)
             if codes:
-                raise unknown("ZooKeeper reported a failed request, but no failed write,")
+                raise unknown("ZooKeeper reported that a request failed, but did not say which of its writes failed,")
 
         def overdue() -> OffsetLogError:
             return unknown(f"ZooKeeper did not answer within {self.settings.request_timeout:g} s")

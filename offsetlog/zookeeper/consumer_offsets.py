@@ -210,7 +210,7 @@ def groups_in(connection: ZooKeeperConnection) -> list[str]:
         return connection.children(CONSUMERS)
     except NoNodeError:
         reason = (
-            f"ZooKeeper has no node {CONSUMERS} below the root of {connection.settings.hosts!r}; check the root"
+            f"ZooKeeper at {connection.settings.hosts!r} has no node {CONSUMERS}; check the root path after the hosts"
         )
         raise InvalidArgumentError(reason) from None
 

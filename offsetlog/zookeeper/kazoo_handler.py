@@ -97,8 +97,8 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
     Args:
         connect_seconds: the seconds within which a server must accept a connection and complete the TLS handshake.
         tls: the TLS context of the connections; None for connections without TLS.
-        ended: called once with this object when any thread of the client ends.  That thread makes the call, as its
-            last act.
+        ended: called with this object when the first of the client's threads ends, by that thread, as its last act.
+            The threads that end later do not call it.
 
     Attributes:
         failure: the error because of which the last connection could not be made, or with which the server refused it

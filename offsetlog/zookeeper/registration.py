@@ -265,8 +265,8 @@ class BrokerRegistration:
             holder = None
         text = (
             f"the broker id {broker_id} is taken by {holder or 'a node without a registration'} at {self.node}, with "
-            f"session {stat.ephemeral_owner:#x}, since {_moment_of(stat.modified_ms)}; stop its owner, or give this "
-            "broker another id"
+            f"session {stat.ephemeral_owner:#x}, since {_moment_of(stat.modified_ms)}; stop the owner of the node, "
+            "or give this broker another id"
         )
         return BrokerIdTakenError(
             text,
@@ -293,7 +293,7 @@ class BrokerRegistration:
                 if self._is_mine(node) or node.stat.created_zxid == epoch:
                     removed.append(self._connection.multi_async([Delete(self.node, node.stat.version)]))
             except OffsetLogError as failure:
-                _log.debug("the node of broker %d is not removed: %s", self.record.broker_id, failure)
+                _log.debug("the node of broker %d was not removed: %s", self.record.broker_id, failure)
 
         try:
             answer = self._connection.get_async(self.node)

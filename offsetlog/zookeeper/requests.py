@@ -237,7 +237,7 @@ class MultiRead:
                 if not isinstance(names, int):
                     found.append(node if isinstance(node, int) else (names, node.stat))
         if HEADER.unpack_from(answer, offset) != HEADER.unpack(END):
-            raise ValueError("the answer has more results than there were reads")
+            raise ValueError("the answer has more results than the request asked for")
         return found
 
     def __repr__(self) -> str:
@@ -249,7 +249,7 @@ def _begin(kind: int, answer: bytes, offset: int) -> tuple[int | None, int]:
     found, is_end, _ = HEADER.unpack_from(answer, offset)
     offset += HEADER.size
     if is_end or found not in (kind, OP_ERROR):
-        raise ValueError(f"the answer has a result of kind {found}, not {kind}")
+        raise ValueError(f"the answer has a result for operation {found}, not for operation {kind}")
     if found == OP_ERROR:
         return _NUMBER.unpack_from(answer, offset)[0], offset + _NUMBER.size
     return None, offset

@@ -33,7 +33,7 @@ class TlsSettings:
         try:
             context = ssl.create_default_context(cafile=self.truststore)
         except (OSError, ValueError) as failure:  # for example for a path with a zero byte
-            text = f"the truststore {self.truststore!r} has no certificate in PEM that can be read: {failure}"
+            text = f"cannot read certificates in PEM from the truststore {self.truststore!r}: {failure}"
             raise ConfigError(text) from failure
         if self.keystore is not None:
             try:
@@ -44,8 +44,8 @@ class TlsSettings:
                 raise ConfigError(f"the password of the keystore {self.keystore!r} is not UTF-8") from None
             except (OSError, ValueError) as failure:
                 text = (
-                    f"the keystore {self.keystore!r} has no readable private key and certificate in PEM, "
-                    f"or the password is wrong: {failure}"
+                    f"cannot read a private key and a certificate in PEM from the keystore {self.keystore!r}; "
+                    f"check the file and its password: {failure}"
                 )
                 raise ConfigError(text) from failure
         context.check_hostname = self.checks_hostname

@@ -39,7 +39,7 @@ def test_times_by_group():
         {"g": 0, "a=b": 3_600_000, "p-*": 1000},
     )
     for twice in (["1d", "1d"], ["g=1d", "g=2d"]):
-        with pytest.raises(InvalidArgumentError, match=r"two times.*; give one"):
+        with pytest.raises(InvalidArgumentError, match=r"two times.*; give only one"):
             parse_times(twice, "times", parse_duration)
 
 

@@ -178,7 +178,7 @@ def test_a_commit_creates_no_log_partition_that_a_broker_lacks_unless_it_is_forc
     shutil.copytree(DATA / "groups" / "log" / other, path / other)
     code, out, err = call(capsys, "commit", path, "billing", "orders:0=1", *COUNT)
     assert (code, out) == (1, "")
-    assert f"log partition {number} of group billing is not in {path}" in err
+    assert f"{path} has no log partition {number} for group billing" in err
     assert [each.name for each in path.iterdir()] == [other]
     assert call(capsys, "commit", path, "billing", "orders:0=1", *COUNT, "--force")[0] == 0
     assert (path / f"__consumer_offsets-{number}").exists()
@@ -195,7 +195,7 @@ def test_a_brokers_directory_is_known_as_one_after_offsetlog_has_written_there(t
     for number, name in names.items():
         code, out, err = call(capsys, "commit", path, name, "orders:0=1")
         assert (code, out) == (1, "")
-        assert f"log partition {number} of group {name} is not in {path}" in err
+        assert f"{path} has no log partition {number} for group {name}" in err
         code, out, err = call(capsys, "fetch", path, name)
         assert (code, out) == (1, "")
         assert f"log partition {number} of group {name} is not in {path}" in err
@@ -243,7 +243,7 @@ def test_a_directory_of_another_user_is_written_with_a_warning(tmp_path, capsys,
     monkeypatch.setattr(stores.os, "geteuid", lambda: path.stat().st_uid + 1)
     code, _, err = call(capsys, "compact", path, "--again")
     assert code == 0
-    assert "may not be able to open them; run the command as " in err
+    assert "may not be able to open the new files; run the command as " in err
     assert call(capsys, "offsets", path)[2] == ""
 
 

@@ -292,18 +292,19 @@ def test_whoever_lets_the_past_of_groups_go_is_asked(data, capsys):
     ):
         code, _, err = call(capsys, "compact", data, "--dry-run", *arguments)
         assert (code, err.count("\n")) == (0, 1)
-        assert err.startswith(f"offsetlog: an earlier cleaning kept the history of {named}, and this one would drop it")
+        kept_before = f"an earlier cleaning kept the history of {named}, and this command would drop this history"
+        assert err.startswith(f"offsetlog: {kept_before}")
     before = {file: file.read_bytes() for file in data.rglob("*.log")}
     code, out, err = call(capsys, "compact", data, asked[1])
     assert (code, out) == (1, "")
     warning, refusal = err.splitlines()
     assert warning == (
-        "offsetlog: an earlier cleaning kept the history of billing, and this one would drop it; to keep it, add "
-        "--min-history 'billing=TIME'"
+        "offsetlog: an earlier cleaning kept the history of billing, and this command would drop this history; to "
+        "keep it, add --min-history 'billing=TIME'"
     )
     assert refusal == (
-        "offsetlog: nothing was done: there is no terminal to ask on; this would drop the history of billing, so that "
-        "earlier positions cannot be restored; add --yes to do it, or --dry-run to only show it"
+        "offsetlog: nothing was done: there is no terminal to ask on; the command would drop the history of billing, "
+        "so that earlier positions cannot be restored; add --yes to do it, or --dry-run to only show it"
     )
     assert {file: file.read_bytes() for file in data.rglob("*.log")} == before
     assert kept(capsys, data, asked[1], "--yes") == (503, warning + "\n")

@@ -29,7 +29,7 @@ class Asked(NamedTuple):
     """A command that destroys, and what it says of its effect."""
 
     arguments: list[str]
-    #: In the question, and after "this would" in the refusal.
+    #: In the question, and after "the command would" in the refusal.
     deed: str
     #: Each change: after the deed of a refusal, and as rows above the question.
     named: str
@@ -73,7 +73,7 @@ COMMANDS = {
     ),
     "abort": Asked(
         ["abort", "11"],
-        "abort the transaction of producer 11 with 1 pending offset of 1 group in 1 log partition, last written to 20",
+        "abort the transaction of producer 11 with 1 pending offset of 1 group in 1 log partition, last write at 20",
         "billing orders:5 99",
         [["billing", "orders", "5", "", "99"]],
     ),
@@ -144,7 +144,7 @@ def test_off_a_terminal_nothing_is_done_without_yes(data, capsys, asked, form):
     before = files(data)
     code, out, err = called(capsys, asked, data, f"--format={form}")
     assert (code, out, err.count("\n")) == (1, "", 1)
-    assert err.startswith("offsetlog: nothing was done: there is no terminal to ask on; this would ")
+    assert err.startswith("offsetlog: nothing was done: there is no terminal to ask on; the command would ")
     assert asked.deed in err
     assert err.endswith(f" ({asked.named}); add --yes to do it, or --dry-run to only show it\n")
     # Not even the lock was taken.
@@ -276,7 +276,7 @@ def test_a_group_with_members_needs_force(used, capsys, arguments):
 def test_a_restore_to_nothing_needs_force(data, capsys):
     # A mistyped year would delete everything of the group.
     arguments = ["restore", data, "billing", "--at=-5d"]
-    deed = " UTC, 5 d 0 h ago, when none of these offsets was committed: delete 2 offsets"
+    deed = " UTC, 5 d 0 h ago, when none of the offsets to delete was committed: delete 2 offsets"
     reason = (
         "none of the present offsets of group 'billing' existed at that moment, and the restore would delete 2 of them"
     )
@@ -324,7 +324,7 @@ def test_a_group_whose_record_cannot_be_read_needs_force(tmp_path, capsys):
     (folder / f"{0:020}.log").write_bytes(encode_batch(0, NOW, records))
     code, out, err = call(capsys, "delete", tmp_path, "g", "--yes", "--partitions=1")
     assert (code, out) == (1, "")
-    assert "group g has a record that cannot be read, so its members are unknown; this would delete" in err
+    assert "group g has a record that cannot be read, so the members of the group are unknown; the command would" in err
     assert call(capsys, "fetch", tmp_path, "g", "--partitions=1")[0] == 0
     assert call(capsys, "delete", tmp_path, "g", "--yes", "--force", "--partitions=1")[0] == 0
 
@@ -347,8 +347,9 @@ def test_a_commit_moves_a_group_with_members_back_only_with_force(used, capsys):
     back = ["commit", used, "cl-range-fraud", "orders-in:0=0"]
     code, out, err = call(capsys, *back)
     assert (code, out) == (1, "")
-    assert "group cl-range-fraud has 2 members that may go on committing; this would move orders-in:0 " in err
-    assert err.endswith(" -> 0 back; add --force to do it\n")
+    assert "group cl-range-fraud has 2 members that may go on committing, and the commit would " in err
+    assert "and the commit would move offsets back (orders-in:0 " in err
+    assert err.endswith(" -> 0); to commit anyway, add --force\n")
     assert state(used) == before
     assert call(capsys, "commit", used, "cl-range-fraud", "orders-in:0=9000000000")[0] == 0
     assert call(capsys, *back, "--force")[0] == 0

@@ -386,7 +386,7 @@ def test_every_command_takes_h_and_its_help_fits_and_breaks_no_word(capsys, monk
     assert not re.search(r"[a-z-]-\n", out)
     assert "\u2011" not in out
     if "--format <text|tsv|csv|json>" in out:
-        assert "On a terminal, text prints a table; elsewhere it prints TSV." in " ".join(out.split())
+        assert "'text' is a table on a terminal, and TSV elsewhere." in " ".join(out.split())
 
 
 @pytest.mark.parametrize("moment", ["-2h", "-1.5d", "-90s"])

@@ -125,7 +125,7 @@ def test_directories_of_brokers(tmp_path, capsys):
     assert {(row["topic"], row["partition"], row["offset_after"]) for row in rows} == {
         (key.topic, key.partition, None) for key in positions
     }
-    assert f"{second} lacks 1 log partition, the first of them {number}" in err
+    assert f"{second} lacks 1 log partition (the first is {number})" in err
 
 
 def test_only_positions_that_may_differ_become_objects(tmp_path, capsys, monkeypatch):

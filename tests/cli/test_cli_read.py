@@ -480,7 +480,7 @@ def test_a_log_without_a_record_is_called_empty(tmp_path, capsys):
     (tmp_path / "__consumer_offsets-0").mkdir()
     code, out, _ = call(capsys, "verify", tmp_path / "__consumer_offsets-0")
     assert code == 0
-    assert "there is nothing in it" in out
+    assert "sound and empty" in out
 
 
 def test_groups_name_their_last_commit_and_are_sorted_by_it(tmp_path, capsys):

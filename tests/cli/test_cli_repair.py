@@ -96,7 +96,7 @@ def test_the_log_goes_on_without_what_is_missing(built: Path, capsys):
     shutil.rmtree(built / f"{TOPIC}-1")
     code, out, err = call(capsys, "repair", built, "--accept-loss", "--yes")
     assert (code, err) == (0, "")
-    assert out.startswith("accepted 2 losses; the report is ")
+    assert out.startswith("accepted 2 losses and kept ")
     [report] = built.glob("offsetlog-loss-*.json")
     assert str(report) in out
     assert [each["log_partition"] for each in json.loads(report.read_bytes())["losses"]] == [1, 0]

@@ -265,16 +265,19 @@ def test_a_topic_id_is_printed_from_4_1_on(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--formatter", "old", "--kafka", "0.9"], "--formatter old always prints the form of Kafka 0.8.2"),
+        (["--formatter", "old", "--kafka", "0.9"], "--formatter old always prints as Kafka 0.8.2 does"),
         (
             ["--formatter", "groups", "--kafka", "0.8.2"],
-            "0.8.2 has no formatter for groups; the first version with one is 0.9",
+            "0.8.2 has no formatter for groups; the first version with this formatter is 0.9",
         ),
         (
             ["--formatter", "transactions", "--kafka", "0.10"],
-            "no formatter for transactions; the first version with one is 0.11",
+            "no formatter for transactions; the first version with this formatter is 0.11",
         ),
-        (["--formatter", "offsets", "--kafka", "0.7"], "no formatter for offsets; the first version with one is 0.8.2"),
+        (
+            ["--formatter", "offsets", "--kafka", "0.7"],
+            "no formatter for offsets; the first version with this formatter is 0.8.2",
+        ),
         (["--formatter", "offsets", "--kafka", "new"], "'new' is not a Kafka version; write it as 0.10"),
         (["--formatter", "offsets", "--format", "json"], "omit --format and --wide"),
         (["--formatter", "offsets", "--wide"], "omit --format and --wide"),

@@ -75,9 +75,9 @@ def test_damage_is_no_answer_that_nothing_differs(data, capsys):
     for options in (["--yes"], ["--dry-run"], []):
         code, out, err = call(capsys, "restore", data, "billing", "--at", "offset:4", *options)
         assert (code, out) == (1, "")
-        assert "log partition 0 is damaged, and is not written to: " in err
+        assert "log partition 0 accepts no writes: " in err
         assert f"`offsetlog repair {data}` lists the damage" in err
-        assert "has changed since it was flushed to disk" in err
+        assert "have changed since they were flushed to disk" in err
         assert "kafka-consumer-groups.sh" in err
     assert files(data) == before
 
@@ -94,7 +94,8 @@ def test_a_refusal_for_damage_writes_nothing(data, capsys, arguments):
     verb, *options = arguments
     code, out, err = call(capsys, verb, data, "billing", *options, "--yes")
     assert (code, out) == (1, "")
-    assert err.splitlines()[-1].startswith("offsetlog: nothing was done: log partition 0 is damaged")
+    refusal = "offsetlog: nothing was done: log partition 0 accepts no writes: the batch at offset "
+    assert err.splitlines()[-1].startswith(refusal)
     assert files(data) == before
 
 
@@ -104,7 +105,7 @@ def test_a_dry_run_says_that_damage_refuses(data, capsys):
     code, out, err = call(capsys, "restore", data, "billing", "--at=offset:0", "--force", "--dry-run")
     assert code == 1
     assert "would restore group billing to log offset 0" in out
-    assert "offsetlog: would be refused: log partition 0 is damaged" in err
+    assert "offsetlog: would be refused: log partition 0 accepts no writes: the batch at offset " in err
     assert call(capsys, "delete", data, "billing", "--dry-run")[0] == 1
 
 
@@ -155,7 +156,7 @@ def test_the_time_of_the_bad_commit_itself_is_pointed_out(data, capsys):
     code, out, err = call(capsys, "restore", data, "billing", "--at", bad, "--yes")
     assert (code, err) == (0, "")
     assert out.endswith(
-        f" (the last change has exactly this time; to go back before it, use --at {bad - 1})\n"
+        f" (the last change has exactly this time; to restore the state before that change, use --at {bad - 1})\n"
     )
     code, out, err = call(capsys, "restore", data, "billing", "--at", "now", "--yes")
     assert code == 2
@@ -216,5 +217,5 @@ def test_a_log_partition_that_failed_without_a_problem_on_the_disk_is_refused(da
         def health(self):
             return StoreHealth(False, (PartitionHealth(1, "failed", ()),), ())
 
-    assert "log partition 1 is damaged, and is not written to: its state is failed; " in damage_of(Failed(), [1])
+    assert "log partition 1 accepts no writes: its state is failed. " in damage_of(Failed(), [1])
     assert damage_of(Failed(), [0]) is None

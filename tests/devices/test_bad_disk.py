@@ -247,4 +247,4 @@ def test_a_file_cut_short_under_a_store_that_writes(tmp_path, durability):
         """,
     )
     assert len(ended.lines) == 3
-    assert f"{TOPIC}-1/00000000000000000000.log the file is 0 bytes long, but the log has " in ended.word("refused")
+    assert f"{TOPIC}-1/00000000000000000000.log the file is 0 bytes long, but its segment has " in ended.word("refused")

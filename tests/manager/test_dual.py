@@ -251,7 +251,7 @@ def test_a_rewind_that_the_log_does_not_take_says_what_stands_where():
             (lambda: manager.commit(GROUP, {KEYS[0]: 2}), "t:0=2"),
             (lambda: manager.delete(GROUP, [KEYS[0]]), "(t:0)"),
         ):
-            with pytest.raises(errors.DifferenceError, match=r"make the same call again") as caught:
+            with pytest.raises(errors.DifferenceError, match=r"Make the same call again") as caught:
                 call()
             assert changed in str(caught.value)
             assert "no space" in str(caught.value)

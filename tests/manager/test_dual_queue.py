@@ -89,7 +89,7 @@ def test_work_that_waits_for_its_turn_keeps_its_timeout():
             manager.delete_group_async(GROUP, timeout=0.05),
         ]
         for each in waiting:
-            with pytest.raises(errors.CommitTimeoutError, match="nothing was written, and nothing will be"):
+            with pytest.raises(errors.CommitTimeoutError, match="nothing was written, and nothing will be written"):
                 each.result(PATIENCE)
         manager.commit(GROUP, {KEYS[1]: 1}, timeout=0.05)
         manager.zookeeper.answer()

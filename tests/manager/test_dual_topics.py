@@ -121,7 +121,7 @@ def test_no_position_goes_back_where_the_log_does_not_delete(monkeypatch):
             write(group, changes)
 
         monkeypatch.setattr(manager.log, "write", refuse)
-        with pytest.raises(errors.DifferenceError, match="make the same call again"):
+        with pytest.raises(errors.DifferenceError, match="Make the same call again"):
             manager.on_topic_deleted(["t"])
         assert {key: value.offset for key, value in manager.fetch(GROUP).items()} == {KEYS[0]: 90, KEYS[1]: 5}
         assert manager.differences() == [Difference(GROUP, "t", 0, 90, None), Difference(GROUP, "t", 1, 5, None)]

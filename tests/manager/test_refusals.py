@@ -81,7 +81,7 @@ def test_a_log_manager_shows_its_directory_and_whether_it_runs(tmp_path):
 def test_a_directory_of_another_process_is_refused_with_what_to_do(tmp_path):
     with manager_of(tmp_path), pytest.raises(LockedError) as caught:
         manager_of(tmp_path).start()
-    assert "; stop that process first: only one may use a directory" in str(caught.value)
+    assert "; stop that process first: only one process may use a directory" in str(caught.value)
     assert "read_only" not in str(caught.value)
 
 

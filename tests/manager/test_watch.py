@@ -145,7 +145,7 @@ def test_an_iteration_has_its_position_after_what_it_returned(tmp_path):
                 first -= 1
             assert manager.watch(from_position=watch.position).poll() == whole[first:]
             if 0 < count < len(whole):
-                with pytest.raises(InvalidArgumentError, match="still holds"):
+                with pytest.raises(InvalidArgumentError, match="has not yet returned"):
                     watch.poll_arrow()
             assert watch.poll() == whole[count:]
 

@@ -185,7 +185,7 @@ def test_files_of_credentials_that_are_refused(tmp_path, capsys, text, mode, mes
         ("world:anyone:", "is not an ACL entry"),
         ("digest:a\udc80:r", "is not UTF-8"),
         ("digest::cdrwa", "has no identity"),
-        ("auth::cdrwa", "means the credentials of --to-auth-file; give that option, too"),
+        ("auth::cdrwa", "stands for the credentials in --to-auth-file; give that option, too"),
     ],
 )
 def test_acls_that_are_refused(tmp_path, capsys, acl, message):

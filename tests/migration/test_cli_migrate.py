@@ -134,7 +134,7 @@ def test_nothing_goes_back_unless_that_is_asked_for(hosts, tmp_path, capsys, to_
     code, out, err = call(capsys, "--from", source, "--to", target, "--overwrite")
     assert (code, out) == (1, "")
     assert err == (
-        "offsetlog: nothing was done: there is no terminal to ask on; this would commit to "
+        "offsetlog: nothing was done: there is no terminal to ask on; the command would commit to "
         f"{target}: 3 positions moved back (g t:0 10 -> 4, g t:1 10 -> 4, g t:2 10 -> 4); add --yes to do it, or "
         "--dry-run to only show it\n"
     )
@@ -150,7 +150,7 @@ def test_it_asks_before_it_writes(hosts, tmp_path, capsys, monkeypatch):
     arguments = ["--from", f"zookeeper://{hosts}", "--to", data, "--groups", "audit-*"]
     code, out, err = call(capsys, *arguments)
     assert (code, out) == (1, "")
-    assert "this would commit to" in err
+    assert "the command would commit to" in err
     assert "2 positions added (audit-eu orders:0 none -> 7, audit-us clicks:5 none -> 9223372036854775807)" in err
     assert not data.exists()
     answers, questions = [False, True], []
@@ -230,7 +230,8 @@ def test_an_address_without_its_scheme_makes_no_directory(tmp_path, capsys, monk
     for more in ((), ("--dry-run",)):
         code, _, err = call(capsys, "--from", "data", "--to", text, "--yes", *more)
         assert code == 2
-        assert f"give zookeeper://HOST:PORT,.../ROOT, or the path of a log directory (./{text} for a directory" in err
+        assert "give the path of a log directory, or zookeeper://HOST:PORT,.../ROOT; for a directory named" in err
+        assert f"give './{text}'" in err
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
     assert call(capsys, "--from", "data", "--to", "./h:2181", "--yes")[0] == 0
     # By then it is there.
@@ -285,7 +286,7 @@ def test_a_target_whose_node_holds_no_offset_is_not_overwritten(hosts, tmp_path,
     code, out, err = call(capsys, "--from", tmp_path / "data", "--to", f"zookeeper://{hosts}", "--yes", "--overwrite")
     assert (code, out.splitlines()[-1]) == (1, "1 position moved forward")
     assert "/consumers/g/offsets/t/0: the target's value for this position is not an offset: " in err
-    assert "group closed, t:1: the target's positions of the group cannot be read: the ACL of" in err
+    assert "group closed, t:1: the group's positions in the target cannot be read: the ACL of" in err
     assert "3 positions refused" in err
     client = client_of(hosts)
     assert [client.get(f"/consumers/g/offsets/t/{number}")[0] for number in range(2)] == [b"x", b"9"]
@@ -314,8 +315,8 @@ def test_names_and_fields_that_zookeeper_cannot_keep(hosts, tmp_path, capsys):
     assert code == 1
     assert out.splitlines()[1:] == [
         "3 positions added",
-        "1 position without leader epoch, which the target does not keep",
-        "2 positions without metadata, which the target does not keep",
+        "the target keeps no leader epoch: dropped from 1 position",
+        "the target keeps no metadata: dropped from 2 positions",
     ]
     assert "4 positions refused" in err
     assert "group a/b, t:0: the group 'a/b' cannot be kept in ZooKeeper" in err
@@ -381,7 +382,7 @@ def test_of_a_group_in_several_requests_exactly_what_was_not_made_is_refused(hos
     assert code == 1
     assert out.splitlines()[1:] == [
         f"{len(made)} positions added",
-        f"{len(made)} positions without metadata, which the target does not keep",
+        f"the target keeps no metadata: dropped from {len(made)} positions",
     ]
     assert f"{330 - len(made)} positions refused" in err
     assert "the ACL of /consumers/large/offsets/z/" in err
@@ -429,9 +430,9 @@ def test_what_is_refused_before_anything_is_written(ensemble, hosts, tmp_path, c
     code, _, err = call(capsys, "--from", data, "--to", data / ".." / "data", "--yes")
     assert (code, "the source and the target are the same place" in err) == (2, True)
     code, _, err = call(capsys, "--from", zookeeper, "--to", data, "--yes")
-    assert (code, "ZooKeeper has no node /consumers below the root of" in err) == (2, True)
+    assert (code, "has no node /consumers; check the root path" in err) == (2, True)
     code, _, err = call(capsys, "--from", data, "--to", f"{zookeeper}/nothing", "--yes")
-    assert (code, "ZooKeeper has no node for the root of" in err) == (2, True)
+    assert (code, "ZooKeeper has no node for the root in" in err) == (2, True)
     code, _, err = call(capsys, "--from", "s3://bucket/data", "--to", data, "--yes")
     assert (code, "'s3://bucket/data' is not a place that holds offsets" in err) == (2, True)
     code, _, err = call(capsys, "--from", "zookeeper://", "--to", data, "--yes")
@@ -442,7 +443,7 @@ def test_what_is_refused_before_anything_is_written(ensemble, hosts, tmp_path, c
     (tmp_path / "other" / "file").touch()
     for more in ("--dry-run", "--yes"):
         code, _, err = call(capsys, "--from", data, "--to", tmp_path / "other", more)
-        assert (code, "--partitions N creates a log in it all the same" in err) == (2, True)
+        assert (code, "to create a log in this directory, give --partitions N" in err) == (2, True)
     assert stored(data) == {("g", "t", "0"): b"1"}
 
 

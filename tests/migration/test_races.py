@@ -108,7 +108,7 @@ def test_a_group_that_changes_again_and_again_is_refused_whole(source, hosts, co
     migration = Migration(source, Meddling(connection, 10**6, 2), ["g0", "g1"])
     list(migration.run())
     assert (migration.report.committed, migration.report.refused) == ({}, 2 * PARTITIONS)
-    assert "the group was changed before each of 20 writes" in migration.report.examples[0].reason
+    assert "the group changed before each of 20 attempts to write it" in migration.report.examples[0].reason
     assert {int(data) for data in offsets_in(hosts).values()} == {1, 2}
 
 

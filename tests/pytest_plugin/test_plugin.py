@@ -80,7 +80,7 @@ def test_a_failed_test_shows_the_fault_that_nobody_met(pytester):
     shown = pytester.runpytest_subprocess()
     shown.assert_outcomes(failed=1)
     shown.stdout.fnmatch_lines(
-        ["*WARNING*released, but it affected no request: *error 16 for OffsetCommit of group 'billing'; hits: 0>*"]
+        ["*WARNING*released a fault that affected no request: *error 16 for OffsetCommit of group 'billing'; hits: 0>*"]
     )
 
 

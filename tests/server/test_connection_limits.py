@@ -146,7 +146,7 @@ def test_slow_requests_end_the_oldest_first_until_none_waits():
     memory.end_slow(1, 1)
     assert ended == []
     memory.end_slow(1.5, 1)
-    assert ended == ["0 ends: its request was incomplete after 1 s while others waited for memory", "3"]
+    assert ended == ["0 ends: its request was incomplete after 1 s while other requests waited for memory", "3"]
 
 
 def test_a_request_that_had_to_wait_has_its_time_when_it_is_let_in():
@@ -164,7 +164,7 @@ def test_a_request_that_had_to_wait_has_its_time_when_it_is_let_in():
         memory.end_slow(now, 30)
         return log
 
-    slow = "its request was incomplete after 30 s while others waited for memory"
+    slow = "its request was incomplete after 30 s while other requests waited for memory"
     assert logged(30) == []
     # The second is let in, and leaves no memory for the third.
     assert logged(31) == [f"0 ends: {slow}", "1"]

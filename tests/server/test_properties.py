@@ -123,7 +123,7 @@ def test_values_reach_the_part_that_they_are_for(tmp_path):
         ("log.cleaner.min.cleanable.ratio=1.5", r"ratio must be a number from 0 to 1, not '1\.5'"),
         ("log.cleaner.min.cleanable.ratio=nan", r"ratio must be a number from 0 to 1, not 'nan'"),
         ("log.dirs=/a,/b", "log.dirs must be one directory"),
-        ("num.partitions=1\r\nnum.partitions=2", r":2: num\.partitions is given twice; the first is on line 1"),
+        ("num.partitions=1\r\nnum.partitions=2", r":2: num\.partitions is already given on line 1"),
         ("group.max.session.timeout.ms=1", r":1: group\.min\.session\.timeout\.ms \(6000\) must not be greater than"),
         ("node.id=\\u12", ":1: "),
         ("listeners=PLAINTEXT://:9092", r":1: listening on 0\.0\.0\.0 needs --allow-any-host"),

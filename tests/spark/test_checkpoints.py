@@ -254,7 +254,7 @@ def test_sizes_are_bounded(tmp_path, monkeypatch):
         read_checkpoint(path)
     monkeypatch.setattr(checkpoints, "FILES_MAX", 10)
     monkeypatch.setattr(checkpoints, "FILE_BYTES_MAX", 30)
-    with pytest.raises(errors.LimitError, match="more than 30 bytes") as caught:
+    with pytest.raises(errors.LimitError, match="larger than the limit of 30 bytes") as caught:
         read_checkpoint(path)
     assert caught.value.path == str(path / "offsets" / "1")
 

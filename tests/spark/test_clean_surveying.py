@@ -109,7 +109,7 @@ def test_a_bad_batch_that_whole_ones_follow_is_damage(log: Path, tmp_path: Path)
     assert surveyed(copy.parent)
     content[100] ^= 0x55
     (copy / newest.name).write_bytes(content)
-    with pytest.raises(errors.CorruptionError, match="whole batches follow") as caught:
+    with pytest.raises(errors.CorruptionError, match="intact batches follow") as caught:
         surveyed(copy.parent)
     assert caught.value.path == str(copy / newest.name)
     assert caught.value.position == 0

@@ -144,7 +144,7 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("s3a://logs/a", {"fs.s3a.endpoint": "ftp://user:S3CRET@host"}, r"fs\.s3a\.endpoint must be HOST:PORT"),
     ("s3a://logs/a", {"fs.s3a.endpoint": "http://host/S3CRET"}, r"fs\.s3a\.endpoint must be HOST:PORT"),
     ("s3a://logs/a", {"fs.s3a.bucket.logs.path.style.access": "yes"}, "path.style.access must be true"),
-    ("s3a://logs/a", {PROVIDER: "com.acme.Vault"}, r"com\.acme\.Vault, which is Java code and cannot be used"),
+    ("s3a://logs/a", {PROVIDER: "com.acme.Vault"}, r"com\.acme\.Vault, a Java class that offsetlog cannot use"),
     ("s3a://logs/a", {"fs.s3a.encryption.algorithm": "CSE-KMS"}, "cannot decrypt"),
     ("s3a://logs/a", {"fs.s3a.server-side-encryption-algorithm": "SSE-C"}, "cannot decrypt"),
     ("s3a://logs/a", {"fs.s3a.proxy.host": "p", "fs.s3a.proxy.port": "http"}, "is not a port"),

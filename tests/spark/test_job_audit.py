@@ -191,7 +191,7 @@ def test_positions_that_are_deleted_or_pending_do_not_stall(spark):
 @pytest.mark.parametrize("stall_ms", [0, -1])
 def test_a_stall_of_no_time_is_refused(spark, tmp_path, stall_ms):
     prepared = audit.prepared(frame(spark, [commit(1)]))
-    refused = rf"above 0 ms, not {stall_ms} ms, or every commit would be a stall"
+    refused = f"with a shortest stall of {stall_ms} ms, every commit would be a stall"
     with pytest.raises(InvalidArgumentError, match=refused):
         audit.audit(prepared, stall_ms=stall_ms)
     with pytest.raises(InvalidArgumentError, match=refused):

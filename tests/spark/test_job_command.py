@@ -66,7 +66,7 @@ def test_damage_names_the_ways_to_go_on():
     assert type(caught.value) is errors.TornTailError
     assert (caught.value.path, caught.value.position) == ("data/0.log", 120)
     assert str(caught.value) == (
-        "a batch needs 12 bytes; --permissive goes on without the damaged part, and offsetlog verify lists all damage "
+        "a batch needs 12 bytes; to skip the damaged part, give --permissive; `offsetlog verify` lists all damage "
         "(data/0.log, byte 120)"
     )
     missing = errors.DataLossError("an end is missing; --permissive of a job reads the rest")

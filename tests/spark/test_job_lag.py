@@ -159,7 +159,7 @@ def test_samples_from_files(spark, tmp_path):
         lag_ends.of_samples(spark, str(tmp_path / "wrong.csv"))
     for line, why in (("t,x,3", "partition 'x'"), ("t,0,many", "log_end_offset 'many'")):
         (tmp_path / "word.csv").write_text(f"topic,partition,log_end_offset\nt,0,7\n{line}\n")
-        with pytest.raises(errors.InvalidArgumentError, match=f"{why} is not a number, in the row with") as caught:
+        with pytest.raises(errors.InvalidArgumentError, match=f"{why} is not a number; the row contains") as caught:
             lag_ends.of_samples(spark, str(tmp_path / "word.csv"))
         assert caught.value.path == str(tmp_path / "word.csv")
     # A line that cannot be read is reported, and not left out.
@@ -201,7 +201,7 @@ def test_of_replicas_the_highest_end_counts(spark, tmp_path):
 
 def test_ends_from_a_cluster(spark):
     pytest.importorskip("confluent_kafka")
-    expected = r"127\.0\.0\.1:1 did not return the log ends.*check that a broker listens there"
+    expected = r"127\.0\.0\.1:1 did not return the log end offsets.*check that a broker listens there"
     with pytest.raises(errors.StorageError, match=expected):
         lag_ends.of_broker(spark, [("t", 0)], {"bootstrap.servers": "127.0.0.1:1"}, timeout=1)
     # librdkafka's own cluster in process, which has no topic.

@@ -121,7 +121,7 @@ def test_what_is_refused_changes_no_mark(tmp_path):
     with pytest.raises(errors.ConfigError, match="already"):
         write(tmp_path, HALF, rewinds=Table(), totals=Table())
     (tmp_path / "totals" / "letters.txt").write_text("")
-    with pytest.raises(errors.ConfigError, match="which no table has"):
+    with pytest.raises(errors.ConfigError, match="which is not part of a table"):
         write(tmp_path, HALF, overwrite=True, totals=Table())
     assert sorted(each.name for each in tmp_path.iterdir()) == ["totals"]
     (tmp_path / MARK).write_text("half a ma")

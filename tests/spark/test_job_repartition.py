@@ -324,7 +324,9 @@ def test_what_cannot_be_is_refused_and_leaves_nothing(spark, tmp_path):
 
 def test_two_open_transactions_that_would_become_one():
     first, second = Survey(0, open=[(7, 1, ["a"])]), Survey(1, open=[(7, 2, ["b"])])
-    message = "producer 7 has two open transactions: of epoch 1 in log partition 0, and of epoch 2 in log partition 1"
+    message = (
+        "producer 7 has two open transactions, with epoch 1 in log partition 0 and with epoch 2 in log partition 1"
+    )
     with pytest.raises(TransactionError, match=message):
         repartition.check_surveys([first, second], 1)
     # Where they do not meet, or are the same, they stay.
@@ -436,7 +438,7 @@ def test_a_copy_whose_tail_is_missing_is_refused(spark, tmp_path):
     log = RandomLog(tmp_path / "old", 2, 1, records=10)
     end = survey_partition(str(log.path / f"{TOPIC}-1"), 1).end
     (log.path / "recovery-point-offset-checkpoint").write_text(f"0\n1\n{TOPIC} 1 {end + 5}\n")
-    refused = f"log partition 1: the checkpoint says {end + 5}, but the log ends at {end}"
+    refused = f"log partition 1: the checkpoint contains log offset {end + 5}, but the log ends at log offset {end}"
     with pytest.raises(CorruptionError, match=refused):
         repartition.run(spark, log.path, tmp_path / "new", 3)
     assert [each.name for each in tmp_path.iterdir()] == ["old"]

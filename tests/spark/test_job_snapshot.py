@@ -98,7 +98,7 @@ def test_a_directory_that_is_no_table_is_not_replaced(spark, data, tmp_path):
     for name in ("letters", "part", "x"):
         (table / name).mkdir(parents=True)
         (table / name / "letter").touch()
-        with pytest.raises(ConfigError, match=f"the directory holds '{name}', which no table has"):
+        with pytest.raises(ConfigError, match=f"the directory holds '{name}', which is not part of a table"):
             snapshotted()
         assert (table / name / "letter").exists()
         shutil.rmtree(table / name)

@@ -120,7 +120,7 @@ def test_everyone_who_takes_one_agrees(text, path, tmp_path):
 
 @pytest.mark.parametrize("text", ["file:", "file:log", "file://", "file://host/log", "file:./log", "File:x"])
 def test_a_file_uri_is_absolute_and_of_this_machine(text):
-    with pytest.raises(errors.ConfigError, match="absolute path on this machine, such as file:/data/log"):
+    with pytest.raises(errors.ConfigError, match="an absolute path on this machine, as 'file:/data/log' does"):
         Location.of(text)
 
 

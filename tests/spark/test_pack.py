@@ -280,7 +280,7 @@ def test_the_driver_plans_with_the_python_of_the_workers(tmp_path, monkeypatch):
     ):
         check_planner("./environment/bin/python")
     with pytest.raises(
-        errors.ConfigError, match="/nowhere/python, which does not exist on the driver, but Spark plans with it there"
+        errors.ConfigError, match="/nowhere/python, which is not a program on the driver, where Spark needs it"
     ):
         check_planner("/nowhere/python")
     (tmp_path / "environment" / "bin").mkdir(parents=True)

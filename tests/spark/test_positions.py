@@ -168,7 +168,7 @@ def test_what_is_missing_can_be_an_error(store):
     with pytest.raises(errors.StateError, match="no position for orders:0") as caught:
         starting_offsets(store, "g", missing="error")
     assert caught.value.item == TopicPartition("orders", 0)
-    with pytest.raises(errors.StateError, match="name the topics"):
+    with pytest.raises(errors.StateError, match="list them in `topics`"):
         starting_offsets(store, "nobody")
     with pytest.raises(errors.TopicError, match="'bills'"):
         starting_offsets(store, "g", ["bills"])

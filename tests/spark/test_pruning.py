@@ -126,7 +126,7 @@ def test_problems_come_without_being_named(spark, log):
 
 
 def test_a_session_that_shows_no_plans_is_refused():
-    with pytest.raises(ConfigError, match="name the columns in the option columns"):
+    with pytest.raises(ConfigError, match="list the columns in the option 'columns'"):
         used_columns(object(), lambda rows: rows)  # type: ignore[arg-type]
 
 

@@ -134,7 +134,7 @@ def test_a_publication_that_fails_anywhere_goes_on(tmp_path, monkeypatch):
                 publish(path)
         ended = seen.count("ended")
         if ended > 0 and "finished" not in seen:
-            assert f"{ended} log partitions have this write" in failure.value.__notes__[0]
+            assert f"the write is committed in {ended} log partitions" in failure.value.__notes__[0]
         with offsetlog.open(path) as store:
             assert store.transactions() == []
             assert len({store._open_core.number_of(group) for group, *_ in positions_of(store)}) == ended

@@ -242,7 +242,7 @@ def test_another_number_of_log_partitions_is_refused_before_a_task_runs(tmp_path
     columns = StructType([StructField(name, kind) for name, kind in fields.items()])
     offsetlog.open(tmp_path, partitions=4).close()
     for make in (batch_writer, stream_writer):
-        with pytest.raises(errors.PartitionCountError, match="partitions=9 was given, but the directory has 4"):
+        with pytest.raises(errors.PartitionCountError, match="partitions=9 was given, but the directory has 4 part"):
             make({"path": str(tmp_path), "partitions": "9"}, columns, overwrite=False)
         make({"path": str(tmp_path), "partitions": "4"}, columns, overwrite=False)
         make({"path": str(tmp_path / "new"), "partitions": "9"}, columns, overwrite=False)

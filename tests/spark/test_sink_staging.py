@@ -45,7 +45,7 @@ def test_which_masters_are_on_one_machine(master, one):
 @pytest.mark.parametrize("make", [batch_writer, stream_writer])
 def test_the_default_staging_is_refused_on_a_cluster(tmp_path, make):
     path = tmp_path / "store"
-    with pytest.raises(errors.ConfigError, match=r"set stagingLocation to a directory that all of them share") as error:
+    with pytest.raises(errors.ConfigError, match="to a directory that driver and executors share") as error:
         make({"path": str(path)}, COLUMNS, overwrite=False, one_machine=False)
     assert f"stagingLocation={path}/.offsetlog-staging" in str(error.value)
     assert not path.exists()

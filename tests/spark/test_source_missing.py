@@ -250,7 +250,7 @@ def test_a_stream_of_nothing_new_says_what_is_missing(whole, tmp_path, caplog):
 
 
 def test_a_loss_of_no_log_partition_is_none_of_the_first(whole, tmp_path, monkeypatch):
-    loss = errors.PossibleLossError("the witnesses of the directory cannot be read", path=whole["closed"])
+    loss = errors.PossibleLossError("the files of the directory cannot be read", path=whole["closed"])
     monkeypatch.setattr(completeness, "find_losses", lambda *_: [loss])
     reader = stream_of(whole["closed"], mode="permissive")
     start = reader.initialOffset()
@@ -278,7 +278,7 @@ def test_a_directory_of_a_broker_that_lost_something(scenario: Scenario, tmp_pat
     last = sorted((log / f"{TOPIC}-{number}").glob("*.log"))[-1]
     last.write_bytes(b"")
     if int(last.stem) < reached:
-        with pytest.raises(errors.DataLossError, match="checkpoint says") as refused:
+        with pytest.raises(errors.DataLossError, match="checkpoint contains log offset") as refused:
             rows_of(log, view="offsets")
         assert refused.value.log_partition == number
     shutil.rmtree(log / f"{TOPIC}-{number}")

@@ -71,23 +71,23 @@ def test_moments(text: str, moment: Moment) -> None:
         ({"path": "/x", "at": "yesterday"}, "at='yesterday' is not a moment"),
         ({"path": "/x", "at": "offset:-1"}, "at='offset:-1'"),
         ({"path": "/x", "at": '{"0": "x"}'}, "must be a log partition and a log offset"),
-        ({"path": "/x", "at": '{"0":'}, "is not JSON"),
+        ({"path": "/x", "at": '{"0":'}, "must be JSON"),
         ({"path": "/x", "partitions": "0,x"}, "partitions='0,x': 'x' is not a log partition"),
         ({"path": "/x", "partitions": "5-3"}, "partitions='5-3'"),
         ({"path": "/x", "partitions": ""}, "partitions=''"),
-        ({"path": "/x", "startingOffset": "first"}, "startingOffset='first' is neither a number"),
-        ({"path": "/x", "endingOffset": "-1"}, "endingOffset='-1' is not from 0"),
-        ({"path": "/x", "splitBytes": "0"}, "splitBytes='0' is not a number of bytes above 0"),
+        ({"path": "/x", "startingOffset": "first"}, "startingOffset='first' must be a number, or JSON"),
+        ({"path": "/x", "endingOffset": "-1"}, "endingOffset='-1' must be from 0"),
+        ({"path": "/x", "splitBytes": "0"}, "splitBytes='0' must be a number of bytes above 0"),
         ({"path": "/x", "splitBytes": "64q"}, "splitBytes='64q'"),
-        ({"path": "/x", "buckets": "0", "view": "offsets"}, "buckets='0' is not from 1"),
-        ({"path": "/x", "minPartitions": "0"}, "minPartitions='0' is not from 1"),
+        ({"path": "/x", "buckets": "0", "view": "offsets"}, "buckets='0' must be from 1"),
+        ({"path": "/x", "minPartitions": "0"}, "minPartitions='0' must be from 1"),
         ({"path": "/x", "buckets": "2"}, "buckets='2' is only for view=offsets|groups|history, not for view=commits"),
-        ({"path": "/x", "columns": "a,,b"}, "columns='a,,b' is not a list"),
-        ({"path": "/x", "columns": "group,group"}, "is not a list of different columns"),
-        ({"path": "/x", "partition": "3000000000"}, "partition='3000000000' is not from 0"),
+        ({"path": "/x", "columns": "a,,b"}, "columns='a,,b' must be a list of columns"),
+        ({"path": "/x", "columns": "group,group"}, "must be a list of columns, each named once"),
+        ({"path": "/x", "partition": "3000000000"}, "partition='3000000000' must be from 0"),
         ({"path": "/x", "pushdown": "yes"}, "pushdown='yes' is not known; it must be one of true, false"),
         ({"path": "/x", "view": "offsets", "startingOffset": "1"}, "not for view=offsets; use the option 'at'"),
-        ({"path": "/x", "view": "batches", "group": "g"}, "headers, which name no group"),
+        ({"path": "/x", "view": "batches", "group": "g"}, "headers, which contain no groups"),
         ({"path": "/x", "view": "groups", "topic": "t"}, "not for view=groups"),
     ],
 )
@@ -157,7 +157,8 @@ def test_a_schema_of_the_caller_chooses_columns() -> None:
     read = parse({"path": "/x"})
     asked = StructType().add("offset", LongType()).add("partition", IntegerType())
     assert asked_schema(read, asked).names == ["offset", "partition"]
-    with pytest.raises(errors.ConfigError, match="'offset' is string; in view=commits it is bigint"):
+    refusal = "'offset' has the type string in the schema, but the type bigint in view=commits"
+    with pytest.raises(errors.ConfigError, match=refusal):
         asked_schema(read, StructType().add("offset", StringType()))
     with pytest.raises(errors.ConfigError, match="has no column 'color'"):
         asked_schema(read, StructType().add("color", StringType()))
@@ -230,7 +231,7 @@ def test_a_file_beside_a_segment_is_no_segment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"startingOffset": "latest"}, "neither a number nor JSON of log offsets by log partition"),
+        ({"startingOffset": "latest"}, "must be a number, or JSON with a log offset for each log partition"),
         ({"startingoffsets": "earliest"}, "startingOffset"),
         ({"colums": "offset"}, "did you mean columns"),
         ({"owner": "me"}, "cannot be a table of the catalog"),

@@ -345,7 +345,7 @@ def test_the_session_gives_its_parallelism_to_the_source(monkeypatch: pytest.Mon
     assert not sent.one_machine
     assert OffsetlogDataSource.default_parallelism == 0
     session.sparkContext.pythonExec = "./none/bin/python"
-    with pytest.raises(errors.ConfigError, match="does not exist on the driver, but Spark plans with it there"):
+    with pytest.raises(errors.ConfigError, match="is not a program on the driver, where Spark needs it"):
         register(session)
     # Spark Connect has no context.
     register(SimpleNamespace(dataSource=session.dataSource))

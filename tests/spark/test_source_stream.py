@@ -140,7 +140,7 @@ def test_a_log_that_went_or_was_cut_is_reported(path: Path, tmp_path: Path):
     start = reader.initialOffset()
     (number,) = [int(number) for number, end in reader.latestOffset(start)["__consumer_offsets"].items() if end > 10]
     beyond = {"__consumer_offsets": {str(number): 1000}, "begun": {}}
-    with pytest.raises(OffsetOutOfRangeError, match="it ended at 1000 before"):
+    with pytest.raises(OffsetOutOfRangeError, match="but ended at log offset 1000 before"):
         reader.partitions(start, beyond)
     folder = path / f"__consumer_offsets-{number}"
     folder.rename(tmp_path / "aside")

@@ -214,7 +214,7 @@ def test_a_ticket_that_a_child_awaits(path):
             try:
                 asyncio.run(wait())
             except errors.ClosedError as failure:
-                os._exit(0 if "child" in str(failure) else 2)
+                os._exit(0 if "forked" in str(failure) else 2)
             except BaseException:
                 os._exit(1)
             os._exit(3)

@@ -98,7 +98,7 @@ def test_who_asks_gets_it(path):
         (report,) = store.compact()
         assert report.records_kept == 1000
         (report,) = store.compact()
-        assert (report.cleaned, report.reason) == (False, "history of some groups is kept from 0 on")
+        assert (report.cleaned, report.reason) == (False, "the history of some groups is kept from log offset 0 on")
         rest(store, 0.5)
         store.maintenance._cleaner.clock = lambda: time.time_ns() // 1_000_000 + 2 * HOUR
         (report,) = store.compact()

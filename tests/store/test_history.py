@@ -352,7 +352,7 @@ def test_what_was_cleaned_is_not_guessed(single, path):
     with pytest.raises(errors.HistoryError, match="; only the present state is known"):
         single.fetch("g", at=early)
     fill(single, 10)
-    with pytest.raises(errors.HistoryError, match="were cleaned since then; the oldest time that can be") as raised:
+    with pytest.raises(errors.HistoryError, match="were cleaned away; the oldest time that can be") as raised:
         single.fetch("g", at=early)
     failure = raised.value
     assert (failure.log_partition, failure.floor) == (0, 1000)

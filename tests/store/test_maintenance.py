@@ -370,7 +370,7 @@ def test_history_is_kept(path):
         feed(store)
         (report,) = store.compact()
         assert not report.cleaned
-        assert "history is kept from 0 on" in report.reason
+        assert "the history is kept from log offset 0 on" in report.reason
     with opened(path, MaintenanceConfig(enabled=False, min_history_ms=1)) as store:
         time.sleep(0.01)
         (report,) = store.compact()
@@ -592,7 +592,7 @@ def test_a_stuck_transaction_is_reported_and_can_be_ended(path, caplog):
         assert stuck.age_ms >= 200
         assert stuck.pinned_bytes > 30_000
         plan = store.maintenance.status().plans[stuck.log_partition]
-        assert "a transaction is open from offset 0 on" in plan.reason
+        assert "a transaction has been open since log offset 0" in plan.reason
         time.sleep(0.1)
         store.abort_transaction(77)
         until(lambda: not store.maintenance.status().stuck)

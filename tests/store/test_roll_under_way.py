@@ -55,7 +55,7 @@ def test_the_space_of_a_roll_is_no_damage(path: Path, segments: list[Path], whic
     found = verify(path)
     assert found.problems == []
     (note,) = [each for each in found.findings if each.path == str(segments[which])]
-    assert note.reason == f"{size} zeros after the last batch: space that an unfinished roll has not given back"
+    assert note.reason == f"{size} zeros after the last batch: preallocated space of a roll that has not finished"
 
 
 def test_zeros_where_batches_are_missing_are_damage(path: Path, segments: list[Path]):

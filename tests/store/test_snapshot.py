@@ -238,13 +238,13 @@ def test_something_else_in_its_place(filled, caplog):
     table = pa.table({"a": range(1000)})
     with pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
-    check_discarded(filled, caplog, "directory")
+    check_discarded(filled, caplog, "list of the file's sections")
 
 
 def test_a_log_that_was_cleaned_beyond_it(filled, caplog):
     entries = {(TOPIC, 0): 10_000}
     (filled / CLEANER_POINTS).write_bytes(format_offset_checkpoint(entries))
-    check_discarded_once(filled, caplog, "was cleaned up to")
+    check_discarded_once(filled, caplog, "was cleaned below")
 
 
 def check_discarded_once(path: Path, caplog, reason: str) -> None:
@@ -348,7 +348,7 @@ def test_a_damaged_log_has_none(filled):
         assert store.problems()
         with pytest.raises(errors.CorruptionError) as raised:
             store.snapshot()
-        assert "1 other log partitions have a snapshot" in raised.value.__notes__[0]
+        assert "1 other log partitions now have a snapshot" in raised.value.__notes__[0]
 
 
 def test_what_an_interrupted_write_left_is_of_no_account(filled):

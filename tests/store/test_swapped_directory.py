@@ -171,7 +171,7 @@ def test_a_directory_that_never_rests_is_an_error(log: Path, monkeypatch: pytest
 
     monkeypatch.setattr(segments, "FileSystem", Growing)
     monkeypatch.setattr(segments.time, "sleep", lambda seconds: None)
-    with pytest.raises(errors.StorageError, match="swapped faster"):
+    with pytest.raises(errors.StorageError, match="replaced faster"):
         segments_of(partition_of(log))
 
 
@@ -184,7 +184,7 @@ def test_swaps_that_never_rest_are_an_error(log: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(segments, "FileSystem", Moving)
     monkeypatch.setattr(segments.time, "sleep", lambda seconds: None)
-    with pytest.raises(errors.StorageError, match="swapped faster"):
+    with pytest.raises(errors.StorageError, match="replaced faster"):
         segments_of(partition_of(log))
 
 

@@ -203,7 +203,7 @@ def test_a_file_cut_short_under_an_open_store(disk, path, size):
     ):
         with pytest.raises(errors.StorageError) as caught:
             call()
-        assert caught.value.message == f"the file is {size} bytes long, but the log has {full}"
+        assert caught.value.message == f"the file is {size} bytes long, but its segment has {full} bytes"
         check_place(caught.value, bad)
     assert [each.path for report in store.compact() for each in report.quarantine] == [str(bad)]
     assert [each.log_partition for each in store.verify().findings] == [1]

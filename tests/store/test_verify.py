@@ -440,7 +440,7 @@ def test_a_view_that_could_not_keep_its_files_is_no_failure(small, monkeypatch, 
         if calls <= failures:
             commit()
             small.compact(again=True)
-            raise errors.MissingFileError("the segment was replaced or cut away while it was read")
+            raise errors.MissingFileError("the segment was replaced or removed while it was read")
         return replays.replay_files(state, paths, **bounds)
 
     commit()
@@ -590,7 +590,7 @@ def test_a_damaged_segment_cannot_be_cleaned(small, path):
     assert {each.kind for each in found.findings} >= {"batch"}
     (cleaned,) = [way for way in found.ways if way.name == "cleaned"]
     assert cleaned.digest is None
-    assert cleaned.note.startswith("the cleaner leaves damaged segments unchanged")
+    assert cleaned.note.startswith("the cleaner would not rewrite a damaged segment: ")
 
 
 # ---------------------------------------------------------------------------------------------------------- snapshots

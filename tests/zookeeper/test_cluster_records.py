@@ -261,7 +261,7 @@ def test_values_that_no_node_can_have_are_refused():
     for text in ("h:9092", "PLAINTEXT://h", "PLAINTEXT://h:99999", "://h:1", "A://h:1 "):
         with pytest.raises(errors.InvalidArgumentError):
             Endpoint.parse(text)
-    with pytest.raises(errors.InvalidArgumentError, match="no security protocol"):
+    with pytest.raises(errors.InvalidArgumentError, match="has no entry for the listener"):
         Endpoint.parse("A://h:1", {"B": "SSL"})
     with pytest.raises(errors.TopicError):
         TopicRecord(topic="a/b", partitions={})

@@ -69,7 +69,7 @@ def test_a_start_with_credentials_that_are_refused_fails_at_once(hosts):
     for _ in range(2):
         failure = in_patience(ZooKeeperConnection(settings).start)
         assert isinstance(failure, errors.ZooKeeperError)
-        assert "refuses the credentials of this connection (unknown)" in str(failure)
+        assert "refuses the credentials of this connection (scheme: unknown)" in str(failure)
         assert not failure.retriable
     with (
         pytest.raises(errors.ZooKeeperError, match="refuses the credentials"),

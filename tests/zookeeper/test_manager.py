@@ -365,7 +365,7 @@ def test_a_root_that_is_not_there_is_made_by_the_start(hosts, connection, below)
 def test_a_root_that_somebody_removed_later_is_an_error_of_commits(hosts, connection):
     with leading(f"{hosts}/new") as manager:
         connection.delete("/new")
-        with pytest.raises(errors.ZooKeeperError, match=r"the root of '.*/new' does not exist any more"):
+        with pytest.raises(errors.ZooKeeperError, match=r"the root node of '.*/new' was removed"):
             manager.commit("g", {KEYS[0]: 5})
         assert connection.children("/") == []
 

@@ -137,7 +137,7 @@ def test_a_delete_whose_connection_is_cut_is_unknown_and_can_be_repeated(manager
 def test_a_commit_whose_time_is_over_is_never_sent(manager, proxy, hosts):
     manager.commit("g", {KEYS[0]: 1})
     disconnect(manager, proxy)
-    with pytest.raises(errors.CommitTimeoutError, match="nothing was written, and nothing will be") as caught:
+    with pytest.raises(errors.CommitTimeoutError, match="nothing was written, and nothing will be written") as caught:
         manager.commit("g", {KEYS[0]: 2}, timeout=0.05)
     assert not isinstance(caught.value, errors.UnknownOutcomeError)
     late = manager.commit_async("g", {KEYS[0]: 3}, timeout=0.05)

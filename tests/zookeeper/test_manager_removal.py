@@ -172,7 +172,7 @@ def test_a_consumer_that_starts_while_a_large_group_is_removed_keeps_the_rest(ho
         commit_many(manager, "g")
         with (
             before_write(manager, number, lambda: make(connection, ("/consumers/g/ids/c-1", b""))),
-            pytest.raises(errors.GroupNotEmptyError, match=r"after \d+ of its positions were deleted"),
+            pytest.raises(errors.GroupNotEmptyError, match=r"positions deleted so far: \d+"),
         ):
             manager.delete_group("g")
         left = offsets_of(manager, "g")
@@ -418,7 +418,7 @@ def test_one_group_that_fails_keeps_no_other_from_expiry(manager, clock, connect
     deep = "/".join("x" * 9)
     make(connection, (f"/consumers/b/{deep}", b""))
     clock.set_to_age(connection, "/consumers/c/offsets/orders/0", DAY_MS + 1)
-    with pytest.raises(errors.ZooKeeperError, match="deeper than any node of a group"):
+    with pytest.raises(errors.ZooKeeperError, match="too deep to be a node of a group"):
         manager.expire()
     assert manager.groups() == ["b"]
 

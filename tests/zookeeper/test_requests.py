@@ -165,7 +165,7 @@ def test_answers_that_are_none_are_errors_and_no_others():
             request.deserialize(answer[:end], 0)
     with pytest.raises(ValueError, match="more results"):
         request.deserialize(answer[: -len(END)] + node_result(b"8") + END, 0)
-    with pytest.raises(ValueError, match="kind 8, not 4"):
+    with pytest.raises(ValueError, match="a result for operation 8, not for operation 4"):
         request.deserialize(names_result([]) + END, 0)
     seed = first_seed()
     print(f"OL_SEED={seed}")

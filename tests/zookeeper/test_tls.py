@@ -262,7 +262,7 @@ def test_files_that_are_no_pem_are_named_without_a_password(signed, tmp_path, pr
     for password in ("secret-of-nobody", None):
         given = dict(properties)
         del given["zookeeper.ssl.keystore.password"]
-        with pytest.raises(errors.ConfigError, match="or the password is wrong") as caught:
+        with pytest.raises(errors.ConfigError, match="check the file and its password") as caught:
             create(given if password is None else {**given, "zookeeper.ssl.keystore.password": password})
         assert "secret-of-nobody" not in str(caught.value)
 

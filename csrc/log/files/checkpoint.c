@@ -109,7 +109,7 @@ static int read_frame(line_reader *reader, size_t *count, bool *empty, ol_error 
     if (!parse_number(trimmed(line), 0, INT32_MAX, &number)) {
         return fail_line(error, reader, "the count is not a number");
     }
-    if (number > count_max) return fail_line(error, reader, "the count is larger than the file");
+    if (number > count_max) return fail_line(error, reader, "the file is too short for the count");
     *count = (size_t)number;
     *empty = false;
     return OL_OK;
@@ -132,7 +132,7 @@ static int read_entries(ol_slice text, size_t field_count,
             return fail_line(error, &reader, "there are more entries than the count says");
         }
         if (!split_fields(line, fields, field_count)) {
-            return fail_line(error, &reader, "not the expected number of fields");
+            return fail_line(error, &reader, "too few or too many fields");
         }
         status = take(context, fields, &reader, error);
         if (status != OL_OK) return status;
@@ -333,7 +333,8 @@ static int take_epoch(void *context, const ol_slice *fields, const line_reader *
     if (list->count > 0) {
         const ol_leader_epoch *last = &list->entries[list->count - 1];
         if (epoch <= last->epoch || start <= last->start_offset) {
-            return fail_line(error, reader, "the epochs or their offsets do not ascend");
+            return fail_line(error, reader,
+                             "the epoch or the offset is not above the previous one");
         }
     }
     if (list->count == list->capacity) {

@@ -72,7 +72,7 @@ int ol_flush_sidecar_load(ol_fs *fs, const char *path, ol_flush_sidecar_found *f
     size_t size = 0;
     int status = ol_fs_read_file(fs, path, OL_FLUSH_SIDECAR_FILE_SIZE, &data, &size, error);
     if (status == OL_LIMIT) {
-        (void)ol_fail(error, OL_CORRUPT, "the file is too large to be the flushed bound");
+        (void)ol_fail(error, OL_CORRUPT, "the file is too large for a record of the flushed bound");
         return ol_error_at(error, path, -1);
     }
     if (status != OL_OK) return status;

@@ -237,11 +237,10 @@ static int take_doubts(parser *in) {
         ol_manifest_doubt doubt;
         next_line(in);
         if (!is_line(in, "doubt", 4) || !take_doubt(in, &doubt)) {
-            return refuse(in, "the doubt is malformed");
+            return refuse(in, "the 'doubt' line is malformed");
         }
         if (manifest->doubt_count == OL_MANIFEST_DOUBTS_MAX) {
-            return refuse(in, "there are more doubts (ranges of possible loss) than "
-                           "a manifest can hold");
+            return refuse(in, "too many 'doubt' lines (ranges of possible loss)");
         }
         manifest->doubts[manifest->doubt_count++] = doubt;
     }
@@ -312,7 +311,7 @@ static int take_title(parser *in) {
     return is_word(in->fields[2], "1")
                ? OL_OK
                : ol_fail(in->error, OL_UNSUPPORTED, "a later version of offsetlog wrote the "
-                         "manifest: open the log with that one, or for reading only");
+                         "manifest: use that version, or open the log for reading only");
 }
 
 int ol_manifest_parse(ol_manifest *manifest, ol_slice text, ol_error *error) {

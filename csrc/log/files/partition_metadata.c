@@ -72,7 +72,7 @@ int ol_partition_metadata_parse(ol_slice text, ol_uuid *topic_id, ol_error *erro
     if (ol_uuid_is_zero(&uuid)) return ol_fail(error, OL_CORRUPT, "the topic id is zero");
     for (size_t i = 0; i < text.size; i++) {
         if (!is_white(text.data[i])) {
-            return ol_fail(error, OL_CORRUPT, "the file has more than a version and a topic id");
+            return ol_fail(error, OL_CORRUPT, "the file has more text after the topic id");
         }
     }
     *topic_id = uuid;

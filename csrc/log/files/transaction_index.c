@@ -38,10 +38,10 @@ static const char *entry_fault(const ol_aborted_transaction *entry, int64_t base
                                int64_t previous_last) {
     if (entry->producer_id < 0) return "its producer id is negative";
     if (entry->first_offset < 0 || entry->first_offset > entry->last_offset) {
-        return "its first offset is after its last";
+        return "its first offset is negative or above its last offset";
     }
     if (entry->last_offset < base_offset) return "its last offset is below the segment's base";
-    if (entry->last_offset <= previous_last) return "its last offset does not grow";
+    if (entry->last_offset <= previous_last) return "its last offset is not above the one before";
     return NULL;
 }
 

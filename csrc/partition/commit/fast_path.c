@@ -272,7 +272,7 @@ static int ensure_runs(ol_partition *partition, size_t count, ol_error *error) {
     ol_commit_run *runs = realloc(partition->scratch.runs, count * sizeof *runs);
     if (runs == NULL) {
         return ol_fail(error, OL_NO_MEMORY,
-                       "no memory to plan a commit to up to %zu (group, topic) pairs", count);
+                       "no memory to plan a commit for up to %zu (group, topic) pairs", count);
     }
     partition->scratch.runs = runs;
     partition->scratch.run_capacity = count;

@@ -158,7 +158,7 @@ int ol_commit_put_next_generation(const ol_partition *partition, ol_slice group,
     if (status != OL_OK) return status;
     if (is_modern) {
         return ol_fail(error, OL_INVALID,
-                       "a group of the consumer protocol has no generation that can be ended");
+                       "a group of the consumer protocol cannot be fenced by a new generation");
     }
     if (facts.generation >= INT32_MAX) {
         return ol_fail(error, OL_LIMIT, "the group has reached the greatest generation");

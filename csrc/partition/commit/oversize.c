@@ -193,8 +193,9 @@ static int write_group_in_transaction(ol_commit *work, size_t from, size_t to, o
     int64_t producer_id = next_own_producer_id(work);
     if (producer_id < 0) {
         return ol_fail(error, OL_LIMIT,
-                       "the log contains the largest possible producer id, so no transaction can "
-                       "follow; commit fewer positions at once, so that they fit one batch");
+                       "these positions need a transaction, because they exceed one batch, but "
+                       "the log already uses the largest producer id; commit fewer positions at "
+                       "once");
     }
     work->producer_id = producer_id;
     work->producer_epoch = 0;

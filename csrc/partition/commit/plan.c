@@ -58,7 +58,7 @@ static int check_condition(ol_commit *work, const ol_planned *planned, size_t it
             if (!found || offset <= asked->offset) return OL_OK;
             return refuse(work, OL_REWIND, item, found, offset, rests_on, error);
     }
-    OL_ASSERT(!"a condition is one of four");
+    OL_ASSERT(!"unknown kind of condition");
     return OL_OK;
 }
 
@@ -138,7 +138,9 @@ static int check_group_record(const ol_item *item, size_t index, ol_slice *group
     if (status == OL_OK && (!key.known || key.type <= OL_KEY_OFFSET_COMMIT ||
                             !ol_slice_equal(key.group, item->group))) {
         status = ol_fail(error, OL_INVALID,
-                         "the key of a group record has type %d, or names another group", key.type);
+                         "the key (of type %d) names another group, or is not the key of a group "
+                         "record",
+                         key.type);
     }
     if (status == OL_OK) {
         *group = key.group;

@@ -362,7 +362,7 @@ static const char *check_extras(worker *sum, const ol_reservation *held, size_t 
     }
     return pins == 0 && held_count == table->cell_extras.pins
                ? NULL
-               : "the pending positions differ from those for which the table keeps space";
+               : "the space that the table reserves does not match the pending positions";
 }
 
 static bool are_free_pairs_sound(const ol_table *table, uint64_t pairs) {

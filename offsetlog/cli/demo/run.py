@@ -208,7 +208,7 @@ def _commit_to_disk(demo: _Demo, store: OffsetStore) -> None:
             done += len(tickets)
             advance(int(took * 10) - shown)
             shown = int(took * 10)
-        demo.committed("on disk, 1,000 waiting at a time", done, seconds())
+        demo.committed("to disk, 1,000 commits at a time", done, seconds())
 
 
 def _commit(demo: _Demo) -> str:
@@ -250,7 +250,7 @@ def _reopen(demo: _Demo, digest: str) -> bool:
         seconds = _clock()
         problems = store.verify()
         same = str(store.digest()) == digest
-        demo.add_step("verify, all of it read and compared", demo.records, "records", seconds(), problems=len(problems))
+        demo.add_step("verify (reads and compares the log)", demo.records, "records", seconds(), problems=len(problems))
         memory = store.memory()
     demo.print_steps()
     for problem in problems:
@@ -299,7 +299,7 @@ def _show_cost(demo: _Demo, memory: dict[str, int], count: int, size: int) -> No
                 "memory",
                 f"{bytes_text(memory['total'])} for {count_text(count, 'entry', 'entries')}, {per_entry:.1f} each",
             ),
-            ("log", f"{bytes_text(size)} on disk, every commit of the demo, not compacted"),
+            ("log", f"{bytes_text(size)} on disk: all commits of the demo, not compacted"),
         ]
     )
 

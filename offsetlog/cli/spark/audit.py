@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 HELP = """Report the commits of every group, and suspicious ones: rewinds, stalls, zombies.
 
-A rewind is a commit that moved an offset back. A stall is a time of --stall or longer in which an offset did not move,
-or in which a group was silent while others committed. A zombie commit has an older epoch than an earlier commit. The
-audit also shows open and aborted transactions, rates, and the groups that commit most. It covers only the records that
-the log still holds; the coverage, which is printed first, says how many those are. A log with missing parts is refused
-without --permissive.
+A rewind is a commit that moved an offset back. A stall is a period, at least as long as --stall, in which an offset
+did not move, or in which a group was silent while others committed. A zombie commit has an older epoch than an earlier
+commit. The audit also shows open and aborted transactions, rates, and the groups that commit most. It covers only the
+records that the log still holds; the coverage, which is printed first, says how many those are. A log with missing
+parts is refused without --permissive.
 
 --report writes one HTML page with plots. --output writes all rows of every table, as Parquet.
 
-Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
+Exit codes: 0 done; 1 done with --permissive, but data is missing; 2 refused, or data could not be read or written.
 
 \b
 Examples:
@@ -97,7 +97,7 @@ def _print(output: Output, coverage: Coverage, totals: dict[str, Any], counts: d
 
 def _none(coverage: Coverage, name: str) -> str:
     # If the log was cleaned, finding none does not prove that there were none.
-    return "0" if coverage.nothing(name, "") == "" else "unknown, none in the records that are left"
+    return "0" if coverage.nothing(name, "") == "" else "unknown (none in the records that are left)"
 
 
 def _check_report(report: Path, overwrite: bool) -> None:

@@ -21,16 +21,16 @@ from offsetlog.cli.spark.options import (
 from offsetlog.cli.spark.session import checked_on_driver, report_incomplete, spark_for
 from offsetlog.spark.jobs.places import check_paths
 
-HELP = """Report which records of a log are live, which are dead, and what a clean would free.
+HELP = """Report which records of a log are live, which are dead, and what a compaction would free.
 
 The report has one row for each log partition or, with --groups, one row for each group. A broker's cleaner does not
-clean the active segment, so the report leaves it out. `offsetlog compact` closes the active segment first; with --roll,
-the report shows what that command would free. An open transaction keeps all records after its start from being cleaned.
-If all dead records are in the active segment or after the start of an open transaction, nothing is freed. The freed
-bytes can be slightly negative, because batches that stay can gain a delete horizon. A log with missing parts is refused
-without --permissive.
+clean the active segment, so the report leaves the active segment out. `offsetlog compact` closes the active segment
+first. With --roll, the report shows what `offsetlog compact` would free. An open transaction keeps all records after
+its start from being cleaned. If all dead records are in the active segment or after the start of an open transaction,
+nothing is freed. The freed bytes can be slightly negative, because batches that stay can gain a delete horizon. If
+parts of the log are missing, the command needs --permissive.
 
-Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
+Exit codes: 0 done; 1 done with --permissive, but data is missing; 2 refused, or data could not be read or written.
 
 \b
 Examples:

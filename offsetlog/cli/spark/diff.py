@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 HELP = """Print the positions that differ between two directories, or in one directory between two times.
 
-A position that was only committed again, with the same offset, leader epoch and metadata, does not differ. A time has
-the form that `offsetlog diff` takes, or is a number of ms since 1970.
+Another commit of the same offset, leader epoch and metadata is not a difference. A time has the form that
+`offsetlog diff` takes, or is a number of ms since 1970.
 
-Exit codes: 0 nothing differs; 1 there is no such group, the state of that time was cleaned away, or with --permissive
-something is missing; 2 refused, or could not be read; 3 something differs.
+Exit codes: 0 nothing differs; 1 there is no such group, the state of that time was cleaned away, or --permissive was
+given and parts of a log are missing; 2 refused, or could not be read; 3 something differs.
 
 \b
 Examples:

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 HELP = """Print how far every group lags behind the ends of the logs that it reads.
 
 One of three options gives the log ends. --ends names samples in Parquet, .csv or .json, with the columns topic,
-partition, log_end_offset and, if known, log_start_offset and timestamp (ms, or a time). --bootstrap names a cluster,
-which is asked for its present log ends. --logs names log directories of brokers, whose newest segments show the ends.
-With --at or --every, the lag is printed over time; this needs samples that have a timestamp.
+partition, log_end_offset and, if known, log_start_offset and timestamp (ms, or a time). --bootstrap names a cluster;
+the command asks the brokers for the present log ends. --logs names log directories of brokers, whose newest segments
+show the ends. With --at or --every, the command prints the lag over time; the samples must then have timestamps.
 
 The rows are sums by group and topic. --output writes a row for each partition, as Parquet. A position beyond the end of
 its log is reported, and counts as lag 0. Positions before the start of their log and positions whose log end is unknown
 are also reported. A log with missing parts is refused without --permissive.
 
-Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
+Exit codes: 0 done; 1 done with --permissive, but data is missing; 2 refused, or data could not be read or written.
 
 \b
 Examples:
@@ -146,8 +146,7 @@ def command(
     step_ms = None if every is None else parse_duration(every)
     if (times is not None or step_ms is not None) and ends is None:
         raise ConfigError(
-            "--at and --every ask about past times, so they need --ends: a cluster and its logs show only the present "
-            "log ends"
+            "--at and --every need --ends; --bootstrap and --logs give only the present log ends"
         )
     with checked_on_driver(master):
         check_paths(path, output_directory, overwrite, *(logs or []))

@@ -23,11 +23,13 @@ HELP = """Commit the offsets that consumers kept in ZooKeeper (before Kafka 0.9)
 
 The command reads the offsets from the nodes /consumers/GROUP/offsets/TOPIC/PARTITION of a running ZooKeeper, or from a
 dump. A dump is a file of JSON lines, or of CSV with a heading. The fields are either group, topic, partition and
-offset, or path and value. A position in TARGET moves back only with --overwrite, and only after a question or with
---yes. A row that is not a valid position is refused and reported with its line in the dump.
+offset, or path and value. A position in TARGET moves back only with --overwrite. The command asks before it moves
+positions back; --yes answers the question. A row that is not a valid position is refused and reported with its line in
+the dump.
 
-Exit codes: 0 all rows were taken or needed nothing; 1 some rows or a move back were refused, a group of --group has no
-offsets in the source, or with --permissive something is missing in TARGET; 2 refused, or could not be read or written.
+Exit codes: 0 every row was committed, or needed no commit; 1 a row or a move back was refused, a group of --group has
+no offsets in the source, or with --permissive a part of TARGET is missing; 2 the command was refused, or data could not
+be read or written.
 
 \b
 Examples:

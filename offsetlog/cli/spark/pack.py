@@ -16,11 +16,11 @@ from offsetlog.missing_library import missing_library
 HELP = """Write an archive of offsetlog and its dependencies, for the executors of a cluster.
 
 Spark unpacks the archive on each executor. The archive has no Python interpreter. Its bin/python starts the executor's
-own Python, whose minor version, machine type and libc must be those of this Python. If they differ, the executor's
-standard error says why. The archive omits PySpark, because the executors' Spark brings its own. The command packs only
-packages of this environment, and downloads nothing.
+own Python, which must have the minor version, the machine type and the libc of this Python (a newer glibc is accepted).
+If bin/python finds no such Python, it reports the reason on the executor's standard error. The archive omits PySpark,
+because the executors' Spark brings its own. The command packs only packages of this environment, and downloads nothing.
 
-Exit codes: 0 done, 2 refused, or it could not be written.
+Exit codes: 0 done, 2 refused, or the archive could not be written.
 
 \b
 Examples:
@@ -58,5 +58,6 @@ def command(
     libc = f", and glibc {packed.libc} or newer" if packed.libc else ""
     printed.line(f"{output}: {bytes_text(packed.size)}, {bytes_text(packed.unpacked_size)} unpacked: {names}")
     printed.line(f"each worker needs Python {packed.python} ({packed.abi}){libc}")
-    printed.line(f"--conf spark.archives={output}#environment with PYSPARK_PYTHON=./environment/bin/python uses it")
+    setting = f"--conf spark.archives={output}#environment"
+    printed.line(f"to use the archive: {setting} and PYSPARK_PYTHON=./environment/bin/python")
     return 0

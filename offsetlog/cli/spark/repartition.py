@@ -16,15 +16,16 @@ from offsetlog.config import PARTITIONS_MAX
 from offsetlog.errors import InvalidArgumentError
 from offsetlog.spark.jobs.places import check_rewrite
 
-HELP = """Copy a log directory into one with another number of partitions of the offsets topic.
+HELP = """Copy a log directory to a new one that has another number of partitions of the offsets topic.
 
 The command only reads PATH. It creates the directory TARGET, which is complete when the command ends, and does not
 exist if the command fails. Every record goes to the log partition of its group, and keeps its order, its time and its
-transaction. The digest proves that nothing is lost. Stop the broker first, because records that it writes meanwhile are
-not in TARGET. If records cannot be moved without loss, the command refuses and names the reason. The reason can be
-damage, missing parts, a group with records in two log partitions, or two different open transactions of one producer.
+transaction. The digest proves that nothing is lost. Stop the broker first, because TARGET lacks the records that the
+broker writes during the copy. If records cannot be moved without loss, the command refuses and names the reason. The
+reason can be damage, missing parts, a group with records in two log partitions, or two open transactions of one
+producer with different epochs.
 
-Exit codes: 0 done, 1 done with --permissive and incomplete, 2 refused, or it could not be read or written.
+Exit codes: 0 done; 1 done with --permissive, but data is missing; 2 refused, or data could not be read or written.
 
 \b
 Examples:
@@ -55,7 +56,7 @@ def command(
     ] = "history",
     segment_bytes: Annotated[
         int | None,
-        typer.Option("--segment-bytes", help="Bytes of a new segment; 100 MiB by default.", show_default=False),
+        typer.Option("--segment-bytes", help="Size of a new segment in bytes; 100 MiB by default.", show_default=False),
     ] = None,
     permissive: Permissive = False,
     master: Master = None,
@@ -79,9 +80,11 @@ def command(
     output = Output(form)
     row = {**asdict(done), "partitions_before": done.before, "partitions_after": done.after, "digest": str(done.digest)}
     output.result(columns("spark repartition"), row)
-    output.line(f"{done.before} partitions became {done.after} in {done.target}")
+    before, after = (count_text(number, "log partition") for number in (done.before, done.after))
+    output.line(f"{before} became {after} in {done.target}")
     output.line(f"{count_text(done.records, 'record')} in {count_text(done.batches, 'batch', 'batches')}")
     if done.renamed:
-        output.line(f"{count_text(done.renamed, 'transaction')} got a new producer id, because others use theirs")
+        renamed = count_text(done.renamed, "transaction")
+        output.line(f"{renamed} got a new producer id, because another transaction has the old id")
     output.line(f"digest {done.digest}, before and after")
     return report_incomplete(done.incomplete)

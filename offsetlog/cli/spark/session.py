@@ -59,7 +59,7 @@ def spark_for(
 
 @contextlib.contextmanager
 def checked_on_driver(master: str | None) -> Iterator[None]:
-    """If the job runs on a cluster, makes the error about a missing log say that the driver must see the log.
+    """Explains the error of a missing log if the job runs on a cluster, where the driver must see the log, too.
 
     Raises:
         MissingFileError: the driver does not see the log; the message names the ways to read it.  Other errors are not
@@ -116,7 +116,7 @@ def _with_way_on(failure: CorruptionError) -> OffsetLogError:
     if "--permissive" in str(failure):
         return failure
     return type(failure)(
-        f"{failure.message}; --permissive goes on without the damaged part, and offsetlog verify lists all damage",
+        f"{failure.message}; to skip the damaged part, give --permissive; `offsetlog verify` lists all damage",
         path=failure.path,
         position=failure.position,
         log_offset=failure.log_offset,

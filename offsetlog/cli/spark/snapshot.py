@@ -24,11 +24,11 @@ from offsetlog.spark.jobs.places import TableFormat, check_log, check_table_form
 
 HELP = """Write the committed positions as of a time to a table that any tool can read.
 
-The table has the columns of the view "offsets", and one folder for each log partition. The file _snapshot.json, or a
-property of the table, names the source, the moment, the number of rows, and the digest that was read back from the
-table.
+The table has the columns of the view "offsets", and one folder for each log partition. The file _snapshot.json (with
+Delta and Iceberg, a property of the table) names the source, the moment, the number of rows, and the digest that was
+read back from the table.
 Delta and Iceberg need their own Spark packages. For Iceberg, TARGET is the name of a table with its catalog. A log with
-missing parts is refused without --permissive; with it, the table is marked as incomplete.
+missing parts is refused. With --permissive the command accepts such a log, and marks the table as incomplete.
 
 Exit codes: 0 done, 1 done and incomplete, 2 refused, or it could not be read or written.
 

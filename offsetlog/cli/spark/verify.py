@@ -17,13 +17,13 @@ from offsetlog.types import Digest
 HELP = """Compute the digest of each log partition twice: by Spark, and by a replay in the engine.
 
 Both digests cover the same records, even while the log is written to. The command only reads PATH. If a log ends before
-the offset in the checkpoint beside it, its tail is lost, and the command reports that. It also reports everything else
-that is missing according to the directory's own files. With --permissive, only the digests decide the exit code.
+the offset in the checkpoint beside it, the log has lost its tail. The command reports a lost tail, and all other data
+that the directory's files show to be missing. With --permissive, only the digests decide the exit code.
 
 With --logical, the last row is the sum over all log partitions, and names no log partition. If the sums of two clusters
 are equal, their states are equal, however many log partitions each cluster has.
 
-Exit codes: 0 equal, 1 they differ, or damage or a missing tail was found, 2 could not be read.
+Exit codes: 0 the digests are equal, 1 the digests differ, or damage or a missing tail was found, 2 could not be read.
 
 \b
 Examples:

@@ -14,10 +14,10 @@ from offsetlog.cli.top.live import Observer, show
 
 HELP = """Show a running server: its groups, rates and latencies.
 
-HOST:PORT is the address that clients of offsetlog or of a Kafka broker connect to. The server at this address reports
-the groups. With --metrics, the command also shows rates, latencies, memory and the commits of each group; give it the
-address that `offsetlog serve --metrics` was given. Ctrl-C ends the command. If the output is not a terminal, the
-state is printed once, as with --once.
+HOST:PORT is the address at which an offsetlog server or a Kafka broker serves its clients. The server at this address
+reports the groups. With --metrics, the command also shows rates, latencies, memory and the commits of each group. Give
+--metrics the same address as in `offsetlog serve --metrics`. Ctrl-C ends the command. If the output is not a terminal,
+the state is printed once, as with --once.
 
 Exit codes: 0 shown; 2 the server does not answer, or wrong usage.
 

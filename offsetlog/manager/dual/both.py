@@ -386,7 +386,7 @@ class Both:
         Yields the set of `ZooKeeperQueue.held`.
         """
         if self._queue.is_away:
-            text = f"group {group!r}: ZooKeeper does not answer, but must get this change before the log"
+            text = f"group {group!r}: ZooKeeper must store this change before the log does, but does not answer"
             raise ZooKeeperUnavailableError(f"{text}; nothing was written; try again when ZooKeeper answers", node="/")
         held = None if keys is None else frozenset(keys)
         with self.looks.going_back(group), self._queue.held(group, held, self._patience) as lowered:
@@ -414,6 +414,6 @@ def _different(
     more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
     which = f" ({shown}{more})" if shown else ""
     return DifferenceError(
-        f"group {group!r}: ZooKeeper {state}{which}, but the log may not have changed: {failure}; "
-        "fetches return the log's positions; make the same call again"
+        f"group {group!r}: ZooKeeper {state}{which}, but the log may be unchanged: {failure}. "
+        "Make the same call again. Until then, fetches return the log's positions"
     )

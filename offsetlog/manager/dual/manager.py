@@ -89,7 +89,8 @@ def create(properties: Mapping[str, Setting]) -> DualManager:
         ConfigError: a value is not allowed, or `dual.commit.enabled` is false.
     """
     if not flag("dual.commit.enabled", properties.get("dual.commit.enabled", True)):
-        raise ConfigError("dual.commit.enabled=false contradicts offset.storage=dual; choose log or zookeeper")
+        text = "dual.commit.enabled=false contradicts offset.storage=dual"
+        raise ConfigError(f"{text}; set offset.storage to log or zookeeper")
     log = log_manager.create(properties)
     units = log.settings.store.metadata_max_units
     return DualManager(

@@ -61,7 +61,8 @@ class TimedWork(Work[T]):
     def overdue(self) -> OffsetLogError:
         """Returns the error of work that did not begin in time."""
         text = f"earlier calls for the same positions took longer than {self.seconds:g} s"
-        return CommitTimeoutError(f"{text}; nothing was written, and nothing will be; try again")
+        advice = "nothing was written, and nothing will be written later; try again"
+        return CommitTimeoutError(f"{text}; {advice}")
 
 
 class PendingCommit(TimedWork[Position]):

@@ -598,9 +598,9 @@ class ZooKeeperQueue:
             try:
                 each.landed.result(max(0.0, deadline - time.monotonic()))
             except CommitTimeoutError:
-                text = f"group {each.group!r}: ZooKeeper did not answer an earlier commit within {timeout:g} s"
-                advice = "this call must wait for that commit; try again"
-                raise ZooKeeperUnavailableError(f"{text}; {advice}", node="/") from None
+                text = f"group {each.group!r}: this call waited {timeout:g} s for an earlier commit"
+                advice = "which ZooKeeper did not answer; try again"
+                raise ZooKeeperUnavailableError(f"{text}, {advice}", node="/") from None
 
     def settle(self, group: str, timeout: float) -> None:
         """Waits until no write of a group is being sent; late positions stay late.

@@ -21,7 +21,7 @@ _harnesses = pytest.StashKey[list[ManagerHarness]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds the option `--offset-manager`, which is `offset_manager` in configuration files."""
-    text = "the package.module:name of a harness, of a harness class, or of a list of harnesses"
+    text = "a harness, a harness class or a list of harnesses, named as package.module:name"
     group = parser.getgroup("offsetlog", "the contract tests of offset managers")
     group.addoption("--offset-manager", action="append", default=[], metavar="NAME", help=text)
     parser.addini("offset_manager", text, type="args", default=[])

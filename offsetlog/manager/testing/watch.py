@@ -35,7 +35,7 @@ def poll_until(watch: Watch, count: int, patience: float) -> Changes:
     found: Changes = []
     while len(found) < count:
         polled = watch.poll(patience)
-        assert polled, f"only {len(found)} of {count} changes within {patience} s"
+        assert polled, f"only {len(found)} of {count} changes came within {patience} s"
         found += polled
     return found
 

@@ -210,7 +210,7 @@ class TestWatermark:
                 return failure
             finally:
                 await task
-            raise AssertionError("the commit was answered as if it were replicated")
+            raise AssertionError("the commit succeeded, but the leader had resigned first")
 
         check_error(asyncio.run(commit()))
 

@@ -131,7 +131,7 @@ def _reachable(name: str, endpoint: Endpoint) -> Endpoint:
         )
     if endpoint.host in ("0.0.0.0", "::"):
         raise ConfigError(
-            f"{name}: clients cannot connect to {endpoint}; name a host they can reach in advertised.listeners"
+            f"{name}: clients cannot connect to {endpoint}; name in advertised.listeners a host that clients can reach"
         )
     return endpoint if endpoint.host else endpoint._replace(host=socket.getfqdn())
 

@@ -248,7 +248,7 @@ class ZooKeeperManager(BaseOffsetManager):
             if work.is_sent:
                 text = f"{text} after a write to {work.node} was sent; the write may or may not have been applied"
                 return UnknownOutcomeError(text, node=work.node)
-            return CommitTimeoutError(f"{text}; nothing was written, and nothing will be")
+            return CommitTimeoutError(f"{text}; nothing was written, and nothing will be written later")
 
         return seconds, failure
 

@@ -212,11 +212,11 @@ class Tree:
 
 
 def _occupied(group: str, why: str) -> GroupNotEmptyError:
-    return GroupNotEmptyError(f"group {group!r} is in use: {why}; stop its consumers first", group=group)
+    return GroupNotEmptyError(f"group {group!r} is in use: {why}; stop the group's consumers first", group=group)
 
 
 def _changed(group: str, node: str | None, deleted: int) -> GroupNotEmptyError:
-    so_far = f" after {deleted} of its positions were deleted" if deleted else ""
+    so_far = f" (positions deleted so far: {deleted})" if deleted else ""
     return _occupied(group, f"{node} changed during the deletion{so_far}")
 
 
@@ -232,7 +232,8 @@ def read_tree(session: Session, work: Work[Any], group: str) -> Steps[Tree]:
     paths = [group_node(group)]
     while paths:
         if len(levels) == DEPTH_MAX:
-            raise ZooKeeperError(f"{paths[0]} is deeper than any node of a group; remove it by hand", node=paths[0])
+            text = f"{paths[0]} is too deep to be a node of a group; remove this node by hand"
+            raise ZooKeeperError(text, node=paths[0])
         found = yield from session.read_many(work, [partial(connection.listing_async, path) for path in paths])
         listed = [(path, each) for path, each in zip(paths, found, strict=True) if each is not None]
         levels.append({path: stat for path, (_, stat) in listed})
@@ -316,7 +317,10 @@ def expire_group(
         now = clock()
         newest = max((each.stat.modified_ms for each in nodes), default=0)
         if newest > now + CLOCK_TOLERANCE_MS:
-            text = f"group {group!r}: a position changed at {newest} ms, but the clock is at {now} ms; nothing expired"
+            text = (
+                f"group {group!r}: a position changed at {newest} ms, more than an hour after the present time of the "
+                f"clock, {now} ms; no position expired"
+            )
             raise ClockError(text, now=now, newest=newest)
         old = [each for each in nodes if now - each.stat.modified_ms > retention_ms]
         if not old:

@@ -68,8 +68,8 @@ def _file(properties: Mapping[str, Setting], store: str) -> str | None:
     if is_of_java:
         named = f"{store}.location" if kind is None else f"{store}.type"
         raise ConfigError(
-            f"{named}: {location!r} must be a PEM file; `keytool -importkeystore -deststoretype PKCS12` and "
-            f"`openssl pkcs12` convert a Java keystore"
+            f"{named}: {location!r} must be a PEM file; convert a Java keystore with "
+            f"`keytool -importkeystore -deststoretype PKCS12`, and the result with `openssl pkcs12`"
         )
     return location
 

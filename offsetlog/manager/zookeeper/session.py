@@ -201,5 +201,5 @@ def _found(answer: Answer[T]) -> T | None:
 
 def root_is_missing(connection: ZooKeeperConnection) -> ZooKeeperError:
     """Returns the error for a root that has been removed since the start created it or found it."""
-    text = f"the root of {connection.settings.hosts!r} does not exist any more; create it, or start the manager again"
+    text = f"the root node of {connection.settings.hosts!r} was removed; create the node, or start the manager again"
     return ZooKeeperError(text, node="/")

@@ -266,7 +266,7 @@ def _coordinator(
     node: NodeState, key_type: int, key: str
 ) -> FindCoordinatorResponseCoordinator:
     if key_type not in (GROUP, TRANSACTION):
-        return _nobody(key, error_codes.INVALID_REQUEST, f"{key_type} is not a key type")
+        return _nobody(key, error_codes.INVALID_REQUEST, f"coordinator key type {key_type} is unknown")
     found: Node | None = node.placement.coordinator_of(key)
     if found is None:
         return _nobody(key, error_codes.COORDINATOR_NOT_AVAILABLE, "no node is the coordinator at present")

@@ -589,8 +589,8 @@ def check_stall(stall_ms: int) -> None:
     """Raises InvalidArgumentError if `stall_ms` is not above 0.  Can be called from any thread."""
     if stall_ms <= 0:
         raise InvalidArgumentError(
-            f"the shortest stall must be above 0 ms, not {stall_ms} ms, or every commit would be a stall; give a time "
-            f"such as {STALL_MS} ms (15m)"
+            f"with a shortest stall of {stall_ms} ms, every commit would be a stall; give a time above 0 ms, such as "
+            f"{STALL_MS} ms (15m)"
         )
 
 

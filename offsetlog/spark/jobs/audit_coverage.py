@@ -137,4 +137,4 @@ class Coverage:
             return "Unknown: the log spans less than --stall."
         if self.is_whole:
             return said
-        return "None among the records that are left; cleaned or missing records may have held some."
+        return "Nothing found in the records that are left; nothing is known about cleaned or missing records."

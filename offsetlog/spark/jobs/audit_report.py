@@ -177,8 +177,8 @@ FINDINGS = [
     Section(
         "rewinds",
         "Rewinds",
-        "A commit in effect whose offset is lower than that of the previous commit of the same position. The group "
-        "reads the records in between again.",
+        "A commit that took effect with a lower offset than the previous commit of the same position. The group "
+        "reads the records between the two offsets again.",
         [
             *_POSITION,
             _count("from_offset", "from"),
@@ -194,8 +194,9 @@ FINDINGS = [
     Section(
         "zombies",
         "Zombie commits",
-        "A commit with an older leader epoch or producer epoch than an earlier commit. With an older leader epoch, a "
-        "lower offset means that the group was reset; otherwise, the consumer read from a replaced leader. "
+        "A commit with an older leader epoch or producer epoch than an earlier commit. If the leader epoch "
+        "is older and the offset is lower, the group was reset. If the leader epoch is older and the offset is not "
+        "lower, the consumer read from a replaced leader. "
         "A commit names neither member nor generation, so the log does not show which member wrote it.",
         [
             *_POSITION,
@@ -230,7 +231,7 @@ FINDINGS = [
     Section(
         "silences",
         "Silent groups",
-        "A group that committed nothing for a long time while others did.",
+        "A group that committed nothing for a long time while other groups committed.",
         [
             Column("group", "group"),
             Column("silent_ms", "for", duration_text, number=True),
@@ -260,8 +261,8 @@ FINDINGS = [
     Section(
         "transactions",
         "Transactions that did not commit",
-        "Open transactions come first. The records of an open transaction take effect only if it commits, and no "
-        "record after its beginning is cleaned.",
+        "Open transactions come first. The records of an open transaction take effect only if the "
+        "transaction commits. Records after its first record are not cleaned until the transaction ends.",
         [
             Column("outcome", "outcome"),
             Column("producer_id", "producer", number=True),
@@ -301,8 +302,8 @@ COUNTS = [
     Section(
         "rates",
         "Rates",
-        "The commits per second. The percentiles are over the seconds with at least one commit; the mean is from the "
-        "first such second to the last.",
+        "The commits per second. The percentiles cover only the seconds with at least one commit. The mean covers all "
+        "seconds from the first commit to the last.",
         [
             Column("group", "group", lambda name: "all groups" if name is None else plain(name)),
             *(_count(name, heading) for name, heading in (("p50", "median"), ("p95", "95 %"), ("p99", "99 %"))),
@@ -434,11 +435,11 @@ def _plot(title: str, note: str, svg: str, *, wide: bool = False) -> str:
 def _plots(findings: Findings) -> str:
     found = []
     if findings.series:
-        note = f"Commits and deletions of the {SERIES} groups with the most, and of all others."
+        note = f"Commits and deletions of the {SERIES} groups with the most commits, and of all other groups together."
         found.append(_plot("Over time", note, plots.over_time(findings.series, findings.bucket_ms), wide=True))
     if findings.talkers:
         found.append(_plot("Top talkers", "Commits and deletions by group.", plots.talkers(findings.talkers)))
-        note = "Bytes of keys and values of commits and deletions, before compression."
+        note = "The uncompressed size of the keys and values in commits and deletions."
         found.append(_plot("Bytes by group", note, plots.sizes(findings.sizes)))
     if findings.rates:
         found.append(_plot("Rates", "The busiest groups, and all groups together.", plots.rates(findings.rates)))

@@ -184,7 +184,7 @@ def _marks(spark: SparkSession, directory: str) -> dict[str, Any]:
     finally:
         stream.close()
     if not isinstance(found, dict):
-        text = "the file does not list the incomplete tables: remove it, and the tables that may be incomplete"
+        text = "the file does not list the incomplete tables; remove the file and every table that may be incomplete"
         raise ConfigError(text, path=f"{directory.rstrip('/')}/{MARK}")
     return found
 

@@ -148,7 +148,7 @@ def moments(spark: SparkSession, times: list[int]) -> DataFrame:
     if not times:
         raise InvalidArgumentError("the list of times is empty; give at least one")
     if len(times) > MOMENTS_MAX:
-        raise InvalidArgumentError(f"{len(times):,} times are too many; the limit is {MOMENTS_MAX:,}")
+        raise InvalidArgumentError(f"the list has {len(times):,} points in time; the limit is {MOMENTS_MAX:,}")
     return spark.createDataFrame([(time,) for time in sorted(set(times))], "time bigint")
 
 
@@ -163,7 +163,7 @@ def every(first: int, last: int, step_ms: int) -> list[int]:
     begin, end = -(-first // step_ms), -(-last // step_ms)
     if end - begin >= MOMENTS_MAX:
         raise InvalidArgumentError(
-            f"a step of {step_ms} ms results in {end - begin + 1:,} times; the limit is {MOMENTS_MAX:,}"
+            f"a step of {step_ms} ms gives {end - begin + 1:,} points in time; the limit is {MOMENTS_MAX:,}"
         )
     return [number * step_ms for number in range(begin, end + 1)]
 
@@ -314,7 +314,7 @@ def run(
         return lag(offsets, ends)
     (span,) = _ends(ends).agg(fn.min("timestamp").alias("first"), fn.max("timestamp").alias("last")).collect()
     if span["first"] is None:
-        raise InvalidArgumentError("lag over time needs log ends with timestamps, and no sample has one")
+        raise InvalidArgumentError("lag over time needs log end offsets with timestamps, but no sample has a timestamp")
     asked = list(times or [])
     for time in asked:
         if is_ahead(time) and time > span["last"]:

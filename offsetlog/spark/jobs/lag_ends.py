@@ -83,7 +83,7 @@ def of_samples(spark: SparkSession, path: str) -> DataFrame:
         found = spark.read.parquet(path)
     missing = [name for name in _NEEDED if name not in found.columns]
     if missing:
-        raise InvalidArgumentError(f"the samples of log ends lack {', '.join(missing)}", path=path)
+        raise InvalidArgumentError(f"the samples of log end offsets lack the columns {', '.join(missing)}", path=path)
     for name in ("log_start_offset", "timestamp"):
         if name not in found.columns:
             found = found.withColumn(name, fn.lit(None).cast("bigint"))
@@ -102,7 +102,7 @@ def _check_numbers(found: DataFrame, name: str, path: str) -> None:
     bad = found.where(fn.col(name).isNotNull() & fn.col(name).try_cast(kind).isNull()).limit(1).collect()
     for row in bad:
         texts = ", ".join(f"{key} {value!r}" for key, value in row.asDict().items() if value is not None)
-        raise InvalidArgumentError(f"{name} {row[name]!r} is not a number, in the row with {texts}", path=path)
+        raise InvalidArgumentError(f"{name} {row[name]!r} is not a number; the row contains {texts}", path=path)
 
 
 def _in_ms(kind: str) -> Column:
@@ -159,8 +159,8 @@ def of_broker(
                     "_NOENT",
                 ):
                     raise StorageError(
-                        f"the cluster at {config.get('bootstrap.servers')} did not return the log ends: "
-                        f"{error.str()}; check that a broker listens there"
+                        f"the cluster at {config.get('bootstrap.servers')} did not return the log end "
+                        f"offsets: {error.str()}; check that a broker listens there"
                     ) from None
         return found
 
@@ -244,7 +244,8 @@ class _Directory:
         for each in beyond_ends(self._reached, {partition: end}, is_clean=self.is_clean, topic=topic):
             if damage is None and not each.is_of_crash:
                 damage = DataLossError(
-                    f"the log of {topic}-{partition} ends at {end.offset}, but {each.name} says {each.offset}",
+                    f"the log of {topic}-{partition} ends at offset {end.offset}, but the file {each.name} contains "
+                    f"offset {each.offset}",
                     path=directory,
                     lost_from=end.offset,
                     lost_below=each.offset,

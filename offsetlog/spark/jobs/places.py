@@ -95,7 +95,7 @@ def check_apart(target: AnyPath, *logs: AnyPath) -> None:
         old = Location.of(log).parts
         if new[: len(old)] == old or old[: len(new)] == new:
             raise InvalidArgumentError(
-                f"the output must be outside the log {os.fspath(log)}, and must not contain it", path=target
+                f"the output must be outside the log {os.fspath(log)}, and must not contain this log", path=target
             )
 
 
@@ -112,11 +112,12 @@ def check_replaceable(target: AnyPath) -> None:
     if found is None or not os.path.lexists(found):
         return
     if not found.is_dir():
-        raise ConfigError("this is not the directory of a table, so a table cannot replace it", path=target)
+        raise ConfigError("the output is not the directory of a table, so it cannot be replaced", path=target)
     foreign = min((each.name for each in found.iterdir() if not _OF_A_TABLE.fullmatch(each.name)), default=None)
     if foreign is not None:
         raise ConfigError(
-            f"the directory holds {foreign!r}, which no table has, so a table cannot replace the directory", path=target
+            f"the directory holds {foreign!r}, which is not part of a table, so the directory cannot be replaced",
+            path=target,
         )
 
 

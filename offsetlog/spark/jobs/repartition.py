@@ -247,8 +247,8 @@ def check_surveys(
     for each in surveys:
         if each.damages and not permissive:
             raise CorruptionError(
-                f"log partition {each.number} is damaged and nothing was written: {each.damages[0]}; repair it, or use "
-                "--permissive to continue without the damaged parts"
+                f"log partition {each.number} is damaged: {each.damages[0]}; nothing was written; repair the log "
+                "partition, or use --permissive to continue without the damaged parts"
             )
         for producer_id, epoch, groups in each.open:
             holders.setdefault(producer_id, []).append(each.number)
@@ -256,9 +256,10 @@ def check_surveys(
                 other, other_epoch = epochs.setdefault((target, producer_id), (each.number, epoch))
                 if other_epoch != epoch:
                     raise TransactionError(
-                        f"producer {producer_id} has two open transactions: of epoch {other_epoch} in log partition "
-                        f"{other}, and of epoch {epoch} in log partition {each.number}; the copy would merge them "
-                        f"in log partition {target}. End both first, through their coordinator or with offsetlog abort"
+                        f"producer {producer_id} has two open transactions, with epoch {other_epoch} in log partition "
+                        f"{other} and with epoch {epoch} in log partition {each.number}; the copy would merge them in "
+                        f"log partition {target}. End both transactions first, through their coordinator or with "
+                        "offsetlog abort"
                     )
     return holders
 

@@ -143,8 +143,8 @@ def _set_worker_python(master: str, settings: Mapping[str, str]) -> None:
     python = settings.get(_WORKER_PYTHON) or os.environ.get("PYSPARK_PYTHON") or _default_setting(_WORKER_PYTHON)
     if not python:
         raise ConfigError(
-            f"--master {master}: the workers need a Python that has offsetlog, and PYSPARK_PYTHON is not set; set it "
-            f"to the path of that Python on the workers (or give --conf {_WORKER_PYTHON}=PATH)"
+            f"--master {master}: the workers need a Python that has offsetlog, but its path is not set; give the path "
+            f"on the workers with PYSPARK_PYTHON=PATH or --conf {_WORKER_PYTHON}=PATH"
         )
     os.environ["PYSPARK_PYTHON"] = python
 
@@ -203,7 +203,7 @@ def _unreported() -> Column:
         fn.lit("\noffsetlog.errors."),
         fn.col("problem"),
         fn.lit(
-            "; it appeared after the log was checked for problems, so the result would not name it; run the job again"
+            "; this problem appeared after the check of the log, so the result would not list it; run the job again"
         ),
     )
     return fn.raise_error(text).cast("boolean")

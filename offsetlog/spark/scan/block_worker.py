@@ -1,7 +1,8 @@
 """The process that reads tasks for the reader in the JVM: `python -m offsetlog.spark.scan.block_worker SOCKET`.
 
 The reader in `offsetlog/spark/jvm` starts this process on an executor, and sends it one task after another.  The
-process has no rules of its own: it calls the functions of the Python source, so it reads and refuses the same data.
+process has no rules of its own: it calls the functions of the Python data source.  It therefore returns the same
+rows as that data source, and fails on the same data.
 
 The protocol consists of these messages.  Numbers have 32 bits, in the machine's byte order:
 

@@ -78,7 +78,7 @@ def refusal(losses: Sequence[CorruptionError], way_out: str) -> CorruptionError:
     first = losses[0]
     more = f", and {len(losses) - 1} more like it" if len(losses) > 1 else ""
     return type(first)(
-        f"{first.message}{more}; nothing was read; {way_out} reads the rest",
+        f"{first.message}{more}; nothing was read; to read the rest, use {way_out}",
         path=first.path,
         log_partition=first.log_partition,
         lost_from=first.lost_from,
@@ -95,7 +95,7 @@ def ask(source: Source, read: ReadOptions, doubts: list[OffsetLogError] | None =
     """
     found = find_losses(source, read, doubts)
     if found and not read.permissive:
-        raise refusal(found, "mode=permissive, or --permissive on the command line,")
+        raise refusal(found, "mode=permissive, or --permissive on the command line")
     return found
 
 
@@ -127,7 +127,8 @@ def _look(
     try:
         witnesses = Completeness(above, source.files.native)
     except StorageError as failure:
-        return [PossibleLossError(f"the witnesses of the directory cannot be read: {failure}", path=above)]
+        text = f"the files that show whether the log is complete cannot be read: {failure}"
+        return [PossibleLossError(text, path=above)]
     listings = listings or list_partitions(source.files, source.path)
     found: list[CorruptionError] = []
     # A partition that is read by itself need not have the broker's checkpoints beside it.

@@ -260,7 +260,7 @@ def list_segments(files: Files, directory: str) -> tuple[Segment, ...]:
     The result is then the list of segments that a recovery of the directory would leave (docs/format/recovery.md §9.1).
 
     Raises:
-        StorageError: the directory cannot be read, or segments are swapped faster than they can be listed.
+        StorageError: the directory cannot be read, or segments are replaced faster than they can be listed.
     """
     for _ in range(TRIES):
         entries = settled(directory, lambda: files.list(directory), lambda entry: entry.path, files.left_behind)

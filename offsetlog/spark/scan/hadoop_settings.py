@@ -219,8 +219,8 @@ def _providers(settings: _S3Settings) -> frozenset[str]:
     unknown = sorted(each for each in named if each.rpartition(".")[2] not in _PROVIDERS)
     if unknown:
         raise ConfigError(
-            f"{settings.full_name('aws.credentials.provider')} names {unknown[0]}, which is Java code and cannot be "
-            "used; give fs.s3a.access.key and fs.s3a.secret.key, or one of " + ", ".join(sorted(_PROVIDERS))
+            f"{settings.full_name('aws.credentials.provider')} names {unknown[0]}, a Java class that offsetlog "
+            "cannot use; give fs.s3a.access.key and fs.s3a.secret.key, or name one of " + ", ".join(sorted(_PROVIDERS))
         )
     return frozenset(found)
 

@@ -136,7 +136,7 @@ def parse(options: Mapping[str, str], *, streaming: bool | None = False) -> Read
     names = {True: STREAM_NAMES, False: BATCH_NAMES, None: tuple(dict.fromkeys((*BATCH_NAMES, *STREAM_NAMES)))}
     given = _known({name: value for name, value in options.items() if not is_setting(name)}, names[streaming])
     if not given.get("path"):
-        raise ConfigError('the path is missing; give it as in load("/path/of/the/log/directory")')
+        raise ConfigError('the path is missing; set it to the log directory, as in load("/var/kafka-logs")')
     view = _choice(given, "view", VIEWS, "commits")
     if streaming and view not in STREAM_VIEWS:
         raise ConfigError(f"view={view!r} is only for a batch; the views of a stream are {', '.join(STREAM_VIEWS)}")
@@ -212,7 +212,7 @@ def _check_fits_view(read: ReadOptions, given: Mapping[str, str]) -> None:
         if name in given and read.view not in KEYED:
             raise ConfigError(f"{name}={given[name]!r} is only for {_list(KEYED)}, not for view={read.view}")
     if "group" in given and read.view == "batches":
-        raise ConfigError(f"group={given['group']!r}: view=batches reads only batch headers, which name no group")
+        raise ConfigError(f"group={given['group']!r}: view=batches reads only batch headers, which contain no groups")
     if "buckets" in given and read.view not in ("offsets", "groups", "history"):
         raise ConfigError(
             f"buckets={given['buckets']!r} is only for view=offsets|groups|history, not for view={read.view}"
@@ -296,7 +296,7 @@ def parse_size(name: str, text: str) -> int:
     match = re.fullmatch(r"\s*(\d{1,18})\s*(?:([kmg])(?:i?b)?|b)?\s*", text.lower())
     size = int(match[1]) << {"k": 10, "m": 20, "g": 30}.get(match[2] or "", 0) if match else 0
     if not 1 <= size <= OFFSET_MAX:
-        raise ConfigError(f"{name}={text!r} is not a number of bytes above 0; write it as 67108864 or 64m")
+        raise ConfigError(f"{name}={text!r} must be a number of bytes above 0, such as 67108864 or 64m")
     return size
 
 
@@ -309,7 +309,7 @@ def _offsets_by_partition(name: str, text: str, least: int = 0) -> dict[int, int
         found = {int(partition): offset for partition, offset in given.items()}
     except (ValueError, AttributeError):
         raise ConfigError(
-            f'{name}={text!r} is not JSON of log offsets by log partition, such as {{"0": 123}}'
+            f'{name}={text!r} must be JSON with a log offset for each log partition, such as {{"0": 123}}'
         ) from None
     for partition, offset in found.items():
         if type(offset) is not int or not least <= offset <= OFFSET_MAX or not 0 <= partition <= PARTITION_MAX:
@@ -325,7 +325,7 @@ def _bound(given: Mapping[str, str], name: str) -> Bound | None:
         return _offsets_by_partition(name, text)
     if not re.fullmatch(_INTEGER, text):
         raise ConfigError(
-            f'{name}={text!r} is neither a number nor JSON of log offsets by log partition, such as {{"0": 123}}'
+            f'{name}={text!r} must be a number, or JSON with a log offset for each log partition, such as {{"0": 123}}'
         )
     return _number(given, name, 0, 0, OFFSET_MAX)
 
@@ -343,14 +343,14 @@ def _columns(given: Mapping[str, str]) -> tuple[str, ...] | None:
     names = tuple(name.strip() for name in given["columns"].split(","))
     if not all(names) or len(set(names)) != len(names):
         raise ConfigError(
-            f"columns={given['columns']!r} is not a list of different columns, such as group,topic,offset"
+            f"columns={given['columns']!r} must be a list of columns, each named once, such as group,topic,offset"
         )
     return names
 
 
 def _within(name: str, text: str, value: int, least: int, most: int) -> int:
     if not least <= value <= most:
-        raise ConfigError(f"{name}={text!r} is not from {least} to {most}")
+        raise ConfigError(f"{name}={text!r} must be from {least} to {most}")
     return value
 
 
@@ -393,8 +393,8 @@ def moment_of(moment: Moment, number: int, partitions: int) -> int | None:
     for named, offset in moment.offsets:
         if named is None and partitions != 1:
             raise ConfigError(
-                f'at="offset:{offset}" needs a log with one log partition, but this log has {partitions}; give the log '
-                "offsets as JSON by log partition"
+                f'at="offset:{offset}" needs a log with one log partition, but this log has {partitions}; give a log '
+                'offset for each log partition, such as {"0": 123}'
             )
         if named is None or named == number:
             return offset

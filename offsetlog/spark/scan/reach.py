@@ -6,9 +6,9 @@ from offsetlog.errors import MissingFileError
 
 #: The reason why such a log cannot be read, and how to read it.
 DRIVER_PLANS = (
-    "the driver plans a read, so it must see the log at the same path as the executors: put the log on storage that "
-    "they share (a shared directory, s3://), run the driver on a machine that has it, or plan on an executor with "
-    "offsetlog.spark.read_on_executors"
+    "the driver plans a read, so the driver must see the log at the same path as the executors: put the log on storage "
+    "that they share (a shared directory, s3://), run the driver on a machine that has the log, or let an executor "
+    "plan the read with offsetlog.spark.read_on_executors"
 )
 
 

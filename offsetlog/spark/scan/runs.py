@@ -193,7 +193,7 @@ class RunReader:
         # correct.
         if span.is_inner:
             failure = CorruptionError(
-                f"the batch has base offset {batch[0]}, but the next batch, at byte {span.limit} of the segment, "
+                f"the batch begins at log offset {batch[0]}, but a later batch, at byte {span.limit} of the segment, "
                 f"begins at log offset {span.until}",
                 path=span.segment.path,
                 position=scan.position,

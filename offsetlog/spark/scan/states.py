@@ -338,7 +338,7 @@ class BucketReader:
             return
         raise HistoryError(
             f"the state at log offset {until} of log partition {self._split.number} is no longer known, because "
-            f"records below it were cleaned since then; states are known from log offset {newest} on",
+            f"records below that log offset were cleaned away; states are known from log offset {newest} on",
             floor=newest,
             log_partition=self._split.number,
             path=self._split.place,

@@ -249,7 +249,7 @@ class StreamReader(DataSourceStreamReader):
             if each.log_partition is None or (each.lost_below or OFFSET_MAX) > starts.get(each.log_partition, 0)
         ]
         if losses and not self._read.permissive:
-            self._lose(refusal(losses, "mode=permissive, or failOnDataLoss=false,"), _read_without(losses))
+            self._lose(refusal(losses, "mode=permissive or failOnDataLoss=false"), _read_without(losses))
         elif losses:
             # Without new records Spark plans no batch, and no row would report the losses.
             _log.warning("%s", _read_without(losses))
@@ -344,8 +344,8 @@ class StreamReader(DataSourceStreamReader):
 
     def _cut(self, listing: PartitionListing, end: int, until: int) -> OffsetOutOfRangeError:
         return OffsetOutOfRangeError(
-            f"log partition {listing.number} ends at {end}, but it ended at {until} before, so it was truncated or "
-            "created again; with failOnDataLoss=false, the query continues at its present end",
+            f"log partition {listing.number} ends at log offset {end}, but ended at log offset {until} before, so the "
+            "log was truncated or created again; with failOnDataLoss=false, the query continues at the present end",
             path=listing.place,
             log_offset=end,
         )

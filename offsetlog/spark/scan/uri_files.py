@@ -37,8 +37,8 @@ _SET_S3 = (
 )
 _SET_AZURE = "fs.azure.account.key.HOST, fs.azure.sas.fixed.token.HOST or fs.azure.account.oauth2.* set the credentials"
 _WHERE = (
-    "offsetlog.spark.register(spark), which the jobs call, takes these settings from spark.hadoop.*; you can also "
-    "give them as options of the read or write, or set {} in the environment of driver and executors"
+    "give these settings as spark.hadoop.*, which offsetlog.spark.register(spark) and the jobs read, or as options of "
+    "the read or write. You can also set the environment variables {} for the driver and every executor"
 )
 
 

@@ -91,8 +91,8 @@ def asked_schema(read: ReadOptions, asked: Any) -> Any:
     for field, ours in zip(asked.fields, chosen, strict=True):
         if field.dataType.simpleString() != spark_type(ours.type):
             raise ConfigError(
-                f"the schema's column {ours.name!r} is {field.dataType.simpleString()}; "
-                f"in view={read.view} it is {spark_type(ours.type)}"
+                f"column {ours.name!r} has the type {field.dataType.simpleString()} in the schema, but the type "
+                f"{spark_type(ours.type)} in view={read.view}"
             )
     return chosen
 

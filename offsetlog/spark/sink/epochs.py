@@ -109,9 +109,9 @@ def refuse_other_stream(epoch: Epoch, found: OffsetAndMetadata) -> None:
         return
     if before is not None and before != epoch.spark_query:
         raise StateError(
-            f"queryId {epoch.query!r} belongs to another stream: query {before} has published {found.offset} epochs "
-            f"under it from another checkpoint. Epochs of this query ({epoch.spark_query}) would be skipped as "
-            "already published; give this query a queryId of its own"
+            f"queryId {epoch.query!r} belongs to another stream: query {before}, which has another checkpoint, has "
+            f"published {found.offset} epochs with this queryId. Epochs of this query ({epoch.spark_query}) would be "
+            "skipped as already published; give this query a queryId of its own"
         )
 
 

@@ -132,7 +132,7 @@ def checked_options(
     query_id = given.get("queryid")
     if query_id is not None and (not QUERY_ID.fullmatch(query_id) or query_id.strip(".") == ""):
         raise ConfigError(
-            f"queryId {query_id!r} must be 1 to 200 of the characters A-Z a-z 0-9 . _ -, and not only dots"
+            f"queryId {query_id!r} must be 1 to 200 ASCII letters, digits, '.', '_' or '-', and not only dots"
         )
     report = given.get("report")
     epoch = _number(given, "epoch", 0, 2**62)
@@ -140,8 +140,8 @@ def checked_options(
         raise ConfigError("epoch is only for batch writes; a stream counts its own epochs")
     if not stream and (query_id is None) != (epoch is None):
         raise ConfigError(
-            "a batch write takes queryId and epoch together, or neither of them: together they identify the write, so "
-            "that the write is skipped if it is repeated"
+            "a batch write takes queryId and epoch together or not at all; queryId and epoch identify the write, so "
+            "that a repeated write is skipped"
         )
     staging = given.get("staginglocation")
     if not staging and not one_machine:
@@ -172,7 +172,7 @@ def default_staging(path: str) -> str:
 
 def _store_path(path: str | None) -> str:
     if not path:
-        raise ConfigError("the path of the store is missing; give it as in save(path) or option('path', ...)")
+        raise ConfigError("the path of the store is missing; set the path with save(path) or option('path', ...)")
     return _on_the_driver("path", path, "a store is opened by the driver")
 
 

@@ -256,5 +256,6 @@ class _Publication:
                     "a transaction stays open in log partition %d; the next write aborts it: %s", number, failure
                 )
         if self._ended:
-            again = "try the epoch again" if self._epoch is not None else "each group has all of its rows or none"
-            stopped.add_note(f"{len(self._ended)} log partitions have this write, {len(self._open)} do not: {again}")
+            again = "try the epoch again" if self._epoch is not None else "each group has all or none of its rows"
+            done, left = len(self._ended), len(self._open)
+            stopped.add_note(f"the write is committed in {done} log partitions, but not in {left} others; {again}")

@@ -125,7 +125,7 @@ class Refusals:
         names = [repr(name) for name in sorted(self.groups)[:_TOLD_MAX]]
         more = len(self.groups) - len(names)
         _log.warning(
-            "%d rows were refused, so %d groups (%s%s) are left out, including %d valid rows; %d of the refused rows "
+            "%d rows were refused, so the write omits %d groups (%s%s) and their %d valid rows; %d of the refused rows "
             "have no group; the report is %s",
             self.rows,
             len(self.groups),
@@ -165,7 +165,7 @@ def refusal_error(messages: Sequence[StagedMessage]) -> InvalidArgumentError | N
     if first.topic is not None and first.partition is not None:
         key = TopicPartition(first.topic, first.partition)
     return InvalidArgumentError(
-        f"{are} refused, and nothing was committed; the first: {first.key()}: {first.reason} (mode=permissive commits "
-        "the groups without refused rows)",
+        f"{are} refused, and nothing was committed. The first refused row has {first.key()}: {first.reason}. To commit "
+        "the groups without refused rows, use mode=permissive",
         item=key,
     )

@@ -266,7 +266,7 @@ def _identity(place: StagingPlace, context: TaskContext | None) -> tuple[str | N
     if query is None:
         raise ConfigError("Spark does not report the query of this task; give the option queryId")
     if number is None:
-        raise ConfigError("Spark does not report the epoch of this task, which a write of a stream needs")
+        raise ConfigError("Spark does not report the epoch of this task; the write of a stream needs the epoch")
     if run is None or not QUERY_ID.fullmatch(run):
         run = "run"
     return spark_query, f"{query}/{int(number)}/{run}"

@@ -194,14 +194,14 @@ OL_TEST(a_file_that_somebody_cut_takes_no_more_batches) {
         scene s;
         ol_error error;
         ol_log_segment_info info;
-        char reason[80];
+        char reason[120];
         begin(&s, OL_APPEND_WRITTEN);
         for (int k = 0; k < 20; k++) OL_CHECK_OK(append(&s, 500, &error), &error);
         OL_CHECK(ol_log_segment_at(s.log, 0, &info));
         OL_CHECK(truncate(info.path, sizes[i]) == 0);
         for (int k = 0; k < 2; k++) {
             OL_CHECK_INT(append(&s, 500, &error), OL_IO);
-            snprintf(reason, sizeof reason, "the file is %d bytes long, but the log has %d", (int)sizes[i], (int)info.size);
+            snprintf(reason, sizeof reason, "the file is %d bytes long, but its segment has %d bytes", (int)sizes[i], (int)info.size);
             OL_CHECK(strcmp(error.reason, reason) == 0);
             OL_CHECK(strcmp(error.path, info.path) == 0);
         }
@@ -224,12 +224,12 @@ OL_TEST(a_mapped_file_that_somebody_cut_takes_no_more_batches) {
     OL_CHECK(extended > info.size);
     const int64_t sizes[] = {extended - 1, info.size, 9000, 4096, 100, 0};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        char reason[80];
+        char reason[120];
         OL_CHECK(truncate(info.path, sizes[i]) == 0);
         batch.timestamp++;
         for (int k = 0; k < 2; k++) {
             OL_CHECK_INT(fixture_try_append(s.log, &batch, &error), OL_IO);
-            snprintf(reason, sizeof reason, "the file is %d bytes long, but was extended to %d", (int)sizes[i], (int)extended);
+            snprintf(reason, sizeof reason, "the file is %d bytes long, but was extended to %d bytes", (int)sizes[i], (int)extended);
             OL_CHECK(strcmp(error.reason, reason) == 0);
             OL_CHECK(strcmp(error.path, info.path) == 0);
         }

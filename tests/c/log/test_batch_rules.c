@@ -163,7 +163,7 @@ OL_TEST(a_refusal_names_the_offsets) {
         {OL_OFFSETS_PASS_SUCCESSOR,
          "base offset 105 is too high: the next batch begins before this one ends"},
         {OL_OFFSETS_GO_BACK, "base offset 105 is below 110, where the batch before it ended"},
-        {OL_OFFSETS_OUT_OF_RANGE, "last offset 125 does not fit in the segment of base offset 100"},
+        {OL_OFFSETS_OUT_OF_RANGE, "last offset 125 is too high for a segment with base offset 100"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         OL_CHECK_INT(ol_batch_refuse_offsets(&bounds, &pair.batch, cases[i].verdict, &error),

@@ -155,9 +155,9 @@ OL_TEST(a_file_cut_short_is_an_error_with_both_sizes) {
         scene s;
         begin(&s);
         shrink(&s, number, 10000);
-        check_gap(&s, number, offset_at(&s, number, 10000), (number + 1) * s.per_segment, "the file is 10000 bytes long, but the log has ");
+        check_gap(&s, number, offset_at(&s, number, 10000), (number + 1) * s.per_segment, "the file is 10000 bytes long, but its segment has ");
         shrink(&s, number, 0);
-        check_gap(&s, number, offset_at(&s, number, 0), (number + 1) * s.per_segment, "the file is 0 bytes long, but the log has ");
+        check_gap(&s, number, offset_at(&s, number, 0), (number + 1) * s.per_segment, "the file is 0 bytes long, but its segment has ");
         /* The log would be closed over bytes that are gone. */
         ol_log_abandon(s.log);
         s.log = NULL;
@@ -263,7 +263,7 @@ OL_TEST(a_view_of_a_bad_sector_fails_at_its_place) {
     OL_CHECK_OK(ol_log_view_scan(view, 3, 0, &scan, &error), &error);
     while ((status = ol_file_scan_next(&scan, &batch, &error)) == OL_OK) continue;
     OL_CHECK_INT(status, OL_TORN);
-    OL_CHECK(strstr(error.reason, "the file is 10000 bytes long, but the log has ") != NULL);
+    OL_CHECK(strstr(error.reason, "the file is 10000 bytes long, but its segment has ") != NULL);
     ol_file_scan_close(&scan);
     ol_log_view_close(view);
     ol_log_abandon(s.log);

@@ -227,7 +227,7 @@ static void check_tail_that_is_gone(bool replicated) {
     OL_CHECK_OK(ol_partition_snapshot_check(partition, snapshot, -1, &error), &error);
     OL_CHECK_OK(ol_partition_load_from(partition, snapshot, &error), &error);
     OL_CHECK(ol_partition_snapshot_discarded(partition, &error) &&
-             strstr(error.reason, "from offset 2 to 3") != NULL);
+             strstr(error.reason, "from offset 2 up to offset 3") != NULL);
     OL_CHECK_INT(loaded_from(partition), -1);
     if (replicated) OL_CHECK_OK(ol_partition_become_leader(partition, 9, false, &error), &error);
     OL_CHECK_INT(fetch_one(partition, "g", "t", 5), -1);
@@ -385,7 +385,7 @@ OL_TEST(a_follower_loads_from_a_snapshot_that_is_below_its_watermark) {
     partition = open_partition(&options, false);
     OL_CHECK_OK(ol_partition_load_from(partition, reopen_container(&file), &error), &error);
     OL_CHECK(ol_partition_snapshot_discarded(partition, &error) &&
-             strstr(error.reason, "above the watermark") != NULL);
+             strstr(error.reason, "above the high watermark") != NULL);
     ol_partition_abandon(partition);
     partition = open_partition(&options, false);
     OL_CHECK_OK(ol_partition_advance(partition, epoch_of(partition), 25, &error), &error);

@@ -38,7 +38,7 @@ OL_TEST(a_snapshot_of_another_log_is_refused) {
     close_partition(work.partition);
     check_refused(&file, &options, -1, NULL);
     check_refused(&file, &options, facts.offset, NULL);
-    check_refused(&file, &options, facts.offset + 1, "was cleaned up to");
+    check_refused(&file, &options, facts.offset + 1, "was cleaned below");
     /* Another epoch below S. */
     OL_CHECK_OK(ol_path_join(path, sizeof path, options.log.directory, "leader-epoch-checkpoint",
                              &error),
@@ -53,7 +53,7 @@ OL_TEST(a_snapshot_of_another_log_is_refused) {
     check_refused(&file, &options, -1, NULL);
     /* A log that starts later. */
     options.log.log_start_offset = 5;
-    check_refused(&file, &options, -1, "the log started at");
+    check_refused(&file, &options, -1, "the log start offset has changed");
     options.log.log_start_offset = -1;
     /* Another topic. */
     fixture_forget_manifest(options.log.directory);
@@ -181,7 +181,7 @@ OL_TEST(what_cleaning_left_of_the_last_batches_is_enough) {
     check_refused(&file, &options, 20, NULL);
     /* A cleaning up to 20 would have kept the newest positions. */
     keep_batches(&options, 0, 4, false);
-    check_refused(&file, &options, 20, "a position from log offset 19, but the log has no such commit");
+    check_refused(&file, &options, 20, "committed at log offset 19, but the log does not contain that commit");
     check_refused(&file, &options, -1, "the batch at offset 19 is gone");
     free_container(&file);
     remove_fixture();
@@ -194,7 +194,7 @@ OL_TEST(what_cleaning_left_of_the_last_batches_is_enough) {
     keep_batches(&options, 0, 1, false);
     check_refused(&file, &options, 20, NULL);
     keep_batches(&options, 0, 0, false);
-    check_refused(&file, &options, 20, "a position from log offset 9, but the log has no such");
+    check_refused(&file, &options, 20, "committed at log offset 9, but the log does not contain");
     free_container(&file);
     remove_fixture();
 }

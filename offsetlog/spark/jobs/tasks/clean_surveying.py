@@ -120,7 +120,7 @@ def _damage_in_tail(partition: Partition, files: Files, log_end: int) -> Corrupt
     path, position = partition.recovery["torn_path"], partition.recovery["torn_position"]
     if path is None or next_batch(path, position, log_end, file_system=files.native) is None:
         return None
-    return CorruptionError("a batch is damaged, and whole batches follow it", path=path, position=position)
+    return CorruptionError("a batch is damaged, and intact batches follow it", path=path, position=position)
 
 
 def _damage(partition: Partition) -> Exception | None:
