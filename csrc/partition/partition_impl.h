@@ -135,10 +135,10 @@ void ol_partition_set_positions(ol_partition *partition, int64_t watermark, int6
  * writer, and the call also ends the term, so that these threads return OL_NOT_COORDINATOR. */
 void ol_partition_wake(ol_partition *partition, bool deposed);
 
-/* Called at the end of a load.  If the load has found that offsets are missing, the marker of a
- * transaction that now looks open may have been among them.  The values of this transaction are
- * then lost, too.  Therefore the call extends each range of missing offsets down to the first
- * offset of the oldest open transaction. */
+/* Called at the end of a load.  If offsets are missing, a transaction may look open only because
+ * its marker had one of these offsets.  The values of this transaction are then lost, too.
+ * Therefore the call extends each range of missing offsets down to the first offset of the oldest
+ * open transaction. */
 void ol_partition_widen_problems(ol_partition *partition);
 /* Adds damage to the problems and makes the partition read-only.  `from` and `below` give the log
  * offsets [from, below) that cannot be read because of the damage; -1 stands for an unknown

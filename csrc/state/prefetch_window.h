@@ -46,7 +46,7 @@ static inline uint32_t ol_prefetch_window_room(const ol_prefetch_window *window)
     return OL_PREFETCH_WINDOW_ROWS - window->filled.row_count;
 }
 
-/* Adds a record whose value is a position to the window.  Returns false and changes nothing if the
+/* Adds to the window a record whose value is a position.  Returns false and changes nothing if the
  * record is a tombstone, is of another kind, or cannot be decoded.  The window must not be full. */
 bool ol_prefetch_window_add(ol_prefetch_window *window, const ol_record *record);
 

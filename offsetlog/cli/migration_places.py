@@ -151,7 +151,7 @@ def _check_names(place: Ensemble) -> None:
             return
         except (OSError, UnicodeError) as failure:
             unknown.append(f"{name}: {getattr(failure, 'strerror', None) or failure}")
-    raise ZooKeeperUnavailableError(f"no host of {place} has an address ({'; '.join(unknown)}); check the host names")
+    raise ZooKeeperUnavailableError(f"no host in {place} has an address ({'; '.join(unknown)}); check the host names")
 
 
 @contextlib.contextmanager

@@ -101,8 +101,8 @@ class ClientHandler(SequentialThreadingHandler):  # type: ignore[misc]
             The threads that end later do not call it.
 
     Attributes:
-        failure: the error because of which the last connection could not be made, or with which the server refused it
-            within TLS; None if the connection was made.
+        failure: the error with which the last attempt to connect failed, which includes a refusal by the server during
+            the TLS handshake; None if the connection was made.
         has_ended: whether a thread of the client has ended.
     """
 

@@ -192,7 +192,7 @@ def test_a_host_without_an_address_is_an_error_at_once(tmp_path):
     )
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
-    assert line.startswith("offsetlog: no host of zookeeper://zk1.invalid:2181,zk2.invalid/kafka has an address (zk1.")
+    assert line.startswith("offsetlog: no host in zookeeper://zk1.invalid:2181,zk2.invalid/kafka has an address (zk1.")
     assert line.count("zk2.invalid: ") == 1
 
 
