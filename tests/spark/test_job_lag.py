@@ -155,7 +155,7 @@ def test_samples_from_files(spark, tmp_path):
             ("1e3", 9, None),
         ]
     (tmp_path / "wrong.csv").write_text("topic,partition\nt,0\n")
-    with pytest.raises(errors.InvalidArgumentError, match="lack log_end_offset"):
+    with pytest.raises(errors.InvalidArgumentError, match="lack the columns log_end_offset"):
         lag_ends.of_samples(spark, str(tmp_path / "wrong.csv"))
     for line, why in (("t,x,3", "partition 'x'"), ("t,0,many", "log_end_offset 'many'")):
         (tmp_path / "word.csv").write_text(f"topic,partition,log_end_offset\nt,0,7\n{line}\n")

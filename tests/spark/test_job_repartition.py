@@ -438,7 +438,8 @@ def test_a_copy_whose_tail_is_missing_is_refused(spark, tmp_path):
     log = RandomLog(tmp_path / "old", 2, 1, records=10)
     end = survey_partition(str(log.path / f"{TOPIC}-1"), 1).end
     (log.path / "recovery-point-offset-checkpoint").write_text(f"0\n1\n{TOPIC} 1 {end + 5}\n")
-    refused = f"log partition 1: the checkpoint contains log offset {end + 5}, but the log ends at log offset {end}"
+    reaches = f"the checkpoint says that the log reaches log offset {end + 5}"
+    refused = f"log partition 1: {reaches}, but the log ends at log offset {end}"
     with pytest.raises(CorruptionError, match=refused):
         repartition.run(spark, log.path, tmp_path / "new", 3)
     assert [each.name for each in tmp_path.iterdir()] == ["old"]

@@ -62,7 +62,7 @@ def test_a_tail_that_is_missing_is_reported(spark, tmp_path, tail):
     assert [(each.kind, each.log_partition, each.lost_below) for each in gone.findings] == [("missing", 7, 99)]
     assert not second.findings
     [found] = first.findings
-    reason = f"the checkpoint contains log offset {end + 5}, but the log ends at log offset {end}"
+    reason = f"the checkpoint says that the log reaches log offset {end + 5}, but the log ends at log offset {end}"
     assert found.reason.startswith(reason)
     # As `offsetlog verify` has it: what a crash of the broker's machine took is missing all the same.
     plain = [each for each in offsetlog.verify.verify(log.path).findings if each.kind == "checkpoint"]

@@ -278,7 +278,7 @@ def test_a_directory_of_a_broker_that_lost_something(scenario: Scenario, tmp_pat
     last = sorted((log / f"{TOPIC}-{number}").glob("*.log"))[-1]
     last.write_bytes(b"")
     if int(last.stem) < reached:
-        with pytest.raises(errors.DataLossError, match="checkpoint contains log offset") as refused:
+        with pytest.raises(errors.DataLossError, match="says that it reaches log offset") as refused:
             rows_of(log, view="offsets")
         assert refused.value.log_partition == number
     shutil.rmtree(log / f"{TOPIC}-{number}")
