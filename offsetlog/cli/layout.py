@@ -124,7 +124,7 @@ class Layout:
 
     def hides_difference(self, row: Row) -> bool:
         """Whether a row of a change differs before and after it, but only in fields that are not shown."""
-        if "offset_before" not in row:    # not a change of a position
+        if not self.hidden or "offset_before" not in row:    # the row of another table is not a change of a position
             return False
         after = {name: f"{name.removesuffix('_before')}_after" for name in row if name.endswith("_before")}
         differing = {name for name in after if row[name] != row.get(after[name])}

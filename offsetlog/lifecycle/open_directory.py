@@ -187,7 +187,7 @@ def open_writable(
         directory.check_is_none_of_its_parts()
     if create == "never":
         directory.check_holds_log()
-    if create != "anywhere":
+    elif create == "new":
         directory.check_is_related()
     directory.create()
     directory.lock(lock_seconds, lock_timeout, stop)

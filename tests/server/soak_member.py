@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Callable
 
 from aiokafka import AIOKafkaConsumer
@@ -16,6 +17,7 @@ from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
 TOPIC = "soaked"
+RETRY_SECONDS = 0.2
 
 Report = Callable[[int, int], None]
 
@@ -44,16 +46,25 @@ def run_confluent(address: str, group: str, report: Report) -> None:
             continue    # the server is away, or the group rebalances: it was not answered
 
 
+def _kafka_python(address: str, group: str) -> KafkaConsumer:
+    # The constructor connects, and the server may be away.
+    while True:
+        try:
+            return KafkaConsumer(
+                TOPIC,
+                bootstrap_servers=address,
+                group_id=group,
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                session_timeout_ms=6000,
+                heartbeat_interval_ms=1000,
+            )
+        except KafkaError:
+            time.sleep(RETRY_SECONDS)
+
+
 def run_kafka_python(address: str, group: str, report: Report) -> None:
-    consumer = KafkaConsumer(
-        TOPIC,
-        bootstrap_servers=address,
-        group_id=group,
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        session_timeout_ms=6000,
-        heartbeat_interval_ms=1000,
-    )
+    consumer = _kafka_python(address, group)
     while True:
         try:
             if consumer.poll(timeout_ms=500, max_records=5):
@@ -69,17 +80,29 @@ def run_aiokafka(address: str, group: str, report: Report) -> None:
     asyncio.run(_consume(address, group, report))
 
 
+async def _aiokafka(address: str, group: str) -> AIOKafkaConsumer:
+    # `start` connects, and the server may be away.
+    while True:
+        consumer = AIOKafkaConsumer(
+            TOPIC,
+            bootstrap_servers=address,
+            group_id=group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=1000,
+        )
+        try:
+            await consumer.start()
+        except AioKafkaError:
+            await consumer.stop()
+            await asyncio.sleep(RETRY_SECONDS)
+        else:
+            return consumer
+
+
 async def _consume(address: str, group: str, report: Report) -> None:
-    consumer = AIOKafkaConsumer(
-        TOPIC,
-        bootstrap_servers=address,
-        group_id=group,
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        session_timeout_ms=6000,
-        heartbeat_interval_ms=1000,
-    )
-    await consumer.start()
+    consumer = await _aiokafka(address, group)
     while True:
         try:
             found = await consumer.getmany(timeout_ms=500, max_records=5)

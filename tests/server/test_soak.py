@@ -308,9 +308,9 @@ def disturb(
     return generations
 
 
-def until(is_so: Callable[[], bool], what: Callable[[], object], seconds: float = WAIT_SECONDS) -> None:
+def until(is_so: Callable[[], bool], what: Callable[[], object]) -> None:
     """Waits until it is so; fails with `what` after a long time."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + WAIT_SECONDS
     while not is_so():
         assert time.monotonic() < end, what()
         time.sleep(0.1)
@@ -349,7 +349,7 @@ def run_clients(
     try:
         generations = disturb(server, clients, deeds, draw, time.monotonic() + seconds)
         # On a busy machine, a member may be killed before it has read its first message.
-        until(lambda: answered.groups() >= {*GROUPS, *PLAIN}, lambda: f"no commit but of {answered.groups()}", 600)
+        until(lambda: answered.groups() >= {*GROUPS, *PLAIN}, lambda: f"no commit but of {answered.groups()}")
     finally:
         clients.close()
     return generations, level_at_rest(server)

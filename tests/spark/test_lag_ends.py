@@ -72,7 +72,7 @@ def test_one_checkpoint_says_more_than_the_log_has(broker: Path, name: str) -> N
 
 def test_the_last_batch_is_gone(broker: Path) -> None:
     cut(segments(broker)[-1], lambda count: count - 1)
-    with pytest.raises(errors.DataLossError, match=f"but the file {RECOVERY_POINTS} contains"):
+    with pytest.raises(errors.DataLossError, match=f"but {RECOVERY_POINTS} says that it reaches"):
         end_of(broker)
 
 

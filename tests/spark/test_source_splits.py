@@ -167,7 +167,7 @@ def test_a_log_offset_of_a_log_partition_that_is_not_there(log: Path) -> None:
     for option, view in (("startingOffset", "records"), ("endingOffset", "commits"), ("at", "offsets")):
         with pytest.raises(errors.ConfigError) as caught:
             rows_of(log, **{"view": view, option: '{"0": 100, "7": 1}'})
-        refusal = f"{option} names log partition 7, which is not in this log; the log has the log partitions 0 ("
+        refusal = f"{option} names log partition 7, which is not in this log (its log partitions: 0)"
         assert refusal in str(caught.value)
 
 

@@ -244,8 +244,8 @@ class _Directory:
         for each in beyond_ends(self._reached, {partition: end}, is_clean=self.is_clean, topic=topic):
             if damage is None and not each.is_of_crash:
                 damage = DataLossError(
-                    f"the log of {topic}-{partition} ends at offset {end.offset}, but the file {each.name} contains "
-                    f"offset {each.offset}",
+                    f"the log of {topic}-{partition} ends at offset {end.offset}, but {each.name} says "
+                    f"that it reaches offset {each.offset}",
                     path=directory,
                     lost_from=end.offset,
                     lost_below=each.offset,

@@ -216,8 +216,8 @@ def check_named(source: Source, read: ReadOptions, lost: Collection[int] = ()) -
         unknown = sorted(set(bound) - there) if isinstance(bound, dict) else []
         if unknown:
             raise ConfigError(
-                f"{name} names log partition {unknown[0]}, which is not in this log; the log has the log partitions "
-                f"{numbers_text(source.numbers)}",
+                f"{name} names log partition {unknown[0]}, which is not in this log (its log partitions: "
+                f"{numbers_text(source.numbers)})",
                 path=source.path,
             )
 
