@@ -419,7 +419,7 @@ class ConditionError(StateError):
         self.actual = actual
 
     @staticmethod
-    def _told(offset: int | None) -> str:
+    def _text(offset: int | None) -> str:
         return "no offset" if offset is None else str(offset)
 
 
@@ -439,7 +439,7 @@ class ExpectedOffsetError(ConditionError):
     @classmethod
     def found(cls, group: str, topic: str, partition: int, *, expected: int | None, actual: int | None) -> Self:
         """Creates the error and its message."""
-        text = f"group {group!r} at {topic}:{partition}: expected {cls._told(expected)}, found {cls._told(actual)}"
+        text = f"group {group!r} at {topic}:{partition}: expected {cls._text(expected)}, found {cls._text(actual)}"
         return cls(text, group=group, topic=topic, partition=partition, expected=expected, actual=actual)
 
 

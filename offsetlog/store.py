@@ -304,8 +304,8 @@ class OffsetStore(OnePosition, StoreContext):
             retention: the retention by group or "prefix*", in milliseconds.  If neither argument is passed, the
                 settings of the store apply.
             dry_run: whether nothing is deleted; the report then counts the positions that would be deleted.
-            trust_clock: whether this machine's clock is used even if it was set while the store was open, or if the log
-                has a record with a later time.
+            trust_clock: whether to use this machine's clock although somebody set it while the store was open, or
+                although a record in the log has a later time.
             durability: overrides the store's durability for this call.
 
         Raises:

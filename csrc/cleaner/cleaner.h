@@ -156,10 +156,10 @@ typedef struct ol_clean_report {
     int64_t floor;  /* The states at log offsets below this one may be lost (see raise_floor).
                        -1: no state is lost. */
     int64_t target;                     /* E */
-    /* If the run had a sink: the end of what the sink received.  Below told_end, the sink received
-     * every batch that stays, except those of quarantined segments.  From told_end on, the log
+    /* If the run had a sink: the end of what the sink received.  Below sink_end, the sink received
+     * every batch that stays, except those of quarantined segments.  From sink_end on, the log
      * stays as it is. */
-    int64_t told_end;
+    int64_t sink_end;
     int64_t log_end;                    /* the log end when the run began */
     bool complete;  /* E was reached; more can be cleaned only when E rises or time passes */
     bool stopped;                       /* the caller stopped the run with the `stop` flag */

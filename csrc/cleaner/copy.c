@@ -400,7 +400,7 @@ int ol_clean_copy_segments(ol_clean_run *run, ol_error *error) {
     for (size_t i = 0; i < segments->count && status == OL_OK;) {
         const ol_clean_segment *segment = &segments->items[i];
         if (segment->base_offset >= run->pass.end) break;
-        run->course.report->told_end = segment->next_base;
+        run->course.report->sink_end = segment->next_base;
         if (segment->quarantined) {
             i++;
             continue;

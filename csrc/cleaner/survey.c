@@ -348,7 +348,7 @@ int ol_clean_survey_rest(ol_clean_run *run, ol_error *error) {
         there = ol_log_segment_at(run->scope.log, i, &next);
         int64_t until = there && next.base_offset < report->log_end ? next.base_offset
                                                                     : report->log_end;
-        if (info.base_offset >= report->told_end ||
+        if (info.base_offset >= report->sink_end ||
             is_quarantined(&run->segments, info.base_offset)) {
             int status = survey_segment(run, info.base_offset, until, error);
             if (status != OL_OK) return status;

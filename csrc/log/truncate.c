@@ -279,9 +279,26 @@ static int remove_cut_note(ol_log *log, int64_t offset, ol_error *error) {
     return status == OL_OK ? log->fs->remove(log->fs, path, error) : status;
 }
 
+static int drop_cut_note(ol_log *log, int64_t offset, ol_error *error) {
+    int status = remove_cut_note(log, offset, error);
+    if (status != OL_OK) return status;
+    return log->fs->flush_directory(log->fs, log->directory, error);
+}
+
+/* Returns `status`, the failure for which the truncation is given up, if the note is durably gone.
+ * With the note, an open would remove damaged batches above the offset as the rest of a truncation,
+ * and not report them.  The log must therefore take no more batches while the note may stay. */
+static int take_back_cut_note(ol_log *log, int64_t offset, int status, ol_error *error) {
+    ol_error failure;
+    if (drop_cut_note(log, offset, &failure) == OL_OK) return status;
+    *error = failure;
+    return error->status = OL_IO;
+}
+
 /* Lowers the sidecar, creates the note, and removes from the manifest what will be truncated.
- * Everything that needs space is done here, before the truncation: if the disk is full, the log is
- * as it was, and a sidecar that is too low is still true.  Under flush.lock. */
+ * Everything that needs space is done here, before the truncation: if it returns OL_DISK_FULL, the
+ * log is as it was, and a sidecar that is too low is still true.  If the note may stay, the status
+ * is OL_IO.  Under flush.lock. */
 static int announce_cut(ol_log *log, const cut_place *cut, ol_error *error) {
     ol_flush_sidecar_bound bound = {
         .offset = cut->end,
@@ -295,10 +312,7 @@ static int announce_cut(ol_log *log, const cut_place *cut, ol_error *error) {
     if (status == OL_OK) status = leave_cut_note(log, cut->end, error);
     if (status == OL_OK) {
         status = ol_log_note_cut(log, cut->base_offset, cut->end, cut->position, error);
-        ol_error ignored;
-        if (status != OL_OK && remove_cut_note(log, cut->end, &ignored) != OL_OK) {
-            ol_log_set_failed(log);
-        }
+        if (status != OL_OK) status = take_back_cut_note(log, cut->end, status, error);
     }
     if (status == OL_OK && lowers) atomic_store(&log->shared.flushed, cut->end);
     return status;
@@ -333,8 +347,7 @@ static int truncate_to(ol_log *log, const cut_place *cut, ol_error *error) {
     if (status == OL_OK) log->tail.next_offset = cut->end;
     if (status == OL_OK) status = reload_producers(log, cut->end, error);
     if (status == OL_OK) status = store_epochs_of_cut(log, error);
-    if (status == OL_OK) status = remove_cut_note(log, cut->end, error);
-    if (status == OL_OK) status = log->fs->flush_directory(log->fs, log->directory, error);
+    if (status == OL_OK) status = drop_cut_note(log, cut->end, error);
     if (cut->end < ol_log_start(log)) atomic_store(&log->shared.start, cut->end);
     return status;
 }

@@ -62,7 +62,7 @@ from offsetlog.errors import InternalError, OffsetOutOfRangeError
 # ---------------------------------------------------------------------------------------------------- ports
 
 
-cdef int _told(ol_error *error, int status, object failure) noexcept:
+cdef int _report(ol_error *error, int status, object failure) noexcept:
     keep_interrupt(failure)
     cdef bytes text = (str(failure) or type(failure).__name__).encode("utf-8", "replace")
     return ol_fail(error, status, "%s", <const char *>text)
@@ -80,9 +80,9 @@ cdef int _compress(void *context, ol_codec codec, int magic, ol_slice source, ol
         self._outputs[<uintptr_t>output.data] = deflated
         return OL_OK
     except MemoryError as failure:
-        return _told(error, OL_NO_MEMORY, failure)
+        return _report(error, OL_NO_MEMORY, failure)
     except BaseException as failure:
-        return _told(error, OL_UNSUPPORTED, failure)
+        return _report(error, OL_UNSUPPORTED, failure)
 
 
 cdef void _release(void *context, ol_slice output) noexcept with gil:
@@ -163,7 +163,7 @@ cdef dict described_report(const ol_clean_report *report):
         "end": report.end,
         "floor": report.floor,
         "target": report.target,
-        "told_end": report.told_end,
+        "sink_end": report.sink_end,
         "log_end": report.log_end,
         "complete": bool(report.complete),
         "stopped": bool(report.stopped),
@@ -340,7 +340,7 @@ def replay_cleaned(Partition partition not None, Replay into not None, *, int64_
     Args:
         partition: a loaded partition; its log may be read-only.
         into: the replay that receives the kept records.  It receives only records below the log offset that the report
-            has as `told_end`; a clean changes no record at or above that log offset.
+            has as `sink_end`; a clean changes no record at or above that log offset.
         now_ms: the time, in milliseconds since 1970.
         end_max: records at or above this log offset are not applied.
         delete_retention_ms, map_bytes: as in `clean`.  The call makes only one pass, which ends where the keys no

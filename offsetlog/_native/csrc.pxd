@@ -852,7 +852,7 @@ cdef extern from "cleaner/cleaner.h" nogil:
         int64_t end
         int64_t floor
         int64_t target
-        int64_t told_end
+        int64_t sink_end
         int64_t log_end
         bint complete
         bint stopped

@@ -160,7 +160,7 @@ def inflate(int codec, bytes source not None, Py_ssize_t limit, int magic=2):
 # ---------------------------------------------------------------------------------------------------------------- the port
 
 
-cdef int _told(ol_error *error, int status, object failure) noexcept:
+cdef int _report(ol_error *error, int status, object failure) noexcept:
     keep_interrupt(failure)
     cdef bytes text = (str(failure) or type(failure).__name__).encode("utf-8", "replace")
     return ol_fail(error, status, "%s", <const char *>text)
@@ -178,15 +178,15 @@ cdef int _decompress(void *context, ol_codec codec, int magic, ol_slice source, 
         self._outputs[<uintptr_t>output.data] = inflated
         return OL_OK
     except LimitError as failure:
-        return _told(error, OL_LIMIT, failure)
+        return _report(error, OL_LIMIT, failure)
     except (UnsupportedVersionError, ImportError) as failure:
-        return _told(error, OL_UNSUPPORTED, failure)
+        return _report(error, OL_UNSUPPORTED, failure)
     except CorruptionError as failure:
-        return _told(error, OL_CORRUPT, failure)
+        return _report(error, OL_CORRUPT, failure)
     except MemoryError as failure:
-        return _told(error, OL_NO_MEMORY, failure)
+        return _report(error, OL_NO_MEMORY, failure)
     except BaseException as failure:  # not an error about the bytes
-        return _told(error, OL_IO, failure)
+        return _report(error, OL_IO, failure)
 
 
 cdef void _release(void *context, ol_slice output) noexcept with gil:

@@ -116,7 +116,7 @@ def replay_cleaned_log(
         return f"the cleaner would not rewrite a damaged segment: {found['quarantine'][0][1].message}"
     if found["truncated"]:
         return "the log was truncated meanwhile"
-    replay_files(replay, paths, since=found["told_end"], until=end)
+    replay_files(replay, paths, since=found["sink_end"], until=end)
     return ""
 
 

@@ -549,7 +549,7 @@ def test_the_cleaned_way_leaves_out_what_was_superseded(small, monkeypatch):
         small.commit_one("g", "t", turn % 10, turn)
     assert small.verify() == []
     assert (reports[0]["records_kept"], reports[0]["superseded"]) == (10, 990)
-    assert reports[0]["told_end"] == 1000
+    assert reports[0]["sink_end"] == 1000
 
 
 def test_a_cleaner_that_loses_a_record_is_found(small, path, monkeypatch):
@@ -562,7 +562,7 @@ def test_a_cleaner_that_loses_a_record_is_found(small, path, monkeypatch):
         positions = [position for position, _ in batches_of(log)]
         for first, behind in ((0, 9), (10, 11), (12, 30)):
             into.apply(path / SEGMENT, position=positions[first], until=behind)
-        return {"quarantined": 0, "truncated": False, "told_end": named["end_max"]}
+        return {"quarantined": 0, "truncated": False, "sink_end": named["end_max"]}
 
     monkeypatch.setattr(replays, "replay_cleaned", losing)
     finding = only_digest(small.verify())

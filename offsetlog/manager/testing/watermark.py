@@ -210,7 +210,7 @@ class TestWatermark:
                 return failure
             finally:
                 await task
-            raise AssertionError("the commit succeeded, but the leader had resigned first")
+            raise AssertionError("a commit succeeded after the leader had resigned")
 
         check_error(asyncio.run(commit()))
 

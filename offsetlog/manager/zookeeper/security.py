@@ -78,6 +78,7 @@ def _checks_hostname(properties: Mapping[str, Setting]) -> bool:
     given = str(properties.get(HOSTNAME, "HTTPS")).strip().upper()
     if given not in ("HTTPS", ""):
         raise ConfigError(
-            f"the value of {HOSTNAME} must be HTTPS, or empty to accept a certificate for any host, not {given!r}"
+            f"{HOSTNAME}={given!r} is not a known value; set it to HTTPS, or leave it empty to accept a certificate "
+            "for any host"
         )
     return given == "HTTPS"

@@ -63,8 +63,8 @@ def session_for(
     else the one that `PYSPARK_PYTHON` names.
 
     Raises:
-        ConfigError: Spark does not start; or no setting names the Python of a cluster's workers; or `master` is given
-            under spark-submit.
+        ConfigError: Spark does not start; or `master` names a cluster, and neither the setting nor the variable names
+            the interpreter of its workers; or `master` is given under spark-submit.
     """
     builder = SparkSession.builder.appName(f"offsetlog {job}")
     submitted = is_submitted()

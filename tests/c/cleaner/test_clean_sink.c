@@ -126,7 +126,7 @@ OL_TEST(what_is_reported_is_what_a_clean_leaves) {
             ol_clean_report dry = run(partition, &before, false, INT64_MAX, OL_CLEAN_MAP_BYTES_DEFAULT);
             ol_clean_report done = run(partition, NULL, false, INT64_MAX, OL_CLEAN_MAP_BYTES_DEFAULT);
             OL_CHECK_INT(dry.target, done.target);
-            OL_CHECK_INT(dry.told_end, dry.target);
+            OL_CHECK_INT(dry.sink_end, dry.target);
             take_log(partition, 0, done.target, &after);
             OL_CHECK_INT(before.size, after.size);
             OL_CHECK(memcmp(before.bytes, after.bytes, after.size) == 0);
@@ -135,7 +135,7 @@ OL_TEST(what_is_reported_is_what_a_clean_leaves) {
             OL_CHECK_INT(dry.bytes_after, done.bytes_after);
             OL_CHECK_INT(dry.bytes_after, before.size);
             OL_CHECK_INT(dry.bytes_written, 0);
-            take_log(partition, dry.told_end, INT64_MAX, &before);
+            take_log(partition, dry.sink_end, INT64_MAX, &before);
             check_state(&before, partition);
             free_received(&before);
             free_received(&after);
@@ -173,7 +173,7 @@ OL_TEST(the_active_segment_is_reported_up_to_an_open_transaction) {
         received to = begin_received();
         ol_clean_report report = run(partition, &to, true, INT64_MAX, OL_CLEAN_MAP_BYTES_DEFAULT);
         OL_CHECK_INT(report.target, limit);
-        OL_CHECK_INT(report.told_end, limit);
+        OL_CHECK_INT(report.sink_end, limit);
         OL_CHECK(report.complete && (open || report.records.superseded > 0));
         take_log(partition, limit, INT64_MAX, &to);
         check_state(&to, partition);
@@ -182,7 +182,7 @@ OL_TEST(the_active_segment_is_reported_up_to_an_open_transaction) {
         to = begin_received();
         report = run(partition, &to, false, INT64_MAX, OL_CLEAN_MAP_BYTES_DEFAULT);
         OL_CHECK_INT(to.batches, 0);
-        OL_CHECK_INT(report.told_end, 0);
+        OL_CHECK_INT(report.sink_end, 0);
         free_received(&to);
         close_partition(partition);
     }
@@ -196,8 +196,8 @@ OL_TEST(a_read_only_log_can_be_reported) {
     ol_partition *reader = read_only_partition(true);
     received to = begin_received();
     ol_clean_report report = run(reader, &to, true, INT64_MAX, OL_CLEAN_MAP_BYTES_DEFAULT);
-    OL_CHECK(report.told_end > 500 && report.records.superseded > 500);
-    take_log(reader, report.told_end, INT64_MAX, &to);
+    OL_CHECK(report.sink_end > 500 && report.records.superseded > 500);
+    take_log(reader, report.sink_end, INT64_MAX, &to);
     check_state(&to, reader);
     free_received(&to);
     close_partition(reader);
@@ -217,8 +217,8 @@ OL_TEST(a_log_that_somebody_else_appends_to_is_reported_as_far_as_it_was_loaded)
     work(writer, 1000, -1);
     received to = begin_received();
     ol_clean_report report = run(reader, &to, true, INT64_MAX, OL_CLEAN_MAP_BYTES_DEFAULT);
-    OL_CHECK(report.told_end <= positions.applied);
-    take_log(reader, report.told_end, positions.applied, &to);
+    OL_CHECK(report.sink_end <= positions.applied);
+    take_log(reader, report.sink_end, positions.applied, &to);
     check_state(&to, reader);
     free_received(&to);
     close_partition(reader);
@@ -234,10 +234,10 @@ OL_TEST(an_end_and_a_small_map_leave_the_rest_as_it_is) {
         received to = begin_received();
         ol_clean_report report = turn == 0 ? run(partition, &to, true, end / 3, OL_CLEAN_MAP_BYTES_DEFAULT)
                                            : run(partition, &to, true, INT64_MAX, OL_CLEAN_MAP_BYTES_MIN);
-        OL_CHECK(report.told_end <= (turn == 0 ? end / 3 : end) && report.told_end > 0);
+        OL_CHECK(report.sink_end <= (turn == 0 ? end / 3 : end) && report.sink_end > 0);
         OL_CHECK_INT(report.complete, turn == 0);
         OL_CHECK_INT(report.passes, 1);
-        take_log(partition, report.told_end, INT64_MAX, &to);
+        take_log(partition, report.sink_end, INT64_MAX, &to);
         check_state(&to, partition);
         free_received(&to);
     }

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <sys/wait.h>
 
+#include "log/log_impl.h"
 #include "log_fixture.h"
 #include "testing/fault_fs.h"
 
@@ -366,6 +367,66 @@ OL_TEST(a_failed_truncation_fails_the_log_and_stops_its_readers) {
     OL_CHECK(ol_log_end(log) == 50 || ol_log_end(log) == 20);
     fixture_close(log);
     fixture_remove(root);
+}
+
+typedef enum note_fault { NOTE_GOES, NOTE_STAYS, NOTE_MAY_COME_BACK } note_fault;
+
+static bool disk_is_full;
+static note_fault fault_of_note;
+
+static int rename_on_full_disk(ol_fs *fs, const char *source, const char *target, ol_error *error) {
+    if (!disk_is_full) return ol_fs_posix()->rename(fs, source, target, error);
+    return ol_fail_errno(error, ENOSPC, "rename", target);
+}
+
+static int remove_with_fault(ol_fs *fs, const char *path, ol_error *error) {
+    bool fails = fault_of_note == NOTE_STAYS && strstr(path, OL_CUT_PREFIX) != NULL;
+    return fails ? ol_fail_errno(error, ENOSPC, "unlink", path) : ol_fs_posix()->remove(fs, path, error);
+}
+
+static int flush_directory_with_fault(ol_fs *fs, const char *path, ol_error *error) {
+    if (fault_of_note != NOTE_MAY_COME_BACK) return ol_fs_posix()->flush_directory(fs, path, error);
+    return ol_fail_errno(error, ENOSPC, "fsync", path);
+}
+
+/* "The disk is full" means that the log is unchanged. With a note, damage to later batches would not be reported. */
+OL_TEST(a_truncation_on_a_full_disk_leaves_the_log_or_fails_it) {
+    for (int fault = NOTE_GOES; fault <= NOTE_MAY_COME_BACK; fault++) {
+        char root[OL_PATH_MAX];
+        char path[OL_PATH_MAX];
+        ol_fs fs = *ol_fs_posix();
+        ol_error error;
+        fs.rename = rename_on_full_disk;
+        fs.remove = remove_with_fault;
+        fs.flush_directory = flush_directory_with_fault;
+        fixture_directory(root);
+        fixture_join(path, root, "__consumer_offsets-0");
+        ol_log_options options = fixture_options(path);
+        options.fs = &fs;
+        ol_log *log = fixture_open(&options, NULL);
+        for (int i = 0; i < 50; i++) fixture_append(log, fixture_plain(50, (uint64_t)i));
+        disk_is_full = true;
+        fault_of_note = (note_fault)fault;
+        int status = ol_log_truncate(log, 20, &error);
+        disk_is_full = false;
+        fault_of_note = NOTE_GOES;
+        OL_CHECK_INT(status, fault == NOTE_GOES ? OL_DISK_FULL : OL_IO);
+        OL_CHECK_INT(error.status, status);
+        OL_CHECK(ol_log_has_failed(log) == (fault != NOTE_GOES));
+        OL_CHECK_INT(ol_log_end(log), 50);
+        OL_CHECK_INT(fixture_count(path, OL_CUT_PREFIX), fault == NOTE_STAYS);
+        if (fault == NOTE_GOES) {
+            fixture_append(log, fixture_plain(50, 50));
+            fixture_close(log);
+        } else {
+            ol_log_abandon(log);
+        }
+        log = fixture_open(&options, NULL);
+        OL_CHECK_INT(ol_log_end(log), fault == NOTE_GOES ? 51 : 50);
+        OL_CHECK_INT(fixture_count(path, OL_CUT_PREFIX), 0);
+        fixture_close(log);
+        fixture_remove(root);
+    }
 }
 
 OL_TEST(a_full_disk_changes_nothing) {
