@@ -54,9 +54,9 @@ cdef int _take_binary(object array, binary_column *column) except -1:
     buffers = array.buffers()
     if str(array.type) != "binary" or len(buffers) != 3:
         raise InvalidArgumentError(f"the columns of keys and values must have the type binary, not {array.type}")
-    column.validity = NULL if buffers[0] is None else <const uint8_t *><uintptr_t>buffers[0].address
+    column.validity = <const uint8_t *><uintptr_t>(0 if buffers[0] is None else buffers[0].address)
     column.offsets = <const int32_t *><uintptr_t>buffers[1].address
-    column.data = NULL if buffers[2] is None else <const uint8_t *><uintptr_t>buffers[2].address
+    column.data = <const uint8_t *><uintptr_t>(0 if buffers[2] is None else buffers[2].address)
     column.first = array.offset
     return 0
 
