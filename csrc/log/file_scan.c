@@ -89,7 +89,7 @@ static int batch_at(ol_file_scan *scan, int64_t position, ol_batch *batch, ol_er
     if (got == 0) {
         return position < scan->limit
                    ? ol_fail(error, OL_TORN,
-                             "the file ends before byte %lld, but its segment has %lld bytes",
+                             "the file ends before byte %lld, but should end at byte %lld",
                              (long long)position, (long long)scan->limit)
                    : OL_END;
     }

@@ -1,9 +1,9 @@
 /* wire/tables: the macros in which the tables of messages are written, and the list of the
  * messages.
  *
- * The fields and versions are those of Kafka 4.3.0 (docs/format/wire.md §11), and have the names
- * that Kafka gives them.  The tables also have older versions.  Clients of Kafka 0.8 use these
- * versions without asking which versions the server supports.
+ * The tables have the versions of Kafka 4.3.0 (docs/format/wire.md §11), and the fields have the
+ * names that Kafka gives them.  In addition, the tables have the older versions that clients of
+ * Kafka 0.8 use, because these clients do not ask which versions the server supports.
  */
 #ifndef OL_WIRE_TABLES_H
 #define OL_WIRE_TABLES_H

@@ -161,7 +161,7 @@ class OpenPartitions:
         return self._missing.get(number) or self._unopened.get(number)
 
     def open_again(self, number: int, release: Callable[[Partition], None]) -> Partition:
-        """Opens the log of a replica that has failed, or that the disk could not read.  Does not load it.
+        """Opens a log again after its replica failed, or after the disk could not read the log.  Does not load it.
 
         Until the log is open, calls about this partition raise CoordinatorLoadingError, and so do calls of the failed
         Partition.  If the log cannot be opened, they raise PartitionFailedError.  Only one thread at a time may open a

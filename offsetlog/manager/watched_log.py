@@ -57,7 +57,7 @@ class LogSource(Protocol):
         """
 
     def recorded_floor(self, partition: Partition) -> HistoryFloor:
-        """Returns the log offsets from which the history of a partition is complete; raises StorageError."""
+        """Returns the log offset where the history of each group in a partition begins; raises StorageError."""
 
 
 def present_place(partition: Partition) -> Place:

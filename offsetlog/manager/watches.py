@@ -54,7 +54,7 @@ class Watches:
         return self._partition_of(number)
 
     def recorded_floor(self, partition: Partition) -> HistoryFloor:
-        """Returns the log offsets from which the history of a partition is complete; see LogSource."""
+        """Returns the log offset where the history of each group in a partition begins; see LogSource."""
         return recorded_floor(self._directory, partition)
 
     # --------------------------------------------------------------------------------------- watches

@@ -73,14 +73,14 @@ int ol_hash_index_validate_shape(const ol_hash_index *hash_index, ol_error *erro
     if (sound && ol_hash_index_pieces(hash_index) == 0) {
         sound = hash_index->count == 0 && hash_index->depth == 0;
     }
-    if (!sound) return ol_fail(error, OL_CORRUPT, "the directory of a hash is inconsistent");
+    if (!sound) return ol_fail(error, OL_CORRUPT, "the directory of a hash index is inconsistent");
     ol_ownership_bits units, pieces;
     int status = ol_ownership_bits_create(&units, hash_index->units.used / UNIT_SIZE, error);
     if (status != OL_OK) return status;
     status = ol_ownership_bits_create(&pieces, ol_hash_index_pieces(hash_index), error);
     if (status == OL_OK) {
         if (!are_units_sound(hash_index, &units) || !are_pieces_named_once(hash_index, &pieces)) {
-            status = ol_fail(error, OL_CORRUPT, "the pieces of a hash are inconsistent");
+            status = ol_fail(error, OL_CORRUPT, "the pieces of a hash index are inconsistent");
         }
         ol_ownership_bits_free(&pieces);
     }

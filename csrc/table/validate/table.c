@@ -259,7 +259,7 @@ static void check_lines(worker *work, const ol_hash_index *hash_index, size_t ta
            pieces = ol_hash_index_pieces(hash_index);
     if (!ol_hash_index_validate_lines(hash_index, first, end < pieces ? end : pieces, work->key,
                                       tally)) {
-        work->wrong = "a piece of a hash is inconsistent";
+        work->wrong = "a piece of a hash index is inconsistent";
     }
 }
 
