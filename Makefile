@@ -2,7 +2,7 @@
 #
 #   make run         makes .venv, builds, runs the demo
 #   make pipeline    the data pipeline on Spark, on what real brokers wrote; needs Java 17
-#   make test        the gate: C tests under sanitizers, fuzz smoke, and the tests of the first tier, at most 10 minutes
+#   make test        the gate: C tests under sanitizers, fuzz smoke, and the tests of the first tier; up to half an hour
 #   make test-ci     the tests of the second tier, which .ci/run runs after those
 #   make test-long   every test of all tiers at full depth; an hour or more
 #   make packages    fetches the Java packages that tests run: a server of S3, Hadoop and Kafka for Spark, Delta, Iceberg
@@ -135,13 +135,11 @@ test-jvm: build packages $(JAR)
 	    tests/spark/test_source_splits.py tests/spark/test_source_options.py tests/spark/test_source_stream.py tests/spark/test_pruning.py \
 	    tests/spark/test_sink_writing.py tests/spark/test_s3_spark.py::test_what_a_session_carries_and_shows)
 
-# Reports of a run before a change are made by: pytest -n 2 --dist loadfile --junitxml=before.xml
 test-times: build
 	@mkdir -p build/times
 	@$(GATE) -q --junitxml=build/times/gate.xml
 	@$(call TIER,$(ONE_MORE)) -q -m ci --junitxml=build/times/ci.xml
-	@$(PY) tests/times.py $(addprefix --before ,$(BEFORE)) --tier gate=build/times/gate.xml --tier ci=build/times/ci.xml \
-	    > build/times/page.md
+	@$(PY) tests/times.py --tier gate=build/times/gate.xml --tier ci=build/times/ci.xml > build/times/page.md
 	@mv build/times/page.md docs/test-times.md
 
 test-long: export OFFSETLOG_DEPTH := long

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -169,9 +170,14 @@ def commands_in(page: str) -> list[str]:
     return re.findall(r"^ *(?:\$ )?(offsetlog (?!(?:listens|answers) on )[a-z].*)", text, re.MULTILINE)
 
 
+@cache
+def every_command() -> Any:
+    return typer.main.get_command(application())
+
+
 def called(line: str) -> tuple[list[Any], list[str]]:
     """The commands that a line names, one for each of `a|b`, and the options in it."""
-    place, group = 1, typer.main.get_command(application())
+    place, group = 1, every_command()
     words = line.split()
     while hasattr(inner := group.commands.get(words[place]), "commands"):
         place, group = place + 1, inner

@@ -1,7 +1,7 @@
 """Prints how long each file of tests takes, as a page of Markdown, from reports that pytest wrote with --junitxml.
 
-    make test-times BEFORE=before.xml       runs the first two tiers with reports, and writes docs/test-times.md
-    python tests/times.py --before before.xml --tier gate=gate.xml --tier ci=ci.xml
+    make test-times       runs the first two tiers with reports, and writes docs/test-times.md
+    python tests/times.py --tier gate=gate.xml --tier ci=ci.xml
 
 Seconds are the sum over the tests of a file, fixtures included. Several workers run side by side, so that a run takes
 less than their sum.
@@ -22,14 +22,12 @@ HEADING = """# The cost of each file of tests
 The times are seconds for each file. A time is the sum over the tests of the file, including their fixtures, as pytest
 reports it. The numbers of tests are in brackets.
 
-* The column "before" shows the suite before it was divided into tiers, in two processes on two cores.
 * The columns "gate" and "ci" show these tiers ([CONTRIBUTING.md](../CONTRIBUTING.md)) on two cores: "gate" in two
   processes, "ci" in three. A test that waits for a broker or for Spark therefore takes longer there than alone. "-"
   means that the file has no test in that tier.
 * The column "depth" shows the values that are different at full depth (`make test-long`).
 
-This page is written by `make test-times BEFORE=before.xml`. The file `before.xml` is written by
-`pytest -n 2 --dist loadfile --junitxml=before.xml`.
+This page is written by `make test-times`, which should have an idle machine.
 """
 
 
@@ -83,9 +81,8 @@ def depth_of(name: str) -> str:
     return "; ".join(found)
 
 
-def page(before: Report | None, tiers: dict[str, Report]) -> str:
-    """Returns the page."""
-    reports = {**({"before": before} if before else {}), **tiers}
+def page(reports: dict[str, Report]) -> str:
+    """Returns the page, with a column for each tier."""
     names = sorted({name for report in reports.values() for name in report.count})
     names.sort(key=lambda name: -sum(report.seconds[name] for report in reports.values()))
     lines = [HEADING, "| file | " + " | ".join(reports) + " | depth |", "|---" * (len(reports) + 2) + "|"]
@@ -100,11 +97,10 @@ def page(before: Report | None, tiers: dict[str, Report]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--before", type=Path, help="the report of the suite as it was")
     parser.add_argument("--tier", action="append", default=[], metavar="NAME=FILE", help="the report of one tier")
     arguments = parser.parse_args()
-    tiers = {name: read(Path(path)) for name, _, path in (each.partition("=") for each in arguments.tier)}
-    print(page(read(arguments.before) if arguments.before else None, tiers), end="")
+    named = (each.partition("=") for each in arguments.tier)
+    print(page({name: read(Path(path)) for name, _, path in named}), end="")
 
 
 if __name__ == "__main__":

@@ -72,6 +72,7 @@ print(session_for("test", master="local[1]").sparkContext.parallelize([1], 1).ma
 """
 
 
+@pytest.mark.ci
 def test_the_local_sessions_run_it():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", SESSION]
