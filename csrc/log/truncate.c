@@ -276,13 +276,9 @@ static int32_t epoch_before(ol_log *log, int64_t offset) {
 static int remove_cut_note(ol_log *log, int64_t offset, ol_error *error) {
     char path[OL_PATH_MAX];
     int status = cut_note_path(log, offset, path, error);
-    return status == OL_OK ? log->fs->remove(log->fs, path, error) : status;
-}
-
-static int drop_cut_note(ol_log *log, int64_t offset, ol_error *error) {
-    int status = remove_cut_note(log, offset, error);
-    if (status != OL_OK) return status;
-    return log->fs->flush_directory(log->fs, log->directory, error);
+    if (status == OL_OK) status = log->fs->remove(log->fs, path, error);
+    if (status == OL_OK) status = log->fs->flush_directory(log->fs, log->directory, error);
+    return status;
 }
 
 /* Returns `status`, the failure for which the truncation is given up, if the note is durably gone.
@@ -290,7 +286,7 @@ static int drop_cut_note(ol_log *log, int64_t offset, ol_error *error) {
  * and not report them.  The log must therefore take no more batches while the note may stay. */
 static int take_back_cut_note(ol_log *log, int64_t offset, int status, ol_error *error) {
     ol_error failure;
-    if (drop_cut_note(log, offset, &failure) == OL_OK) return status;
+    if (remove_cut_note(log, offset, &failure) == OL_OK) return status;
     *error = failure;
     return error->status = OL_IO;
 }
@@ -347,7 +343,7 @@ static int truncate_to(ol_log *log, const cut_place *cut, ol_error *error) {
     if (status == OL_OK) log->tail.next_offset = cut->end;
     if (status == OL_OK) status = reload_producers(log, cut->end, error);
     if (status == OL_OK) status = store_epochs_of_cut(log, error);
-    if (status == OL_OK) status = drop_cut_note(log, cut->end, error);
+    if (status == OL_OK) status = remove_cut_note(log, cut->end, error);
     if (cut->end < ol_log_start(log)) atomic_store(&log->shared.start, cut->end);
     return status;
 }

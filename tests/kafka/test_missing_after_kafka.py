@@ -116,7 +116,7 @@ class Turns:
 @pytest.mark.parametrize("after_cleaning", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_nothing_is_lost_in_silence(after_cleaning, kafka_template, kafka_broker, kafka_answers, tmp_path):
     """A broker commits over segments of its own, after its cleaner went over all that is older, or without."""
-    seed, rounds = seed_or(44_101), by_depth(gate=60, long=2500)
+    seed, rounds = seed_or(44_101), by_depth(gate=150, long=2500)
     template = kafka_template(PARTITIONS)
     built = copy_template(template, tmp_path / "log")
     turns = Turns(built, template, random.Random(seed), kafka_broker, kafka_answers)

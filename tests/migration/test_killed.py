@@ -21,6 +21,8 @@ from .zookeeper_offsets import client_of, fill, offsets_in
 
 pytest.importorskip("typer")
 
+pytestmark = pytest.mark.ci
+
 #: 20,000 offsets, and 100,000 at full depth.
 GROUPS, TOPICS, PARTITIONS = by_depth(gate=200, long=1000), 5, 20
 COUNT = GROUPS * TOPICS * PARTITIONS
@@ -96,13 +98,7 @@ def check_groups(found: dict, wanted: dict) -> int:
     return len(groups)
 
 
-@pytest.mark.parametrize(
-    "direction",
-    [
-        pytest.param("to a directory", marks=pytest.mark.ci),
-        pytest.param("to zookeeper", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.parametrize("direction", ["to a directory", "to zookeeper"])
 def test_killed_twice_in_the_middle(tmp_path, direction):
     # With longer sessions than the other ensemble's, since everything here works as fast as it can.
     with Ensemble(tmp_path / "ensemble", tick_ms=2000) as ensemble:

@@ -22,7 +22,7 @@ import offsetlog
 from offsetlog import MaintenanceConfig, OffsetAndMetadata, OffsetStore, StoreConfig, TopicPartition, errors
 from offsetlog.types import Deletion
 
-SEQUENCES = by_depth(gate=2, long=60)
+SEQUENCES = by_depth(gate=3, long=60)
 SEED = first_seed()
 
 COUNT = 2

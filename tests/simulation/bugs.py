@@ -72,11 +72,41 @@ def _expire_everywhere() -> None:
     _replace(Sweeps, "active", active)
 
 
-#: Those that the gate plants.  None of them changes the engine, which takes up to a minute to compile.
+#: Those that the gate plants.
 BUGS = {
     "acknowledges before W": Bug(patch=_acknowledge_at_once),
     "no truncation at a new epoch": Bug(patch=_never_diverge),
+    "a stale load wins": Bug(
+        extensions=("partition", "snapshot"),
+        changes=(
+            Change(
+                "partition/load.c",
+                "load->limit = partition->options.replicated ? partition->watermark : INT64_MAX;",
+                "load->limit = INT64_MAX;",
+            ),
+        ),
+    ),
     "a fenced append is accepted": Bug(patch=_append_what_comes_late),
+    "the overlay is not cleared": Bug(
+        extensions=("replica",),
+        changes=(
+            Change(
+                "partition/overlay.c",
+                "    ol_in_flight_reset(&partition->inflight, partition->state.table);\n",
+                "",
+            ),
+            Change("partition/overlay.c", "    ol_unapplied_free(&partition->unapplied);\n", ""),
+        ),
+    ),
+    "a follower expires": Bug(
+        extensions=("retention",),
+        # A commit and a read of a follower's state, each of which refuses.
+        changes=(
+            Change("partition/partition.c", REFUSES_FOLLOWERS, ADMITS_FOLLOWERS),
+            Change("partition/partition.c", REFUSES_FOLLOWERS, ADMITS_FOLLOWERS),
+        ),
+        patch=_expire_everywhere,
+    ),
 }
 
 #: The extensions in which a change of the engine must be linked for all calls to meet it, each
@@ -141,36 +171,6 @@ def _keep_deleted_topics() -> None:
 
 #: Those that only the long tests plant.
 MORE = {
-    "a stale load wins": Bug(
-        extensions=("partition", "snapshot"),
-        changes=(
-            Change(
-                "partition/load.c",
-                "load->limit = partition->options.replicated ? partition->watermark : INT64_MAX;",
-                "load->limit = INT64_MAX;",
-            ),
-        ),
-    ),
-    "the overlay is not cleared": Bug(
-        extensions=("replica",),
-        changes=(
-            Change(
-                "partition/overlay.c",
-                "    ol_in_flight_reset(&partition->inflight, partition->state.table);\n",
-                "",
-            ),
-            Change("partition/overlay.c", "    ol_unapplied_free(&partition->unapplied);\n", ""),
-        ),
-    ),
-    "a follower expires": Bug(
-        extensions=("retention",),
-        # A commit and a read of a follower's state, each of which refuses.
-        changes=(
-            Change("partition/partition.c", REFUSES_FOLLOWERS, ADMITS_FOLLOWERS),
-            Change("partition/partition.c", REFUSES_FOLLOWERS, ADMITS_FOLLOWERS),
-        ),
-        patch=_expire_everywhere,
-    ),
     "a wait outlives its term": _engine(
         ("partition/wait.c", "    if (partition->term != term) {", "    if (false) {"),
         # Most are refused as well by what is found when the role changes, or the log is cut.

@@ -162,7 +162,7 @@ def check_same(found, expected, keys: list[str]) -> None:
         assert all(abs(ours - theirs) <= 10 * records for ours, theirs in zip(one[-4:], other[-4:], strict=True))
 
 
-@pytest.mark.parametrize("roll", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("roll", [False, True])
 def test_sql_comes_to_the_same(spark, tmp_path, roll):
     with offsetlog.open(tmp_path, 2, "process", config=SMALL, maintenance=BY_HAND) as store:
         feed(store, 5, 250)

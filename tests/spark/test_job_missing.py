@@ -61,11 +61,7 @@ def run_job(job: str, log: Path, whole: Path, folder: Path, *more: str):
     return run(*arguments[job], *more)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [each if each in _DIFFERENT else pytest.param(each, marks=pytest.mark.long) for each in FAULTS],
-    ids=lambda fault: fault.__name__,
-)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_every_job_refuses_what_is_not_whole(spark, whole, tmp_path, fault: Callable[[Path], None]):
     log = Path(shutil.copytree(whole, tmp_path / "data"))
     fault(log)

@@ -334,18 +334,23 @@ static int failing_truncate(ol_file *file, int64_t size, ol_error *error) {
     return ol_fs_posix()->truncate(file, size, error);
 }
 
+/* Creates a log of 50 batches in `fs`. */
+static ol_log *fifty_batches(place *p, ol_fs *fs) {
+    fixture_directory(p->root);
+    fixture_join(p->path, p->root, "__consumer_offsets-0");
+    p->options = fixture_options(p->path);
+    p->options.fs = fs;
+    ol_log *log = fixture_open(&p->options, NULL);
+    for (int i = 0; i < 50; i++) fixture_append(log, fixture_plain(50, (uint64_t)i));
+    return log;
+}
+
 OL_TEST(a_failed_truncation_fails_the_log_and_stops_its_readers) {
-    char root[OL_PATH_MAX];
-    char path[OL_PATH_MAX];
+    place p;
     ol_fs fs = *ol_fs_posix();
     ol_error error;
     fs.truncate = failing_truncate;
-    fixture_directory(root);
-    fixture_join(path, root, "__consumer_offsets-0");
-    ol_log_options options = fixture_options(path);
-    options.fs = &fs;
-    ol_log *log = fixture_open(&options, NULL);
-    for (int i = 0; i < 50; i++) fixture_append(log, fixture_plain(50, (uint64_t)i));
+    ol_log *log = fifty_batches(&p, &fs);
     ol_log_reader *readers[2];
     ol_log_piece piece;
     OL_CHECK_OK(ol_log_reader_open(log, 0, &readers[0], &error), &error);
@@ -363,10 +368,10 @@ OL_TEST(a_failed_truncation_fails_the_log_and_stops_its_readers) {
     OL_CHECK(!ol_log_prepare(log));
     OL_CHECK_INT(ol_log_truncate(log, 10, &error), OL_FAILED);
     ol_log_abandon(log);
-    log = fixture_open(&options, NULL);
+    log = fixture_open(&p.options, NULL);
     OL_CHECK(ol_log_end(log) == 50 || ol_log_end(log) == 20);
     fixture_close(log);
-    fixture_remove(root);
+    fixture_remove(p.root);
 }
 
 typedef enum note_fault { NOTE_GOES, NOTE_STAYS, NOTE_MAY_COME_BACK } note_fault;
@@ -392,19 +397,13 @@ static int flush_directory_with_fault(ol_fs *fs, const char *path, ol_error *err
 /* "The disk is full" means that the log is unchanged. With a note, damage to later batches would not be reported. */
 OL_TEST(a_truncation_on_a_full_disk_leaves_the_log_or_fails_it) {
     for (int fault = NOTE_GOES; fault <= NOTE_MAY_COME_BACK; fault++) {
-        char root[OL_PATH_MAX];
-        char path[OL_PATH_MAX];
+        place p;
         ol_fs fs = *ol_fs_posix();
         ol_error error;
         fs.rename = rename_on_full_disk;
         fs.remove = remove_with_fault;
         fs.flush_directory = flush_directory_with_fault;
-        fixture_directory(root);
-        fixture_join(path, root, "__consumer_offsets-0");
-        ol_log_options options = fixture_options(path);
-        options.fs = &fs;
-        ol_log *log = fixture_open(&options, NULL);
-        for (int i = 0; i < 50; i++) fixture_append(log, fixture_plain(50, (uint64_t)i));
+        ol_log *log = fifty_batches(&p, &fs);
         disk_is_full = true;
         fault_of_note = (note_fault)fault;
         int status = ol_log_truncate(log, 20, &error);
@@ -414,18 +413,18 @@ OL_TEST(a_truncation_on_a_full_disk_leaves_the_log_or_fails_it) {
         OL_CHECK_INT(error.status, status);
         OL_CHECK(ol_log_has_failed(log) == (fault != NOTE_GOES));
         OL_CHECK_INT(ol_log_end(log), 50);
-        OL_CHECK_INT(fixture_count(path, OL_CUT_PREFIX), fault == NOTE_STAYS);
+        OL_CHECK_INT(fixture_count(p.path, OL_CUT_PREFIX), fault == NOTE_STAYS);
         if (fault == NOTE_GOES) {
             fixture_append(log, fixture_plain(50, 50));
             fixture_close(log);
         } else {
             ol_log_abandon(log);
         }
-        log = fixture_open(&options, NULL);
+        log = fixture_open(&p.options, NULL);
         OL_CHECK_INT(ol_log_end(log), fault == NOTE_GOES ? 51 : 50);
-        OL_CHECK_INT(fixture_count(path, OL_CUT_PREFIX), 0);
+        OL_CHECK_INT(fixture_count(p.path, OL_CUT_PREFIX), 0);
         fixture_close(log);
-        fixture_remove(root);
+        fixture_remove(p.root);
     }
 }
 

@@ -410,7 +410,7 @@ static int64_t crash_at(const char *directory, uint64_t seed, int64_t stop_at, i
 OL_TEST(a_run_stopped_at_each_of_its_file_operations_keeps_what_was_flushed) {
     char directory[OL_PATH_MAX];
     fixture_directory(directory);
-    int runs = (int)ol_test_depth(2, 20);
+    int runs = (int)ol_test_depth(3, 20);
     int seeds = (int)ol_test_depth(2, 4);
     int64_t points = 0;
     for (int i = 0; i < runs; i++) {

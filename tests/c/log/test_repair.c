@@ -369,7 +369,7 @@ static bool stop_accepting(const place *p, const harm *h, const uint8_t *whole, 
 }
 
 OL_TEST(an_accepting_open_that_is_stopped_anywhere_is_finished_by_another) {
-    uint64_t disks = (uint64_t)ol_test_depth(1, 12);
+    uint64_t disks = (uint64_t)ol_test_depth(2, 12);
     int64_t stops = 0;
     for (size_t i = 0; i < HARMS; i++) {
         place p;

@@ -451,7 +451,7 @@ static int64_t crash_at(const places *p, uint64_t seed, int64_t stop_at, int see
 
 OL_TEST(a_clean_stopped_at_each_of_its_file_operations_leaves_the_old_log_or_the_new) {
     places *p = places_make();
-    int runs = (int)ol_test_depth(2, 20);
+    int runs = (int)ol_test_depth(3, 20);
     int seeds = (int)ol_test_depth(2, 6);
     int64_t points = 0;
     int64_t swaps = 0;
@@ -613,7 +613,6 @@ OL_TEST(a_clean_in_which_an_operation_fails_is_undone_or_the_log_is_failed) {
     int64_t points = 0;
     int64_t failed = 0;
     int runs = (int)ol_test_depth(9, 60);
-    int stopped_runs = (int)ol_test_depth(3, 6);
     for (int i = 0; i < runs; i++) {
         bool log_failed = false;
         uint64_t seed = ol_test_seed * 100 + (uint64_t)i;
@@ -623,7 +622,7 @@ OL_TEST(a_clean_in_which_an_operation_fails_is_undone_or_the_log_is_failed) {
             (void)fail_at(p, seed, operation, operation % 2 ? EIO : ENOSPC, &log_failed);
             points++;
             failed += log_failed;
-            if (log_failed || i >= stopped_runs) continue;
+            if (log_failed || i >= 6) continue;
             for (int64_t stop_after = 1; stop_after < 10; stop_after++) stop_after_failure(p, seed, operation, stop_after);
         }
     }
